@@ -1,0 +1,1 @@
+"""A local stand-in for SQL Server: TDS in front, PostgreSQL behind."""

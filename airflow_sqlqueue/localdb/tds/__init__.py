@@ -1,0 +1,1 @@
+"""The TDS protocol: packets, login, tokens and the encoding of values."""

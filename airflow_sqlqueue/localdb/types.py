@@ -1,0 +1,44 @@
+"""The SQL Server data types that the local server knows.
+
+A :class:`SqlType` is what a column, a variable or a parameter is declared as. How it is stored (PostgreSQL) and how it
+travels (TDS) is decided by whoever stores or sends it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX = -1
+"""The length of ``varchar(max)``, ``nvarchar(max)`` and ``varbinary(max)``."""
+
+
+@dataclass(frozen=True)
+class SqlType:
+    """A declared type: its lower-case base name and, where the type has them, length, precision and scale.
+
+    ``length`` counts characters for the character types (UTF-16 units for the ``n`` ones) and bytes for the binary
+    ones; :data:`MAX` stands for ``max``. ``scale`` is the number of fraction digits of ``decimal``, ``time``,
+    ``datetime2`` and ``datetimeoffset``.
+    """
+
+    name: str
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+
+    @property
+    def is_string(self) -> bool:
+        return self.name in {"char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sysname"}
+
+    @property
+    def is_binary(self) -> bool:
+        return self.name in {"binary", "varbinary", "image", "timestamp", "rowversion"}
+
+    def __str__(self) -> str:
+        if self.length is not None:
+            return f"{self.name}({'max' if self.length == MAX else self.length})"
+        if self.precision is not None:
+            return f"{self.name}({self.precision},{self.scale or 0})"
+        if self.scale is not None:
+            return f"{self.name}({self.scale})"
+        return self.name
