@@ -1,0 +1,109 @@
+"""Everything this package raises on purpose, as one tree.
+
+Each class stands where a caller would act differently. The text is one sentence that says what is wrong and what to do;
+what the driver said is in ``__cause__``. Message bodies, headers and secrets are in neither.
+
+::
+
+    SqlQueueError
+    ├── AddressError               an address, a name or a routing setting cannot be used (also a ValueError)
+    ├── ConfigurationError         a connection, an option or an argument cannot be used (also a ValueError)
+    │   └── DriverNotFoundError    no ODBC driver for SQL Server on this machine
+    ├── MessageError               a message cannot be sent as it is (also a ValueError)
+    ├── ServerUnreachableError     nothing answered at the host and port
+    ├── LoginFailedError           the server refused the login or the database
+    ├── PermissionDeniedError      the login may not do this
+    ├── QueueNotFoundError         no table stands at the address
+    ├── NotAQueueError             the table is not a queue table, or not the one that was asked for
+    ├── TransientError             the unit of work was rolled back and can be run again
+    │   ├── DeadlockError          the server chose this transaction as the victim (1205)
+    │   ├── LockTimeoutError       a lock was not granted in time (1222)
+    │   └── ConnectionLostError    the connection broke; whether a COMMIT under way took effect is not known
+    ├── BatchError                 a batch is not in the state that was asked for
+    │   ├── BatchNotFoundError     the ledger does not know the batch
+    │   └── BatchMismatchError     files, ledger and reader do not agree on what the batch holds
+    ├── StagingError               a batch's folder or a part's file cannot be written or read
+    └── StatementError             any other error of the server, with its number
+"""
+
+from __future__ import annotations
+
+
+class SqlQueueError(Exception):
+    """The root of the tree."""
+
+
+class AddressError(SqlQueueError, ValueError):
+    """An address, a name or a routing setting cannot be used."""
+
+
+class ConfigurationError(SqlQueueError, ValueError):
+    """A connection, an option or an argument cannot be used."""
+
+
+class DriverNotFoundError(ConfigurationError):
+    """No ODBC driver for SQL Server on this machine."""
+
+
+class MessageError(SqlQueueError, ValueError):
+    """A message cannot be sent as it is."""
+
+
+class ServerUnreachableError(SqlQueueError):
+    """Nothing answered at the host and port."""
+
+
+class LoginFailedError(SqlQueueError):
+    """The server refused the login or the database."""
+
+
+class PermissionDeniedError(SqlQueueError):
+    """The login may not do this."""
+
+
+class QueueNotFoundError(SqlQueueError):
+    """No table stands at the address."""
+
+
+class NotAQueueError(SqlQueueError):
+    """The table is not a queue table, or not the one that was asked for."""
+
+
+class TransientError(SqlQueueError):
+    """The unit of work was rolled back and can be run again."""
+
+
+class DeadlockError(TransientError):
+    """The server chose this transaction as the victim of a deadlock (1205)."""
+
+
+class LockTimeoutError(TransientError):
+    """A lock was not granted in time (1222)."""
+
+
+class ConnectionLostError(TransientError):
+    """The connection broke; whether a COMMIT under way took effect is not known."""
+
+
+class BatchError(SqlQueueError):
+    """A batch is not in the state that was asked for."""
+
+
+class BatchNotFoundError(BatchError):
+    """The ledger does not know the batch."""
+
+
+class BatchMismatchError(BatchError):
+    """Files, ledger and reader do not agree on what the batch holds."""
+
+
+class StagingError(SqlQueueError):
+    """A batch's folder or a part's file cannot be written or read."""
+
+
+class StatementError(SqlQueueError):
+    """Any other error of the server. ``number`` is SQL Server's error number, None where the driver gave none."""
+
+    def __init__(self, message: str, number: int | None = None) -> None:
+        super().__init__(message)
+        self.number = number
