@@ -1,0 +1,85 @@
+"""The manifest of a batch: what a drain hands to whoever reads its files.
+
+It is small, JSON-safe and final once the batch is sealed, so it can travel through XCom or lie in a file beside the
+parts. This module imports nothing heavy: Spark executors and the scheduler read manifests too.
+
+Source: reference/spark.md 0, 1.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from airflow_sqlqueue.errors import ConfigurationError
+
+STATES = ("open", "sealed", "consumed", "requeued")
+"""The life of a batch: it gathers parts, is closed to them, and then is either read for good or put back."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch as the ledger knows it.
+
+    :param batch_id: the batch's id, the same for every attempt of one task.
+    :param queue: the canonical address of the queue it was drained from.
+    :param state: ``open``, ``sealed``, ``consumed`` or ``requeued``. Only a sealed batch's paths are final.
+    :param paths: the part files, each exactly once: a path given twice would be read twice.
+    :param messages: the number of rows in the files.
+    :param expired: the number of messages that had expired and were dropped when drained. They are not in the files.
+    :param bytes: the size of the bodies and headers in the files, in bytes, before compression.
+    :param parts: the number of files.
+
+    Raises :class:`ConfigurationError` where the fields contradict each other or have the wrong type.
+    """
+
+    batch_id: str
+    queue: str
+    state: str
+    paths: tuple[str, ...]
+    messages: int
+    expired: int
+    bytes: int
+    parts: int
+
+    def __post_init__(self) -> None:
+        for name in ("batch_id", "queue"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise ConfigurationError(f"A batch's {name} is text that is not empty.")
+        if self.state not in STATES:
+            raise ConfigurationError(f"A batch's state is one of {', '.join(STATES)}, not {self.state!r}.")
+        if not isinstance(self.paths, tuple) or not all(isinstance(path, str) and path for path in self.paths):
+            raise ConfigurationError("A batch's paths are a tuple of texts, none of them empty.")
+        for name in ("messages", "expired", "bytes", "parts"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise ConfigurationError(f"A batch's {name} is a whole number of zero or more, not {value!r}.")
+        if len(self.paths) != len(set(self.paths)):
+            raise ConfigurationError(f"Batch {self.batch_id} names a file twice, which would be read twice.")
+        if self.parts != len(self.paths):
+            raise ConfigurationError(f"Batch {self.batch_id} has {self.parts} parts but names {len(self.paths)} files.")
+        if self.messages and not self.paths:
+            raise ConfigurationError(f"Batch {self.batch_id} has {self.messages} messages but names no file.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The batch as JSON values only: what XCom or a manifest file holds. :meth:`from_dict` reads it."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "paths": list(self.paths)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Batch:
+        """The batch that :meth:`to_dict` wrote.
+
+        Raises :class:`ConfigurationError` for a missing or an unknown key (a manifest of another version), and as the
+        constructor does.
+        """
+        if not isinstance(values, Mapping):
+            raise ConfigurationError(f"A manifest is a JSON object, not {type(values).__name__}.")
+        known = {field.name for field in fields(cls)}
+        for problem, names in (("does not know", values.keys() - known), ("misses", known - values.keys())):
+            if names:
+                listed = ", ".join(sorted(map(str, names)))
+                raise ConfigurationError(f"This version {problem} the manifest's {listed}: does it come from another?")
+        paths = values["paths"]
+        return cls(**{**values, "paths": tuple(paths) if isinstance(paths, (list, tuple)) else paths})
