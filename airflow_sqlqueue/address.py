@@ -1,0 +1,133 @@
+"""Queue addresses as the transport writes them: ``table@[schema]@[catalog]``.
+
+The grammar is the one of versions 3.1 to 9, with its leniencies (reference/addresses.md 1.2 and 1.3).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from airflow_sqlqueue.errors import AddressError
+
+MAX_IDENTIFIER_LENGTH = 128
+"""SQL Server's limit for an identifier, in UTF-16 units."""
+
+
+def quote(identifier: str) -> str:
+    """A delimited identifier, ``[a]]b]`` for ``a]b``. The only way a name gets into a statement of this package.
+
+    Raises :class:`AddressError` for what the server would refuse or cut: a blank name, more than 128 characters, a NUL,
+    half a surrogate pair.
+    """
+    check_identifier(identifier)
+    return f"[{identifier.replace(']', ']]')}]"
+
+
+def check_identifier(identifier: str) -> None:
+    """Raise :class:`AddressError` where ``identifier`` cannot name anything on the server."""
+    if not identifier.strip():
+        raise AddressError("A table, schema or catalog name is blank: name it.")
+    if "\0" in identifier:
+        raise AddressError(f"The name {identifier!r} holds a NUL character, which SQL Server refuses: remove it.")
+    if re.search("[\ud800-\udfff]", identifier):
+        raise AddressError(f"The name {identifier!r} holds half a surrogate pair, which is not text: remove it.")
+    length = len(identifier.encode("utf-16-le")) // 2
+    if length > MAX_IDENTIFIER_LENGTH:
+        raise AddressError(
+            f"The name {identifier[:40]!r}... is longer than {MAX_IDENTIFIER_LENGTH} characters: shorten it."
+        )
+
+
+def unquote(text: str) -> str:
+    """``[a]]b]`` becomes ``a]b``; text that does not begin with ``[`` and end with ``]`` stays as it is."""
+    if len(text) >= 2 and text.startswith("[") and text.endswith("]"):
+        return text[1:-1].replace("]]", "]")
+    return text
+
+
+@dataclass(frozen=True)
+class QueueAddress:
+    """An address: the table, and the schema and catalog where they are given.
+
+    ``schema`` and ``catalog`` are plain names, without brackets; None means that the address does not say. Two
+    addresses are equal when their texts name the same parts with the same case: whether the server takes two spellings
+    for one table depends on its collation.
+    """
+
+    table: str
+    schema: str | None = None
+    catalog: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.table.strip():
+            raise AddressError("The queue address is blank: give at least a table name.")
+
+    @classmethod
+    def parse(cls, text: str, *, strict: bool = False) -> QueueAddress:
+        """Read an address as endpoints do.
+
+        The table is everything before the first ``@``, untouched. A part that is bracketed may hold ``@``; a malformed
+        one is taken literally; a blank one is not given; what follows a third ``@`` is dropped. With ``strict`` the
+        malformed and the dropped raise :class:`AddressError` with the position in the text, as a blank table always
+        does.
+        """
+        table, separator, rest = text.partition("@")
+        if not table.strip():
+            raise AddressError(f"The queue address {text!r} has no table name before the first '@': give one.")
+        parts: list[str | None] = []
+        position = len(table) + 1
+        while separator and len(parts) < 2:
+            part, separator, rest = _split_part(rest)
+            if strict and (problem := _malformed(part)):
+                raise AddressError(f"The queue address {text!r} is malformed at position {position}: {problem}.")
+            name = unquote(part)
+            parts.append(name if name.strip() else None)
+            position += len(part) + 1
+        if strict and separator:
+            raise AddressError(
+                f"The queue address {text!r} is malformed at position {position - 1}: nothing may follow the catalog."
+            )
+        schema, catalog = (*parts, None, None)[:2]
+        return cls(table, schema, catalog)
+
+    def __str__(self) -> str:
+        """The address form: only the parts that are known, schema and catalog always bracketed."""
+        text = self.table
+        if self.schema or self.catalog:
+            text += f"@{_bracket(self.schema)}"
+        if self.catalog:
+            text += f"@{_bracket(self.catalog)}"
+        return text
+
+
+def _bracket(name: str | None) -> str:
+    return f"[{(name or '').replace(']', ']]')}]"
+
+
+def _split_part(text: str) -> tuple[str, str, str]:
+    """Cut ``text`` at the ``@`` that ends its first part; the middle of the result is that ``@``, or empty.
+
+    The search begins at index 1, so that an ``@`` in front is data; inside brackets an ``@`` ends the part only after
+    an odd number of ``]``. Both are what the transport does (reference/addresses.md 1.2, point 3).
+    """
+    bracketed = text.startswith("[")
+    closing = 0
+    for index in range(1, len(text)):
+        if text[index] == "]":
+            closing += 1
+        elif text[index] == "@" and (not bracketed or closing % 2):
+            return text[:index], "@", text[index + 1 :]
+    return text, "", ""
+
+
+def _malformed(part: str) -> str | None:
+    if part.startswith("@"):
+        return "an '@' begins a name; write [] for a part that is not given"
+    if not part.startswith("["):
+        return "a ']' stands in a name without brackets" if "]" in part else None
+    if len(part) < 2 or not part.endswith("]"):
+        return "the bracket is not closed"
+    if "]" in part[1:-1].replace("]]", ""):
+        return "a ']' inside brackets must be doubled"
+    return None

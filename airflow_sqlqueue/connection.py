@@ -1,0 +1,173 @@
+"""How a server is reached: the ODBC driver and the connection string.
+
+Facts: reference/airflow.md, findings 2 and 10 (the port goes into SERVER; every value is brace-escaped; the driver may
+come from PyPI).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
+
+DEFAULT_PORT = 1433
+MICROSOFT_DRIVERS = ("ODBC Driver 18 for SQL Server", "ODBC Driver 17 for SQL Server")
+
+_RESERVED = {"driver", "server", "address", "addr", "uid", "pwd", "database", "dsn", "filedsn", "savefile"}
+
+
+@dataclass(frozen=True)
+class ConnectionSettings:
+    """Where the server is and how to log in.
+
+    ``database`` is the default catalog of addresses. ``driver`` is the name of an installed ODBC driver or the path of
+    its library; None picks one (:func:`find_driver`). ``keywords`` are further ODBC keywords (``Encrypt``,
+    ``TrustServerCertificate``, ``ApplicationIntent``, ``Authentication`` ...). ``login_timeout`` is in seconds.
+    """
+
+    host: str
+    database: str
+    port: int = DEFAULT_PORT
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    driver: str | None = None
+    keywords: Mapping[str, str] = field(default_factory=dict, repr=False)
+    login_timeout: int = 15
+
+    def __post_init__(self) -> None:
+        if not self.host:
+            raise ConfigurationError("The connection names no host: give the server's name or address.")
+        if not self.database:
+            raise ConfigurationError("The connection names no database: give the one that holds the queues.")
+        if not 1 <= self.port <= 65535:
+            raise ConfigurationError(f"{self.port} is not a TCP port: give one between 1 and 65535.")
+        for keyword in self.keywords:
+            if keyword.lower().strip() in _RESERVED or not keyword.replace(" ", "").isalnum():
+                raise ConfigurationError(
+                    f"The ODBC keyword {keyword!r} cannot be set in a connection's extra: remove it."
+                )
+
+    @classmethod
+    def from_url(cls, url: str) -> ConnectionSettings:
+        """Read ``mssql://user:password@host:port/database?Encrypt=no``; query arguments are ODBC keywords.
+
+        ``driver`` is the one query argument that is not passed on as it is: it names the driver to use.
+        """
+        try:
+            parts = urlsplit(url)
+            port = parts.port or DEFAULT_PORT
+        except ValueError as error:
+            raise ConfigurationError(
+                "The URL's port is not a number: write mssql://user:password@host:port/database."
+            ) from error
+        if parts.scheme != "mssql" or not parts.hostname:
+            raise ConfigurationError("The URL must have the form mssql://user:password@host:port/database.")
+        keywords = dict(parse_qsl(parts.query))
+        return cls(
+            host=parts.hostname,
+            port=port,
+            database=unquote(parts.path.lstrip("/")),
+            user=unquote(parts.username) if parts.username else None,
+            password=unquote(parts.password) if parts.password is not None else None,
+            driver=keywords.pop("driver", None),
+            keywords=keywords,
+        )
+
+    def odbc_connection_string(self) -> str:
+        """The string for ``pyodbc.connect``. It holds the password: never log it."""
+        driver = self.driver or find_driver()
+        keywords = {
+            "SERVER": f"{self.host},{self.port}",
+            "DATABASE": self.database,
+            "APP": "airflow-sqlqueue",
+            **self.keywords,
+        }
+        if "freetds" in driver.lower() or "tdsodbc" in driver.lower():
+            keywords |= {"SERVER": self.host, "PORT": str(self.port), "TDS_Version": "7.4", "ClientCharset": "UTF-8"}
+            if encrypt := keywords.pop("Encrypt", None):
+                keywords["Encryption"] = {"yes": "require", "no": "off"}.get(encrypt.lower(), encrypt)
+            keywords.pop("TrustServerCertificate", None)
+        if self.user is not None:
+            keywords["UID"] = self.user
+            keywords["PWD"] = self.password or ""
+        return f"DRIVER={_brace(driver)};" + "".join(f"{name}={_brace(value)};" for name, value in keywords.items())
+
+
+def _brace(value: str) -> str:
+    return "{" + value.replace("}", "}}") + "}"
+
+
+def load_pyodbc() -> ModuleType:
+    """The pyodbc module; its Linux wheels need the system's unixODBC library.
+
+    Raises :class:`DriverNotFoundError` where that library is missing.
+    """
+    try:
+        import pyodbc
+    except ImportError as error:
+        raise DriverNotFoundError(
+            "The ODBC driver manager (libodbc.so.2) is not installed: run 'apt-get install unixodbc', "
+            "or 'brew install unixodbc' on macOS."
+        ) from error
+    pyodbc.pooling = False
+    return pyodbc
+
+
+@cache
+def find_driver() -> str:
+    """The driver to use: Microsoft's as installed, else the one that the ``driver`` extra brings, else FreeTDS.
+
+    Returns a driver's name or the path of its library. Raises :class:`DriverNotFoundError` where there is none.
+    """
+    installed = load_pyodbc().drivers()
+    for name in MICROSOFT_DRIVERS:
+        if name in installed:
+            return name
+    if library := packaged_driver():
+        return str(library)
+    for name in installed:
+        if name.lower() == "freetds":
+            return str(name)
+    raise DriverNotFoundError(
+        "No ODBC driver for SQL Server was found: run \"pip install 'airflow-sqlqueue[driver]'\" "
+        "or install Microsoft's ODBC Driver 18 for SQL Server."
+    )
+
+
+def packaged_driver() -> Path | None:
+    """The library of Microsoft's driver in the package mssql-python-odbc for this system, where it is installed."""
+    spec = importlib.util.find_spec("mssql_python_odbc")
+    if spec is None or spec.origin is None:
+        return None
+    libraries = Path(spec.origin).parent / "libs"
+    machine = {"amd64": "x86_64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine().lower())
+    folders = [libraries / "macos"] if platform.system() == "Darwin" else [libraries / "linux" / _distribution()]
+    for folder in folders:
+        for pattern in ("libmsodbcsql*.so*", "libmsodbcsql*.dylib"):
+            if found := sorted(folder.glob(f"{machine}/lib/{pattern}")):
+                return found[-1]
+    return None
+
+
+def _distribution() -> str:
+    """The folder of the driver's build for this Linux distribution."""
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        release = {}
+    family = f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".split()
+    for folder, names in {
+        "alpine": {"alpine"},
+        "suse": {"suse", "sles", "opensuse"},
+        "rhel": {"rhel", "fedora", "centos", "amzn"},
+    }.items():
+        if names & set(family):
+            return folder
+    return "debian_ubuntu"

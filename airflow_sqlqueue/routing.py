@@ -1,0 +1,116 @@
+"""Which table an address or an endpoint name means, given the routing settings of the transport.
+
+Schema and catalog are resolved independently: queue setting, endpoint setting (logical routing only), address, default,
+and last ``dbo`` or the connection's database (reference/addresses.md 1.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_sqlqueue.address import QueueAddress, check_identifier, quote, unquote
+from airflow_sqlqueue.errors import AddressError
+
+DEFAULT_SCHEMA = "dbo"
+
+
+@dataclass(frozen=True)
+class ResolvedAddress:
+    """A table with every part known."""
+
+    table: str
+    schema: str
+    catalog: str
+
+    def __post_init__(self) -> None:
+        for name in (self.table, self.schema, self.catalog):
+            check_identifier(name)
+
+    @property
+    def qualified_name(self) -> str:
+        """``[catalog].[schema].[table]``, safe to stand in a statement."""
+        return f"{quote(self.catalog)}.{quote(self.schema)}.{quote(self.table)}"
+
+    @property
+    def canonical(self) -> str:
+        """``table@[schema]@[catalog]``, what goes into ``NServiceBus.ReplyToAddress`` and its like."""
+        return str(QueueAddress(self.table, self.schema, self.catalog))
+
+    def __str__(self) -> str:
+        return self.canonical
+
+
+def endpoint_table(name: str, qualifier: str | None = None, discriminator: str | None = None) -> str:
+    """The table of a logical endpoint: its non-empty parts joined with dots, ``Sales.Delayed.instance-1``."""
+    if not name.strip():
+        raise AddressError("The endpoint name is blank: give one.")
+    return ".".join(part for part in (name, qualifier, discriminator) if part)
+
+
+@dataclass(frozen=True)
+class AddressResolver:
+    """Turns addresses and endpoint names into tables.
+
+    ``queue_schemas`` and ``queue_catalogs`` are keyed by table name, ``endpoint_schemas`` and ``endpoint_catalogs`` by
+    endpoint name; keys are compared with case. ``default_catalog`` is normally the connection's database. Settings may
+    be written with or without brackets: ``[my schema]`` and ``my schema`` are the same, where the transport itself
+    would take the brackets of a queue setting as part of the name; ``verbatim_settings=True`` does as it does.
+
+    Raises :class:`AddressError` where a queue's own setting is blank, or no catalog is known.
+    """
+
+    default_schema: str | None = None
+    default_catalog: str | None = None
+    queue_schemas: Mapping[str, str] = field(default_factory=dict)
+    queue_catalogs: Mapping[str, str] = field(default_factory=dict)
+    endpoint_schemas: Mapping[str, str] = field(default_factory=dict)
+    endpoint_catalogs: Mapping[str, str] = field(default_factory=dict)
+    verbatim_settings: bool = False
+
+    def resolve(self, address_text: str | QueueAddress) -> ResolvedAddress:
+        """The table that a physical address means. Endpoint settings play no part."""
+        address = address_text if isinstance(address_text, QueueAddress) else QueueAddress.parse(address_text)
+        return ResolvedAddress(
+            address.table,
+            self._schema(address.table, address.schema),
+            self._catalog(address.table, address.catalog),
+        )
+
+    def resolve_endpoint(
+        self, name: str, qualifier: str | None = None, discriminator: str | None = None
+    ) -> ResolvedAddress:
+        """The table of a logical endpoint's queue. Endpoint settings are keyed by ``name`` alone."""
+        table = endpoint_table(name, qualifier, discriminator)
+        schema = self.endpoint_schemas.get(name)
+        catalog = self.endpoint_catalogs.get(name)
+        return ResolvedAddress(
+            table,
+            self._schema(table, unquote(schema) if schema else None),
+            self._catalog(table, unquote(catalog) if catalog else None),
+        )
+
+    def _setting(self, value: str) -> str:
+        return value if self.verbatim_settings else unquote(value)
+
+    def _schema(self, table: str, given: str | None) -> str:
+        if table in self.queue_schemas:
+            return self._queue_setting("schema", table, self.queue_schemas[table])
+        default = self._setting(self.default_schema or "")
+        return given or (default if default.strip() else DEFAULT_SCHEMA)
+
+    def _catalog(self, table: str, given: str | None) -> str:
+        if table in self.queue_catalogs:
+            return self._queue_setting("catalog", table, self.queue_catalogs[table])
+        default = self._setting(self.default_catalog or "")
+        if not given and not default.strip():
+            raise AddressError(
+                f"No database is known for the queue {table!r}: name one in the connection or in the address."
+            )
+        return given or default
+
+    def _queue_setting(self, kind: str, table: str, value: str) -> str:
+        name = self._setting(value)
+        if not name.strip():
+            raise AddressError(f"The {kind} set for the queue {table!r} is blank: name one or remove the setting.")
+        return name

@@ -1,0 +1,87 @@
+"""Messages cut into INSERT statements of bounded size."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from airflow_sqlqueue.connection import load_pyodbc
+from airflow_sqlqueue.message import HeaderNames, Message, encode_headers
+
+ROWS = (128, 32, 8, 1)
+"""Rows of a statement. A few fixed sizes, so that the server sees few texts; well under 2,100 parameters."""
+
+BYTES = 4 * 1024 * 1024
+"""Bodies of a statement: above this it is sent, whatever the number of its rows."""
+
+_COLUMN_HEADERS = {
+    "CorrelationId": HeaderNames.CORRELATION_ID,
+    "ReplyToAddress": HeaderNames.REPLY_TO_ADDRESS,
+}
+_DAY = timedelta(days=1)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The parameters of one INSERT: ``messages`` rows as ``sql.columns.insert_rows`` spells them."""
+
+    messages: int
+    expiring: bool
+    values: list[Any]
+    sizes: list[Any]
+
+
+def statements(messages: Iterable[Message], present: Collection[str]) -> Iterator[Statement]:
+    """Cut a stream of messages into statements for a table with the columns ``present``."""
+    waiting: list[Message] = []
+    size = 0
+    for message in messages:
+        waiting.append(message)
+        size += len(message.body)
+        if len(waiting) == ROWS[0] or size >= BYTES:
+            yield from _statements(waiting, present)
+            waiting, size = [], 0
+    yield from _statements(waiting, present)
+
+
+def _statements(messages: list[Message], present: Collection[str]) -> Iterator[Statement]:
+    start = 0
+    for rows in ROWS:
+        while len(messages) - start >= rows:
+            chunk = messages[start : start + rows]
+            expiring = any(message.time_to_be_received is not None for message in chunk)
+            values = [value for message in chunk for value in _values(message, expiring, present)]
+            yield Statement(rows, expiring, values, _sizes(expiring, present) * rows)
+            start += rows
+
+
+def _values(message: Message, expiring: bool, present: Collection[str]) -> list[Any]:
+    values: list[Any] = [str(message.id or uuid.uuid4())]
+    if expiring and message.time_to_be_received is None:
+        values += [None, None]
+    elif expiring and message.time_to_be_received is not None:
+        days, rest = divmod(message.time_to_be_received, _DAY)
+        values += [rest // _MILLISECOND, days]
+    values.append(message.headers if isinstance(message.headers, str) else encode_headers(message.headers))
+    values.append(message.body)
+    values += [_column_text(message.header(name)) for column, name in _COLUMN_HEADERS.items() if column in present]
+    return values
+
+
+def _column_text(value: str | None) -> str | None:
+    """A header's value for a legacy varchar(255) column, or None where it would be cut or changed."""
+    return value if value and len(value) <= 255 and value.isascii() else None
+
+
+def _sizes(expiring: bool, present: Collection[str]) -> list[Any]:
+    """Parameter types that do not change from row to row: else the driver prepares every statement anew."""
+    pyodbc = load_pyodbc()
+    sizes: list[Any] = [(pyodbc.SQL_VARCHAR, 36, 0)]
+    if expiring:
+        sizes += [(pyodbc.SQL_INTEGER, 0, 0)] * 2
+    sizes += [(pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)]
+    return sizes + [(pyodbc.SQL_VARCHAR, 255, 0) for column in _COLUMN_HEADERS if column in present]

@@ -1,0 +1,66 @@
+"""Every T-SQL text of the project, as named queries.
+
+A ``.sql`` file here holds sections of the form::
+
+    -- name: what it does, as a phrase that ends "Could not ..."
+    SELECT ... FROM {queue} WHERE RowVersion <= ?;
+
+Values are parameters, always. What stands in braces is an identifier or a list of columns, and goes in only as
+:class:`Fragment`, which nothing but :func:`identifier` and ``columns.py`` makes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import NewType
+
+from airflow_sqlqueue.address import quote
+from airflow_sqlqueue.routing import ResolvedAddress
+
+Fragment = NewType("Fragment", str)
+"""A piece of a statement that is safe to paste: a quoted name, or text written in this package."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A statement with its name and its purpose, a phrase that completes "Could not ..."."""
+
+    name: str
+    purpose: str
+    text: str
+
+    def bind(self, **fragments: Fragment) -> Query:
+        """The same query with its names filled in."""
+        return Query(self.name, self.purpose, self.text.format(**fragments))
+
+
+def identifier(name: str | ResolvedAddress) -> Fragment:
+    """A quoted name, or the qualified name of a table."""
+    return Fragment(name.qualified_name if isinstance(name, ResolvedAddress) else quote(name))
+
+
+def query(name: str, **fragments: Fragment) -> Query:
+    """The query ``file.name``, with its names filled in."""
+    found = _queries()[name]
+    return found.bind(**fragments)
+
+
+_SECTION = re.compile(r"^-- (?P<name>[a-z_]+): (?P<purpose>.+)$", re.MULTILINE)
+
+
+@cache
+def _queries() -> dict[str, Query]:
+    queries: dict[str, Query] = {}
+    for file in files(__name__).iterdir():
+        if not file.name.endswith(".sql"):
+            continue
+        text = file.read_text("utf-8")
+        sections = list(_SECTION.finditer(text))
+        for section, following in zip(sections, [*sections[1:], None], strict=True):
+            name = f"{file.name.removesuffix('.sql')}.{section['name']}"
+            body = text[section.end() : following.start() if following else len(text)]
+            queries[name] = Query(name, section["purpose"].strip(), body.strip())
+    return queries

@@ -1,0 +1,81 @@
+-- make_batch: create the ledger's batch table
+CREATE TABLE {batch} (
+    [BatchId] uniqueidentifier NOT NULL PRIMARY KEY,
+    [Queue] nvarchar(400) NOT NULL,
+    [Origin] nvarchar(1000) NOT NULL,
+    [State] varchar(10) NOT NULL,
+    [UpTo] bigint NULL,
+    [OpenedAt] datetime2(3) NOT NULL,
+    [SealedAt] datetime2(3) NULL,
+    [ConsumedAt] datetime2(3) NULL,
+    [Parts] int NULL,
+    [Messages] bigint NULL,
+    [Expired] bigint NULL,
+    [Bytes] bigint NULL
+);
+
+-- make_part: create the ledger's part table
+CREATE TABLE {part} (
+    [PartId] uniqueidentifier NOT NULL PRIMARY KEY NONCLUSTERED,
+    [BatchId] uniqueidentifier NOT NULL,
+    [Path] nvarchar(1000) NULL,
+    [Messages] int NOT NULL,
+    [Expired] int NOT NULL,
+    [Bytes] bigint NOT NULL,
+    [MinRowVersion] bigint NOT NULL,
+    [MaxRowVersion] bigint NOT NULL,
+    [Worker] nvarchar(200) NOT NULL,
+    [CommittedAt] datetime2(3) NOT NULL
+);
+
+-- index_part: create the ledger's part index
+CREATE CLUSTERED INDEX [Index_Batch] ON {part} ([BatchId] ASC, [MinRowVersion] ASC);
+
+-- open: open the batch
+-- One statement and a range lock: of two tasks with the same batch id, one makes the row and the other finds it.
+INSERT INTO {batch} ([BatchId], [Queue], [Origin], [State], [UpTo], [OpenedAt])
+SELECT ?, ?, ?, 'open', ?, SYSUTCDATETIME()
+WHERE NOT EXISTS (SELECT * FROM {batch} WITH (UPDLOCK, HOLDLOCK) WHERE [BatchId] = ?);
+
+-- find: read the batch
+SELECT [Queue], [Origin], [State], [UpTo], [Parts], [Messages], [Expired], [Bytes]
+FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
+
+-- commit_part: commit the part
+-- The last round trip of a part's transaction: no pause of the client can stand between the ledger row and COMMIT. The
+-- shared lock on the batch row is held to the end, so that a seal waits for it or refuses it (DESIGN 3, points 2 and 3).
+INSERT INTO {part} ([PartId], [BatchId], [Path], [Messages], [Expired], [Bytes],
+                    [MinRowVersion], [MaxRowVersion], [Worker], [CommittedAt])
+SELECT ?, b.[BatchId], ?, ?, ?, ?, ?, ?, ?, SYSUTCDATETIME()
+FROM {batch} AS b WITH (REPEATABLEREAD, ROWLOCK)
+WHERE b.[BatchId] = ? AND b.[State] = 'open';
+IF @@ROWCOUNT <> 1
+BEGIN
+    ROLLBACK TRANSACTION;
+    THROW 50001, N'The batch is not open.', 1;
+END;
+COMMIT TRANSACTION;
+
+-- seal: seal the batch
+-- Waits, up to the lock timeout, for parts that are in their last round trip; after it, none can be added.
+UPDATE {batch} SET [State] = 'sealed', [SealedAt] = SYSUTCDATETIME() WHERE [BatchId] = ? AND [State] = 'open';
+
+-- total: add up the parts of the batch
+-- The figures are frozen at the seal, so that a ledger that went back in time shows.
+UPDATE b SET [Parts] = p.[Parts], [Messages] = p.[Messages], [Expired] = p.[Expired], [Bytes] = p.[Bytes]
+FROM {batch} AS b
+CROSS JOIN (
+    SELECT COUNT(*) AS [Parts], COALESCE(SUM(CAST([Messages] AS bigint)), 0) AS [Messages],
+           COALESCE(SUM(CAST([Expired] AS bigint)), 0) AS [Expired], COALESCE(SUM([Bytes]), 0) AS [Bytes]
+    FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?
+) AS p
+WHERE b.[BatchId] = ? AND b.[State] = 'sealed' AND b.[Parts] IS NULL;
+
+-- parts: list the parts of the batch
+SELECT [PartId], [Path], [Messages], [Expired], [Bytes], [MinRowVersion], [MaxRowVersion]
+FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ? ORDER BY [MinRowVersion], [PartId];
+
+-- consume: mark the batch consumed
+UPDATE {batch} SET [State] = 'consumed', [ConsumedAt] = SYSUTCDATETIME()
+WHERE [BatchId] = ? AND [State] = 'sealed' AND [Parts] = ? AND [Messages] = ?;
+SELECT @@ROWCOUNT;

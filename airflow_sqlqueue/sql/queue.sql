@@ -1,0 +1,53 @@
+-- send: send messages to the queue
+-- The server's clock decides when a message expires: days and milliseconds apart, because DATEADD takes an int.
+-- (reference/statements.md 2.5)
+INSERT INTO {queue} ({columns}) VALUES {rows};
+
+-- send_returning: send messages to the queue
+INSERT INTO {queue} ({columns}) OUTPUT inserted.[RowVersion] VALUES {rows};
+
+-- receive: receive messages from the queue
+-- ORDER BY needs the inner TOP, so the DELETE goes through a common table expression (reference/statements.md 2.4).
+WITH head AS (
+    SELECT TOP (?) * FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY [RowVersion]
+)
+DELETE FROM head
+OUTPUT {columns};
+
+-- take_head: take messages out of the queue
+-- The same, up to a high-water mark, which makes a drain of a busy queue end.
+WITH head AS (
+    SELECT TOP (?) * FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK)
+    WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
+)
+DELETE FROM head
+OUTPUT {columns};
+
+-- peek: look at the queue
+-- READCOMMITTEDLOCK is what READPAST needs where READ_COMMITTED_SNAPSHOT is on (reference/statements.md 2.6).
+SELECT TOP (?) {columns}
+FROM {queue} WITH (READPAST, READCOMMITTEDLOCK) ORDER BY [RowVersion];
+
+-- depth: count the messages of the queue
+SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN [Expires] <= GETUTCDATE() THEN 1 END)
+FROM {queue} WITH (READPAST, READCOMMITTEDLOCK);
+
+-- depth_up_to: count the messages of the queue
+-- Bounded: a poll that only needs to know whether a threshold is reached must not scan a queue of millions.
+SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN head.[Expires] <= GETUTCDATE() THEN 1 END)
+FROM (SELECT TOP (?) [Expires] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK) ORDER BY [RowVersion]) AS head;
+
+-- high_water: find the end of the queue
+SELECT MAX([RowVersion]) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK);
+
+-- held: count the messages that others hold
+-- NOLOCK on purpose: it counts what READPAST steps over, so that "empty" is not taken for "drained".
+SELECT COUNT_BIG(*) FROM {queue} WITH (NOLOCK) WHERE [RowVersion] <= ?;
+
+-- purge_expired: purge expired messages
+-- READPAST stands on the deleting statement itself, so a long receive never blocks it (reference/statements.md 2.7).
+DELETE TOP (?) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Expires] < GETUTCDATE();
+SELECT @@ROWCOUNT;
+
+-- count_expired: count the expired messages
+SELECT COUNT_BIG(*) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK) WHERE [Expires] < GETUTCDATE();

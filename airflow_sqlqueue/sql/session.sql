@@ -1,0 +1,24 @@
+-- settings: prepare the connection
+-- The filtered index on Expires needs these options on every writer, and a pooled connection may have lost them; the
+-- isolation level is set because READPAST depends on it (reference/statements.md 2.7, transactions_and_failures.md 8).
+SET NOCOUNT, XACT_ABORT, QUOTED_IDENTIFIER, ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+
+-- lock_timeout: set the lock timeout
+SET LOCK_TIMEOUT {milliseconds};
+
+-- yield_to_others: set the deadlock priority
+SET DEADLOCK_PRIORITY LOW;
+
+-- begin: begin a transaction
+BEGIN TRANSACTION;
+
+-- commit: commit the transaction
+COMMIT TRANSACTION;
+
+-- rollback: roll back the transaction
+IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+
+-- ping: reach the server
+SELECT 1;

@@ -1,0 +1,70 @@
+"""Addresses: every vector of the transport, and properties of the parser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_sqlqueue.address import QueueAddress, quote, unquote
+from airflow_sqlqueue.errors import AddressError
+from airflow_sqlqueue.routing import AddressResolver
+
+VECTORS = json.loads((Path(__file__).parent / "address_vectors.json").read_text("utf-8"))
+RESOLVER = AddressResolver(default_schema="dbo", default_catalog="nsb")
+
+address_text = st.text(st.sampled_from("ab[]@. '\";-é😀"), max_size=30)
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: f"{vector['id']}:{vector['input']}")
+def test_vector(vector: dict[str, str | None]) -> None:
+    text = vector["input"] or ""
+    if vector.get("table") is None:
+        with pytest.raises(AddressError):
+            QueueAddress.parse(text)
+        return
+    address = QueueAddress.parse(text)
+    assert (address.table, address.schema, address.catalog) == (vector["table"], vector["schema"], vector["catalog"])
+    assert str(address) == vector["value"]
+    resolved = RESOLVER.resolve(text)
+    assert resolved.canonical == vector["canonical"]
+    assert resolved.qualified_name == vector["qualified"]
+
+
+@given(address_text)
+def test_format_of_parse_is_a_fixed_point(text: str) -> None:
+    try:
+        address = QueueAddress.parse(text)
+    except AddressError:
+        assert not text.partition("@")[0].strip()
+        return
+    assert QueueAddress.parse(str(address)) == address
+    assert QueueAddress.parse(str(address), strict=True) == address
+    canonical = RESOLVER.resolve(address).canonical
+    assert RESOLVER.resolve(canonical).canonical == canonical
+
+
+@given(st.text(max_size=40).filter(str.strip))
+def test_unquote_undoes_quote(name: str) -> None:
+    try:
+        quoted = quote(name)
+    except AddressError:
+        return
+    assert unquote(quoted) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "position"), [("T@[abc", 2), ("T@[a]b]", 2), ("T@@cat", 2), ("T@[s]@c]", 6), ("T@s@c@x", 5)]
+)
+def test_strict_names_the_position(text: str, position: int) -> None:
+    with pytest.raises(AddressError, match=f"position {position}"):
+        QueueAddress.parse(text, strict=True)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 129, "😀" * 65, "a\0b", "\ud800"])
+def test_names_the_server_would_refuse(name: str) -> None:
+    with pytest.raises(AddressError):
+        quote(name)
