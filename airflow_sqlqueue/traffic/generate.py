@@ -1,0 +1,141 @@
+"""Messages in the order in which an audit or error queue gets them: by the end of their processing."""
+
+from __future__ import annotations
+
+import heapq
+import uuid
+from bisect import bisect_right
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from itertools import accumulate
+from random import Random
+
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.message import HeaderNames, Message, format_interval
+from airflow_sqlqueue.traffic.bodies import CUSTOMERS, BodyTemplate
+from airflow_sqlqueue.traffic.clock import Rhythm, microseconds, wire_time
+from airflow_sqlqueue.traffic.failures import FAILURES
+from airflow_sqlqueue.traffic.headers import Facts, HeaderTemplate, malformed
+from airflow_sqlqueue.traffic.shop import FLOWS, LONGEST_CONVERSATION_S, SUBSCRIPTION, Step
+
+DEFAULT_START = datetime(2026, 3, 5, tzinfo=timezone.utc)
+"""Where traffic ends unless told: a fixed moment, so that a run can be repeated."""
+
+SPAN = timedelta(days=2)
+_MALFORMED_EVERY = 1_000
+_EXPIRED_SHARE = 0.4
+_WAIT_MS, _WAIT_SPREAD, _WAIT_CAP_US = 18.0, 1.1, 60_000_000
+_WORK_CAP_US = 30_000_000
+_RETRY_US = 15_000_000
+
+_Row = tuple[int, int, Step, int, str, Facts]
+"""The end of the processing (µs), a number that no other row has, the step, its receiver, the order's id, the rest."""
+
+
+def generate(count: int, *, seed: int, start: datetime | None = None) -> Iterator[Message]:
+    """``count`` messages as a shop's audit and error queues would hold them, one after the other.
+
+    The same arguments give the same messages, ids and times included. Times lie in the two days before ``start``
+    (:data:`DEFAULT_START` unless given). About 1% of the messages failed, 2% have a time to be received, some of them
+    expired the moment they are sent (a negative one), and one in 1,000 has malformed headers, given as text. The first
+    message is a control message, which has no body.
+
+    Raises :class:`ConfigurationError` for a negative count and for a start without a time zone.
+    """
+    if count < 0:
+        raise ConfigurationError(f"A count of messages is zero or more, not {count}.")
+    moment = DEFAULT_START if start is None else start
+    if moment.tzinfo is None:
+        raise ConfigurationError("The start of the traffic needs a time zone: give an aware datetime.")
+    return _Traffic(count, Random(seed), microseconds(moment)).messages()  # noqa: S311 - repeatable on purpose
+
+
+def _guid(rng: Random) -> str:
+    digits = f"{rng.getrandbits(128):032x}"
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+
+
+class _Traffic:
+    """One run of the shop. Conversations overlap, so their rows pass through a heap that holds what is under way."""
+
+    def __init__(self, count: int, rng: Random, end_us: int) -> None:
+        self._count = count
+        self._rng = rng
+        begin = end_us - SPAN // timedelta(microseconds=1)
+        self._rhythm = Rhythm(begin, end_us - LONGEST_CONVERSATION_S * 1_000_000)
+        self._shares = list(accumulate(share for share, _ in FLOWS))
+        steps = [step for _, flow in FLOWS for step in flow]
+        self._headers = {(id(step), i): HeaderTemplate(step, h) for step in steps for i, h in enumerate(step.handlings)}
+        self._bodies = {id(s): BodyTemplate.of(s.message, s.sender.content_type) for s in steps if s.message}
+
+    def messages(self) -> Iterator[Message]:
+        """The rows as messages, with one of each thousand spoilt."""
+        rng = self._rng
+        spoilt = int(rng.random() * _MALFORMED_EVERY)
+        for index, (_, _, step, handling, order_id, facts) in enumerate(self._rows()):
+            headers: dict[str, str | None] | str = self._headers[id(step), handling].render(rng, facts)
+            body = b""
+            if step.message is not None:
+                body = self._bodies[id(step)].render(rng, order_id, facts.customer, wire_time(facts.sent))
+            lives = None
+            if step.message is not None and step.message.expires and isinstance(headers, dict):
+                lives = self._time_to_be_received(headers)
+            if index % _MALFORMED_EVERY == spoilt and isinstance(headers, dict):
+                headers = malformed(headers, index // _MALFORMED_EVERY)
+            yield Message(headers, body, lives, uuid.UUID(int=rng.getrandbits(128), version=4))
+
+    def _time_to_be_received(self, headers: dict[str, str | None]) -> timedelta:
+        minutes = 1 + int(self._rng.random() * 30)
+        headers[HeaderNames.TIME_TO_BE_RECEIVED] = format_interval(timedelta(minutes=minutes))
+        if self._rng.random() < _EXPIRED_SHARE:
+            return timedelta(milliseconds=-1 - int(self._rng.random() * 3_600_000))
+        return timedelta(days=1, minutes=minutes)
+
+    def _rows(self) -> Iterator[_Row]:
+        rng, pushed = self._rng, 0
+        heap: list[_Row] = []
+        while pushed < self._count:
+            flow = FLOWS[bisect_right(self._shares, rng.random() * self._shares[-1])][1] if pushed else SUBSCRIPTION
+            begin = self._rhythm.moment((pushed + rng.random()) / self._count)
+            while heap and heap[0][0] < begin:
+                yield heapq.heappop(heap)
+            for row in self._conversation(flow, begin, pushed):
+                if pushed == self._count:
+                    break
+                heapq.heappush(heap, row)
+                pushed += 1
+        while heap:
+            yield heapq.heappop(heap)
+
+    def _conversation(self, flow: tuple[Step, ...], begin: int, number: int) -> Iterator[_Row]:
+        """The rows of one conversation. What a failed message would have caused does not happen."""
+        rng = self._rng
+        conversation_id, order_id, customer = _guid(rng), _guid(rng), int(rng.random() * len(CUSTOMERS))
+        done: dict[tuple[int, str], Facts] = {}
+        for position, step in enumerate(flow):
+            cause = None if step.cause is None else done.get((step.cause, step.sender.name))
+            if step.cause is not None and cause is None:
+                continue
+            message_id = _guid(rng)
+            correlation_id = cause.correlation_id if cause and step.intent == "Reply" else message_id
+            sent = begin if cause is None else cause.ended
+            related_to = cause.message_id if cause else None
+            for index, handling in enumerate(step.handlings):
+                wait = int(_WAIT_MS * 1000 * rng.lognormvariate(0.0, _WAIT_SPREAD))
+                started = sent + int(step.delay_s * 1_000_000) + min(wait, _WAIT_CAP_US)
+                work = int(handling.median_ms * 1000 * rng.lognormvariate(0.0, handling.spread))
+                ended = started + min(work, _WORK_CAP_US)
+                failure, retries = None, 0
+                if rng.random() < handling.endpoint.failure_rate:
+                    kinds = FAILURES[handling.endpoint]
+                    totals = list(accumulate(kind.weight for kind in kinds))
+                    failure = kinds[min(bisect_right(totals, rng.random()), len(kinds) - 1)]
+                    retries = int(rng.random() * 6)
+                    ended += retries * _RETRY_US
+                facts = Facts(
+                    message_id, correlation_id, conversation_id, related_to, customer, sent, started, ended, failure,
+                    retries,
+                )  # fmt: skip
+                if failure is None:
+                    done[position, handling.endpoint.name] = facts
+                yield ended, number * 64 + position * 4 + index, step, index, order_id, facts

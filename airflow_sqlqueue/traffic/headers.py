@@ -1,0 +1,135 @@
+"""Headers of audited, failed and malformed rows, from parts prepared once per step of a conversation.
+
+Source: reference/envelope.md 3.1 (what a malformed column looks like), 3.3 (names), 3.4 (poison rows stay as sent).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from random import Random
+from typing import NamedTuple
+
+from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.traffic.bodies import CUSTOMERS
+from airflow_sqlqueue.traffic.clock import wire_time
+from airflow_sqlqueue.traffic.failures import FAILURES, Failure
+from airflow_sqlqueue.traffic.shop import SALES, Endpoint, Handling, Step
+
+CONTROL_MESSAGE = "NServiceBus.ControlMessage"
+_CAMPAIGNS = ("Frühjahr", "Soldes d'été", "春のセール", "none", "Black Friday \u2600")
+_AUDIT_ONLY = (HeaderNames.PROCESSING_STARTED, HeaderNames.PROCESSING_ENDED, HeaderNames.PROCESSING_ENDPOINT)
+
+
+class Facts(NamedTuple):
+    """What differs from row to row. Moments are microseconds since 1970; ``failure`` is None for an audited message."""
+
+    message_id: str
+    correlation_id: str
+    conversation_id: str
+    related_to: str | None
+    customer: int
+    sent: int
+    started: int
+    ended: int
+    failure: Failure | None
+    retries: int
+
+
+def host_id(machine: str) -> str:
+    """A host's id: NServiceBus derives it from the machine and the path by MD5."""
+    return hashlib.md5(machine.encode(), usedforsecurity=False).hexdigest()
+
+
+def sent_headers(step: Step, machine: str) -> dict[str, str | None]:
+    """What the sender wrote that does not change from one message to the next."""
+    sender, message = step.sender, step.message
+    values: dict[str, str | None] = {
+        HeaderNames.MESSAGE_INTENT: step.intent,
+        HeaderNames.REPLY_TO_ADDRESS: sender.address,
+        HeaderNames.ORIGINATING_ENDPOINT: sender.name,
+        HeaderNames.ORIGINATING_MACHINE: machine,
+        "$.diagnostics.originating.hostid": host_id(machine),
+        HeaderNames.VERSION: sender.version,
+    }
+    if message is None:
+        values[CONTROL_MESSAGE] = "True"
+        values["SubscriptionMessageType"] = "Shop.Sales.Contracts.OrderPlaced, Shop.Sales.Contracts, Version=3.1.0.0"
+        values["NServiceBus.SubscriberAddress"] = sender.address
+        values["NServiceBus.SubscriberEndpoint"] = sender.name
+        return values
+    values[HeaderNames.CONTENT_TYPE] = sender.content_type
+    values[HeaderNames.ENCLOSED_MESSAGE_TYPES] = message.enclosed
+    if step.delay_s:
+        values["NServiceBus.IsSagaTimeoutMessage"] = "True"
+        values["NServiceBus.IsDeferredMessage"] = "True"
+    if step.saga:
+        prefix = "NServiceBus.Originating" if step.sender is SALES and not step.delay_s else "NServiceBus."
+        values[f"{prefix}SagaType"] = "Shop.Sales.OrderSaga, Shop.Sales, Version=3.1.0.0, Culture=neutral"
+    return values
+
+
+class HeaderTemplate:
+    """The headers of one step as one receiver sees them, for every machine that may send or handle it."""
+
+    def __init__(self, step: Step, handling: Handling) -> None:
+        endpoint: Endpoint = handling.endpoint
+        self._audited: list[dict[str, str | None]] = []
+        for origin in step.sender.machines:
+            for machine in endpoint.machines:
+                received = {
+                    HeaderNames.PROCESSING_ENDPOINT: endpoint.name,
+                    HeaderNames.PROCESSING_MACHINE: machine,
+                    "$.diagnostics.hostid": host_id(machine),
+                    "$.diagnostics.hostdisplayname": machine,
+                }
+                self._audited.append({**sent_headers(step, origin), **received})
+        handler = f"{step.message.name if step.message else 'Subscribe'}Handler"
+        self._failed = {failure: failure.headers(endpoint, handler) for failure in FAILURES[endpoint]}
+        self._saga_header = next(
+            (name.replace("SagaType", "SagaId") for name in self._audited[0] if name.endswith("SagaType")), None
+        )
+        self._traced = step.sender.version.startswith("9.")
+
+    def render(self, rng: Random, facts: Facts) -> dict[str, str | None]:
+        """The headers of one row."""
+        ended = wire_time(facts.ended)
+        values: dict[str, str | None] = {
+            HeaderNames.MESSAGE_ID: facts.message_id,
+            HeaderNames.CORRELATION_ID: facts.correlation_id,
+            HeaderNames.CONVERSATION_ID: facts.conversation_id,
+            **self._audited[int(rng.random() * len(self._audited))],
+            HeaderNames.TIME_SENT: wire_time(facts.sent),
+            "Shop.Customer": CUSTOMERS[facts.customer],
+            "Shop.Campaign": _CAMPAIGNS[facts.customer % len(_CAMPAIGNS)],
+        }
+        if facts.related_to is not None:
+            values[HeaderNames.RELATED_TO] = facts.related_to
+        if self._saga_header is not None:
+            values[self._saga_header] = facts.conversation_id[::-1].replace("-", "")
+        if self._traced:
+            values["traceparent"] = f"00-{facts.conversation_id.replace('-', '')}-{facts.message_id[-12:]}f00d-01"
+        if facts.failure is None:
+            values[HeaderNames.PROCESSING_STARTED] = wire_time(facts.started)
+            values[HeaderNames.PROCESSING_ENDED] = ended
+        else:
+            values |= self._failed[facts.failure]
+            values[HeaderNames.TIME_OF_FAILURE] = ended
+            if facts.retries:
+                values["NServiceBus.FLRetries"] = str(facts.retries)
+        return values
+
+
+def malformed(values: dict[str, str | None], kind: int) -> str:
+    """A Headers column that endpoints treat as poison: broken JSON, or JSON that is not an object of texts."""
+    sent = {name: value for name, value in values.items() if name not in _AUDIT_ONLY and "ExceptionInfo" not in name}
+    text = json.dumps(sent, ensure_ascii=False)
+    variants = (
+        text[: len(text) * 3 // 5],
+        text[:-1] + ', "NServiceBus.Retries": 3}',
+        json.dumps([sent], ensure_ascii=False),
+        text[:-1] + ', "Shop.Tags": ["a", "b"], "Shop.Vip": true}',
+        "Headers" + text,
+        text[:-1] + ', "Shop.Address": {"City": "Łódź"}}',
+    )
+    return variants[kind % len(variants)]

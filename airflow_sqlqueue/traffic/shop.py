@@ -1,0 +1,127 @@
+"""The shop: its endpoints, the messages they exchange, and the conversations that these form.
+
+Sales takes an order, waits out the buyer's remorse and has Billing and Shipping do their parts. Every published event
+is handled by each of its subscribers, so one event leaves several audit rows with one message id.
+
+Source: reference/envelope.md 3.3, for the headers' meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A logical endpoint. ``failure_rate`` is the share of its messages that end in the error queue."""
+
+    name: str
+    content_type: str
+    version: str
+    machines: tuple[str, ...]
+    failure_rate: float = 0.0
+
+    @property
+    def address(self) -> str:
+        """The transport address of the endpoint's queue."""
+        return f"{self.name}@[dbo]@[shop]"
+
+
+@dataclass(frozen=True)
+class MessageType:
+    """A message type. ``size`` scales the random size of its bodies (1 is a mean of about 2 KB)."""
+
+    name: str
+    owner: str
+    marker: str = ""
+    size: float = 1.0
+    expires: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """The .NET name with its namespace, as reports show it."""
+        return f"Shop.{self.owner}.Contracts.{self.name}"
+
+    @property
+    def enclosed(self) -> str:
+        """``NServiceBus.EnclosedMessageTypes``: assembly-qualified names, the most derived first."""
+        rest = f"Shop.{self.owner}.Contracts, Version=3.1.0.0, Culture=neutral, PublicKeyToken=null"
+        marker = f";Shop.Contracts.{self.marker}, {rest.replace(f'Shop.{self.owner}', 'Shop')}" if self.marker else ""
+        return f"{self.full_name}, {rest}{marker}"
+
+
+@dataclass(frozen=True)
+class Handling:
+    """One receiver of a step: its processing time is log-normal with this median (ms) and spread (of the logarithm)."""
+
+    endpoint: Endpoint
+    median_ms: float
+    spread: float = 0.6
+
+
+@dataclass(frozen=True)
+class Step:
+    """A message of a conversation, sent by ``sender`` while it handled the step at index ``cause`` (None: the first).
+
+    ``delay_s`` holds the message back, as a saga's timeout does. ``message`` is None for a control message.
+    """
+
+    message: MessageType | None
+    intent: str
+    sender: Endpoint
+    handlings: tuple[Handling, ...]
+    cause: int | None = None
+    delay_s: float = 0.0
+    saga: bool = False
+
+
+STOREFRONT = Endpoint("Storefront", "application/json", "9.2.3", ("WEB-01", "WEB-02", "WEB-KÖLN-03"))
+SALES = Endpoint("Sales", "application/json", "9.2.3", ("SALES-01", "SALES-02"), 0.006)
+BILLING = Endpoint("Billing", "text/xml", "7.8.4", ("BILLING-01",), 0.018)
+SHIPPING = Endpoint("Shipping", "application/json; systemjson", "9.1.0", ("SHIP-01", "SHIP-ŁÓDŹ-02"), 0.011)
+
+PLACE_ORDER = MessageType("PlaceOrder", "Sales", size=1.6)
+ORDER_PLACED = MessageType("OrderPlaced", "Sales", "IOrderEvent", size=1.3)
+REMORSE_OVER = MessageType("BuyersRemorseIsOver", "Sales", size=0.4)
+BILL_ORDER = MessageType("BillOrder", "Billing", size=0.9)
+PAYMENT_ACCEPTED = MessageType("PaymentAccepted", "Billing", size=0.5)
+ORDER_BILLED = MessageType("OrderBilled", "Billing", "IOrderEvent", size=0.9)
+SHIP_ORDER = MessageType("ShipOrder", "Shipping", size=1.2)
+SHIPMENT_BOOKED = MessageType("ShipmentBooked", "Shipping", size=0.6)
+ORDER_SHIPPED = MessageType("OrderShipped", "Shipping", "IOrderEvent", size=1.1)
+CANCEL_ORDER = MessageType("CancelOrder", "Sales", size=0.4)
+ORDER_CANCELLED = MessageType("OrderCancelled", "Sales", "IOrderEvent", size=0.8)
+REFUND_PAYMENT = MessageType("RefundPayment", "Billing", size=0.5)
+PAYMENT_REFUNDED = MessageType("PaymentRefunded", "Billing", size=0.5)
+STOCK_CHANGED = MessageType("StockLevelChanged", "Shipping", size=1.0, expires=True)
+
+ORDER: tuple[Step, ...] = (
+    Step(PLACE_ORDER, "Send", STOREFRONT, (Handling(SALES, 22),)),
+    Step(ORDER_PLACED, "Publish", SALES, (Handling(BILLING, 14), Handling(SHIPPING, 9)), cause=0),
+    Step(REMORSE_OVER, "Send", SALES, (Handling(SALES, 6, 0.4),), cause=0, delay_s=1200, saga=True),
+    Step(BILL_ORDER, "Send", SALES, (Handling(BILLING, 260, 0.85),), cause=2, saga=True),
+    Step(PAYMENT_ACCEPTED, "Reply", BILLING, (Handling(SALES, 8, 0.5),), cause=3, saga=True),
+    Step(ORDER_BILLED, "Publish", BILLING, (Handling(SALES, 11), Handling(SHIPPING, 16)), cause=3),
+    Step(SHIP_ORDER, "Send", SALES, (Handling(SHIPPING, 95, 0.9),), cause=5, saga=True),
+    Step(SHIPMENT_BOOKED, "Reply", SHIPPING, (Handling(SALES, 7, 0.5),), cause=6, saga=True),
+    Step(ORDER_SHIPPED, "Publish", SHIPPING, (Handling(SALES, 12),), cause=6),
+)
+CANCELLATION: tuple[Step, ...] = (
+    Step(CANCEL_ORDER, "Send", STOREFRONT, (Handling(SALES, 15),)),
+    Step(ORDER_CANCELLED, "Publish", SALES, (Handling(BILLING, 18), Handling(SHIPPING, 21)), cause=0),
+    Step(REFUND_PAYMENT, "Send", SALES, (Handling(BILLING, 340, 0.95),), cause=0),
+    Step(PAYMENT_REFUNDED, "Reply", BILLING, (Handling(SALES, 8, 0.5),), cause=2),
+)
+STOCK_TAKE: tuple[Step, ...] = (Step(STOCK_CHANGED, "Publish", SHIPPING, (Handling(SALES, 4, 0.5),)),)
+SUBSCRIPTION: tuple[Step, ...] = (Step(None, "Subscribe", SHIPPING, (Handling(SALES, 3, 0.4),)),)
+
+FLOWS: tuple[tuple[float, tuple[Step, ...]], ...] = (
+    (0.678, ORDER),
+    (0.150, CANCELLATION),
+    (0.168, STOCK_TAKE),
+    (0.004, SUBSCRIPTION),
+)
+"""Each conversation's share. StockLevelChanged, the only type with a time to be received, makes 2% of the rows."""
+
+LONGEST_CONVERSATION_S = 45 * 60
+"""No conversation takes longer: waits, work and retries are capped in :mod:`airflow_sqlqueue.traffic.generate`."""
