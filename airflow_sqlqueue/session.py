@@ -114,21 +114,29 @@ class Session:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """A transaction: committed when the block ends, rolled back when it raises."""
-        if self._in_transaction:
-            raise ConfigurationError("A transaction is open on this connection already: end it first.")
-        self.run(query("session.begin"))
-        self._in_transaction = True
+        self.begin()
         try:
             yield
             self.run(query("session.commit"))
         except BaseException:
             self.roll_back()
             raise
-        finally:
-            self._in_transaction = False
+        self._in_transaction = False
+
+    def begin(self) -> None:
+        """Begin a transaction that a statement of the caller commits; :meth:`transaction` is for everybody else."""
+        if self._in_transaction:
+            raise ConfigurationError("A transaction is open on this connection already: end it first.")
+        self.run(query("session.begin"))
+        self._in_transaction = True
+
+    def committed(self) -> None:
+        """Note that a statement has committed the transaction of :meth:`begin`."""
+        self._in_transaction = False
 
     def roll_back(self) -> None:
         """Roll back what is open. On a broken connection the server has done it, or will."""
+        self._in_transaction = False
         with suppress(SqlQueueError):
             self.run(query("session.rollback"))
 

@@ -1,1 +1,1 @@
-"""Draining a queue into a sealed batch of Parquet files: nothing lost, nothing doubled."""
+"""Draining: rows out of a queue into a sealed batch of Parquet files, nothing lost and nothing doubled."""

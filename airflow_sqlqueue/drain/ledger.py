@@ -1,0 +1,148 @@
+"""The ledger: which parts a batch has, in two tables beside the queue.
+
+Delete and ledger row share one transaction of one database, so they share one fate (DESIGN 3, points 1 to 4).
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from airflow_sqlqueue.create import create_lock
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError
+from airflow_sqlqueue.layout import exists
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query, identifier, query
+
+LEDGER_SCHEMA = "sqlqueue"
+_NOT_OPEN = 50001
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """A batch as the ledger's row has it. ``up_to`` is None where the queue was empty when the batch was opened."""
+
+    queue: str
+    origin: str
+    state: str
+    up_to: int | None
+    parts: int | None
+    messages: int | None
+    expired: int | None
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part: one transaction, and one file unless every message of it had expired and was dropped.
+
+    ``path`` is the URI that Spark reads; ``bytes`` are those of headers and bodies in the file.
+    """
+
+    id: uuid.UUID
+    path: str | None
+    messages: int
+    expired: int
+    bytes: int
+    min_row_version: int
+    max_row_version: int
+
+
+class Ledger:
+    """The ledger of one database, through one connection."""
+
+    def __init__(self, session: Session, catalog: str, schema: str = LEDGER_SCHEMA) -> None:
+        self.session = session
+        self._batch = ResolvedAddress("Batch", schema, catalog)
+        self._part = ResolvedAddress("Part", schema, catalog)
+
+    def query(self, name: str) -> Query:
+        return query(f"ledger.{name}", batch=identifier(self._batch), part=identifier(self._part))
+
+    def create(self) -> None:
+        """Make the two tables, and their schema, where they are missing."""
+        if exists(self.session, self._batch) and exists(self.session, self._part):
+            return
+        with create_lock(self.session, self._batch, create_schema=True):
+            if not exists(self.session, self._batch):
+                self.session.run(self.query("make_batch"))
+            if not exists(self.session, self._part):
+                self.session.run(self.query("make_part"))
+                self.session.run(self.query("index_part"))
+
+    def open(self, batch_id: uuid.UUID, queue: str, origin: str, up_to: int | None) -> BatchRow:
+        """Open the batch, or find it as an earlier try left it, whatever its state."""
+        self.session.run(self.query("open"), str(batch_id), queue[:400], origin[:1000], up_to, str(batch_id))
+        row = self.find(batch_id)
+        if row.queue != queue[:400]:
+            raise BatchError(f"Batch {batch_id} drains {row.queue}, not {queue}: ask for a new batch.")
+        return row
+
+    def find(self, batch_id: uuid.UUID) -> BatchRow:
+        """The batch's row. Raises :class:`BatchNotFoundError` where there is none."""
+        rows = self.session.run(self.query("find"), str(batch_id))
+        if not rows:
+            raise BatchNotFoundError(f"The ledger {self._batch.schema!r} does not know batch {batch_id}: check the id.")
+        return BatchRow(*rows[0])
+
+    def parts(self, batch_id: uuid.UUID) -> list[Part]:
+        """The batch's parts in the order of their lowest RowVersion. Final only once the batch is sealed."""
+        rows = self.session.run(self.query("parts"), str(batch_id))
+        return [Part(uuid.UUID(str(row[0])), *row[1:]) for row in rows]
+
+    def commit_part(self, batch_id: uuid.UUID, part: Part, worker: str) -> None:
+        """Add the part and COMMIT the transaction that is open, in one round trip.
+
+        Raises :class:`BatchError`, with everything rolled back, when the batch is not open any more: the rows are in
+        the queue again and the file is an orphan. Any other error leaves open whether the COMMIT took effect; the
+        ledger knows, and nobody has to ask it.
+        """
+        low, high = part.min_row_version, part.max_row_version
+        row = (str(part.id), part.path, part.messages, part.expired, part.bytes, low, high, worker[:200], str(batch_id))
+        try:
+            self.session.run(self.query("commit_part"), *row)
+        except StatementError as error:
+            if error.number == _NOT_OPEN:
+                raise BatchError(f"Batch {batch_id} was sealed meanwhile: the part was undone.") from error
+            raise
+
+    def seal(self, batch_id: uuid.UUID) -> Batch:
+        """Close the batch to further parts, then list it. Idempotent."""
+        with self.session.transaction():
+            self.session.run(self.query("seal"), str(batch_id))
+            self.session.run(self.query("total"), str(batch_id), str(batch_id))
+        return self.manifest(batch_id)
+
+    def manifest(self, batch_id: uuid.UUID) -> Batch:
+        """What a sealed batch holds, from the ledger.
+
+        Raises :class:`BatchError` for an open batch, whose list is not final, and :class:`BatchMismatchError` where the
+        parts do not add up to what was frozen at the seal: the database went back in time.
+        """
+        row = self.find(batch_id)
+        if row.state == "open":
+            raise BatchError(f"Batch {batch_id} is still open: seal it first.")
+        parts = self.parts(batch_id)
+        messages, expired = sum(part.messages for part in parts), sum(part.expired for part in parts)
+        if (len(parts), messages, expired) != (row.parts, row.messages, row.expired):
+            raise BatchMismatchError(
+                f"Batch {batch_id} was sealed with {row.parts} parts and {row.messages} messages, but the ledger lists "
+                f"{len(parts)} and {messages}: the database was restored or changed; do not use the batch."
+            )
+        paths = tuple(part.path for part in parts if part.path is not None)
+        size = sum(part.bytes for part in parts)
+        return Batch(str(batch_id), row.queue, row.state, paths, messages, expired, size, len(paths))
+
+    def consume(self, batch: Batch) -> None:
+        """Mark a sealed batch consumed. Idempotent; raises :class:`BatchError` in any other case."""
+        row = self.find(uuid.UUID(batch.batch_id))
+        if row.state == "consumed":
+            return
+        marked = self.session.value(self.query("consume"), batch.batch_id, row.parts, batch.messages)
+        if marked != 1:
+            raise BatchError(
+                f"Batch {batch.batch_id} cannot be marked consumed: in the ledger it is {row.state} with "
+                f"{row.messages} messages, not sealed with {batch.messages}."
+            )

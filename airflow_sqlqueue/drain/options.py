@@ -1,0 +1,53 @@
+"""How a drain is to be done."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
+
+MIB = 1024 * 1024
+
+_NAMESPACE = uuid.UUID("6f7a1f0c-52f3-5d0e-9a53-0f3a3c1b7d11")
+
+
+def batch_id_for(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> uuid.UUID:
+    """The batch id of one task of one run: the same for every try, so that a retry resumes its batch."""
+    return uuid.uuid5(_NAMESPACE, "\0".join([dag_id, run_id, task_id, str(map_index)]))
+
+
+@dataclass(frozen=True)
+class DrainOptions:
+    """The limits of a drain. Rows of a statement bound locks, a part's rows, bytes and seconds bound a transaction.
+
+    :param rows_per_statement: rows one DELETE takes at the most, 1 to 2,000; lock escalation starts at 5,000 locks.
+    :param bytes_per_statement: bytes of headers and bodies one DELETE should return; the number of rows follows it.
+    :param rows_per_part: rows of one part: one transaction, one file.
+    :param bytes_per_part: bytes of headers and bodies of one part.
+    :param seconds_per_part: how long a part's transaction gathers rows before it commits.
+    :param max_messages: stop after this many messages of the batch, counted by the ledger over all tries; None: all.
+    :param keep_expired: write expired messages to the files, flagged, instead of dropping and counting them.
+    :param settle_seconds: how long to come back for rows that others hold before they are left and reported.
+    """
+
+    rows_per_statement: int = MAX_ROWS_PER_STATEMENT
+    bytes_per_statement: int = 16 * MIB
+    rows_per_part: int = 20_000
+    bytes_per_part: int = 128 * MIB
+    seconds_per_part: float = 20.0
+    max_messages: int | None = None
+    keep_expired: bool = False
+    settle_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rows_per_statement <= MAX_ROWS_PER_STATEMENT:
+            raise ConfigurationError(f"rows_per_statement must be 1 to {MAX_ROWS_PER_STATEMENT}: locks would escalate.")
+        for name in ("bytes_per_statement", "rows_per_part", "bytes_per_part", "seconds_per_part"):
+            if getattr(self, name) <= 0:
+                raise ConfigurationError(f"{name} must be more than 0.")
+        if self.settle_seconds < 0:
+            raise ConfigurationError("settle_seconds must be 0 or more.")
+        if self.max_messages is not None and self.max_messages < 1:
+            raise ConfigurationError("max_messages must be 1 or more, or None for all.")
