@@ -117,7 +117,8 @@ def load_pyodbc() -> ModuleType:
             "or 'brew install unixodbc' on macOS."
         ) from error
     pyodbc.pooling = False
-    return pyodbc
+    module: ModuleType = pyodbc
+    return module
 
 
 @cache

@@ -50,7 +50,8 @@ class StagingFolder:
             )
         protocol = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
         if protocol in {"file", "local"}:
-            return cls(filesystem, str(Path(root).absolute()), Path(root).absolute().as_uri())
+            # Not as_uri(): Hadoop's Path takes a percent sign for itself.
+            return cls(filesystem, str(Path(root).absolute()), f"file://{Path(root).absolute()}")
         return cls(filesystem, root, f"{_SPARK_SCHEMES.get(protocol, protocol)}://{root.lstrip('/')}")
 
     @property
