@@ -1,0 +1,37 @@
+# Everything a newcomer needs: `make demo` and `make test`. Both set up what is missing, once.
+
+PYTHON ?= python3
+VENV   := .venv
+READY  := $(VENV)/.ready
+RUN    := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## Make the virtual environment and check the system parts
+
+$(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/system_parts.py
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
+	@touch $@
+
+demo: $(READY) ## Run the main job on a local server with realistic traffic
+	@$(RUN)/python scripts/demo.py
+
+test: $(READY) ## Run the tests
+	@$(RUN)/python -m pytest
+
+lint: $(READY) ## Check style, types and the layers
+	@$(RUN)/ruff check .
+	@$(RUN)/ruff format --check .
+	@$(RUN)/mypy
+	@$(RUN)/lint-imports
+
+format: $(READY) ## Format the code
+	@$(RUN)/ruff check --fix .
+	@$(RUN)/ruff format .
+
+clean: ## Remove the virtual environment and what the demo left
+	@rm -rf $(VENV) .demo

@@ -1,0 +1,67 @@
+"""What a command prints: JSON for machines, a table and a progress bar for people, one sentence for an error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+stdout = Console(soft_wrap=True)
+stderr = Console(stderr=True, soft_wrap=True)
+
+
+def show(values: Mapping[str, Any] | list[dict[str, Any]], *, as_json: bool, title: str = "") -> None:
+    """Print one record or a list of records. Values are plain JSON values."""
+    if as_json:
+        stdout.out(json.dumps(values, default=str), highlight=False)
+        return
+    if isinstance(values, Mapping):
+        table = Table(show_header=False, box=None, title=title or None, title_justify="left")
+        for name, value in values.items():
+            table.add_row(name.replace("_", " "), _text(value), end_section=False)
+    else:
+        table = Table(title=title or None, title_justify="left")
+        for name in values[0] if values else ["nothing"]:
+            table.add_column(name.replace("_", " "), overflow="fold")
+        for record in values:
+            table.add_row(*map(_text, record.values()))
+    stdout.print(table, markup=False)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return "\n".join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return "" if value is None else str(value)
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None) -> Iterator[Any]:
+    """A bar on a terminal, nothing elsewhere; yields a function that is told how many are done."""
+    if not stderr.is_terminal:
+        yield lambda done: None
+        return
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def counted(items: Iterable[Any], tell: Any, step: int = 500) -> Iterator[Any]:
+    """Pass items on and tell the progress bar now and then."""
+    count = 0
+    for count, item in enumerate(items, 1):
+        if count % step == 0:
+            tell(count)
+        yield item
+    tell(count)

@@ -1,0 +1,49 @@
+"""Where a command goes: a server by URL, or by an Airflow connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.drain.ledger import LEDGER_SCHEMA
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class Target:
+    """How to open sessions and what addresses mean there."""
+
+    connect: Callable[[], Session]
+    resolver: AddressResolver = field(repr=False)
+    ledger_schema: str = LEDGER_SCHEMA
+
+    @classmethod
+    def of(cls, url: str | None, conn_id: str | None) -> Target:
+        """From ``--url`` or ``--conn-id``: exactly one of them."""
+        if (url is None) == (conn_id is None):
+            raise ConfigurationError("Name the server with one of --url (or SQLQUEUE_URL) and --conn-id.")
+        if url is not None:
+            settings = ConnectionSettings.from_url(url)
+            return cls(lambda: Session(settings), AddressResolver(default_catalog=settings.database))
+        from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+
+        hook = SqlQueueHook(sqlqueue_conn_id=conn_id)
+        return cls(hook.session, hook.resolver, hook.ledger_schema)
+
+    def resolve(self, queue_name: str) -> ResolvedAddress:
+        return self.resolver.resolve(queue_name)
+
+    @contextmanager
+    def queue(self, queue_name: str) -> Iterator[QueueTable]:
+        address = self.resolve(queue_name)
+        with closing(self.connect()) as session:
+            yield QueueTable(session, address)

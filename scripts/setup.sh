@@ -1,0 +1,27 @@
+#!/bin/sh
+# Make the virtual environment $1 with everything the demo and the tests need, and see to the system parts.
+set -eu
+
+venv=$1
+python=${PYTHON:-python3}
+
+"$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || {
+    echo "Python 3.10 to 3.13 is needed and '$python' is $("$python" --version 2>&1): name another with 'make PYTHON=python3.12 ...'." >&2
+    exit 1
+}
+
+if ! [ -x "$venv/bin/python" ] && ! "$python" -m venv "$venv" >/dev/null 2>&1; then
+    rm -rf "$venv"
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
+        "$python" -m venv "$venv"
+    else
+        echo "Python's venv module is missing: run 'sudo apt-get install python3-venv' and try again." >&2
+        exit 1
+    fi
+fi
+
+echo "Installing into $venv ..."
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" -c constraints.txt -e '.[dev]'
+"$venv/bin/python" scripts/system_parts.py
