@@ -115,9 +115,19 @@ class QueueTable:
         value = self.session.value(self.query("queue.high_water"))
         return None if value is None else int(value)
 
-    def held(self, up_to: int) -> int:
-        """How many rows up to a RowVersion are still in the table, locked ones included."""
-        return int(self.session.value(self.query("queue.held"), up_to))
+    def held(self, up_to: int, *, wait: float = 0.0) -> int:
+        """How many messages up to a RowVersion are left, those that others have locked included; 0 is certain.
+
+        Waits up to ``wait`` seconds for whoever holds the first of them. Messages that are being received right now may
+        be missing from a count above 0, which is at least 1.
+        """
+        with self.session.lock_timeout(wait):
+            try:
+                if self.session.value(self.query("queue.first_left"), up_to) is None:
+                    return 0
+            except LockTimeoutError:
+                pass
+        return max(1, int(self.session.value(self.query("queue.count_left"), up_to)))
 
     def _columns(self, source: str = "") -> Fragment:
         return row_columns(self.layout.columns, source)

@@ -60,12 +60,13 @@ class Session:
         connect: Callable[[], pyodbc.Connection] | None = None,
     ) -> None:
         self.settings = settings
-        self._connection = _open(settings, connect)
+        self._connection = open_connection(settings, connect)
         self._connection.timeout = statement_timeout
         self._in_transaction = False
+        self._lock_timeout = lock_timeout
         try:
             self.run(query("session.settings"))
-            self.run(query("session.lock_timeout", milliseconds=Fragment(str(max(0, int(lock_timeout * 1000))))))
+            self._set_lock_timeout(lock_timeout)
         except BaseException:
             self.close()
             raise
@@ -112,6 +113,18 @@ class Session:
         return rows[0][0] if rows else None
 
     @contextmanager
+    def lock_timeout(self, seconds: float) -> Iterator[None]:
+        """Another lock timeout for a few statements; 0 means not to wait at all."""
+        self._set_lock_timeout(seconds)
+        try:
+            yield
+        finally:
+            self._set_lock_timeout(self._lock_timeout)
+
+    def _set_lock_timeout(self, seconds: float) -> None:
+        self.run(query("session.lock_timeout", milliseconds=Fragment(str(max(0, int(seconds * 1000))))))
+
+    @contextmanager
     def transaction(self) -> Iterator[None]:
         """A transaction: committed when the block ends, rolled back when it raises."""
         self.begin()
@@ -156,7 +169,10 @@ def retrying(work: Callable[[], T], *, attempts: int = 5) -> T:
     return retry(work)
 
 
-def _open(settings: ConnectionSettings, connect: Callable[[], pyodbc.Connection] | None) -> pyodbc.Connection:
+def open_connection(
+    settings: ConnectionSettings, connect: Callable[[], pyodbc.Connection] | None = None
+) -> pyodbc.Connection:
+    """A connection of the driver's, with autocommit; raises what :class:`Session` raises."""
     pyodbc = load_pyodbc()
     text = settings.odbc_connection_string()
     try:

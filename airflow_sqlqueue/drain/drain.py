@@ -136,8 +136,8 @@ class Drain:
                 after = _BOTTOM
             else:
                 # READPAST saw nothing from the bottom up: that is "drained" only if nobody holds a row.
-                held = queue.held(up_to)
                 settle_until = settle_until or time.monotonic() + self._options.settle_seconds
+                held = queue.held(up_to, wait=max(0.0, settle_until - time.monotonic()))
                 if held == 0 or time.monotonic() >= settle_until:
                     return held
                 time.sleep(_PAUSE)

@@ -79,7 +79,14 @@ class PartFile:
         """Add rows, as ``QueueTable.take_head`` gives them, as one row group."""
         if not rows:
             return
-        batch = to_arrow(rows)
+        try:
+            batch = to_arrow(rows)
+        except (pa.ArrowException, UnicodeError):
+            # The cause would quote the value.
+            raise StagingError(
+                f"A message among RowVersion {rows[0][7]} to {rows[-1][7]} holds text that no file can keep (half a "
+                "surrogate pair): receive it by itself; nothing was taken from the queue."
+            ) from None
         try:
             if self._writer is None:
                 self._open()

@@ -40,8 +40,12 @@ FROM (SELECT TOP (?) [Expires] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK) O
 -- high_water: find the end of the queue
 SELECT MAX([RowVersion]) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK);
 
--- held: count the messages that others hold
--- NOLOCK on purpose: it counts what READPAST steps over, so that "empty" is not taken for "drained".
+-- first_left: check that the queue is drained
+-- A locking read: it stops at a row that somebody else is receiving, which READPAST steps over and NOLOCK may not see
+-- (a row that is deleted and not committed is a ghost). Its lock timeout is the time to wait.
+SELECT TOP (1) [RowVersion] FROM {queue} WITH (READCOMMITTEDLOCK) WHERE [RowVersion] <= ? ORDER BY [RowVersion];
+
+-- count_left: count the messages that others hold
 SELECT COUNT_BIG(*) FROM {queue} WITH (NOLOCK) WHERE [RowVersion] <= ?;
 
 -- purge_expired: purge expired messages

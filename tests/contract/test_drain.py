@@ -1,0 +1,308 @@
+"""The drain: nothing lost and nothing doubled, over a real connection, on any server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_sqlqueue.drain.drain import Drain, DrainResult, Progress
+from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
+from airflow_sqlqueue.drain.worker import Worker
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError
+from airflow_sqlqueue.message import Message, drained_row_schema
+from airflow_sqlqueue.queue import QueueTable
+from tests.contract.conftest import Connect
+
+SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
+
+
+def fill(queue: QueueTable, count: int, start: int = 0) -> None:
+    queue.send(Message({"n": f"{n}"}, b"body %d" % n) for n in range(start, start + count))
+
+
+def read(batch: Batch) -> pa.Table:
+    tables = [pq.read_table(path.removeprefix("file://")) for path in batch.paths]
+    return pa.concat_tables(tables) if tables else drained_row_schema().empty_table()
+
+
+def bodies(batch: Batch) -> Counter[bytes]:
+    return Counter(read(batch)["Body"].to_pylist())
+
+
+def expected(count: int, start: int = 0) -> Counter[bytes]:
+    return Counter(b"body %d" % n for n in range(start, start + count))
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> StagingFolder:
+    return StagingFolder.of(tmp_path / "staging")
+
+
+def drain(
+    connect: Connect,
+    queue: QueueTable,
+    staging: StagingFolder,
+    batch_id: uuid.UUID | None = None,
+    options: DrainOptions = SMALL_PARTS,
+) -> DrainResult:
+    return Drain(connect, queue.address, staging, batch_id=batch_id, origin="test", options=options).run()
+
+
+def test_every_row_is_in_the_files_once(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    fill(queue, 105)
+    result = drain(connect, queue, staging)
+    assert result.batch.state == "sealed"
+    assert (result.batch.messages, result.batch.expired, result.held) == (105, 0, 0)
+    assert result.batch.parts == 6
+    assert bodies(result.batch) == expected(105)
+    assert queue.held(2**62) == 0
+
+
+def test_files_have_the_schema_and_the_raw_row(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    identity = uuid.uuid4()
+    lifetime = timedelta(days=1)
+    queue.send(
+        [
+            Message({"NServiceBus.CorrelationId": "c"}, b"\0\xff", lifetime, identity),
+            Message("not json é", b""),
+        ]
+    )
+    table = read(drain(connect, queue, staging).batch)
+    assert table.schema.equals(drained_row_schema())
+    first, second = table.to_pylist()
+    assert first["Id"] == str(identity)
+    assert (first["CorrelationId"], first["Body"], first["Expired"]) == ("c", b"\0\xff", False)
+    assert first["Expires"].utcoffset() == timedelta(0)
+    assert second["Headers"] == "not json é"
+    assert second["Expires"] is None
+
+
+def test_the_default_options_make_one_part(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    fill(queue, 3000)
+    result = drain(connect, queue, staging, options=DrainOptions())
+    assert result.batch.parts == 1
+    assert bodies(result.batch) == expected(3000)
+
+
+def test_an_empty_queue_is_an_empty_batch(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    batch = drain(connect, queue, staging).batch
+    assert (batch.state, batch.paths, batch.messages) == ("sealed", (), 0)
+
+
+def test_expired_messages_are_dropped_and_counted(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    fill(queue, 30)
+    queue.send(Message(body=b"late", time_to_be_received=timedelta(seconds=-1)) for _ in range(25))
+    batch = drain(connect, queue, staging).batch
+    assert (batch.messages, batch.expired) == (30, 25)
+    assert bodies(batch) == expected(30)
+    assert batch.parts < 4, "a part of which all has expired has no file"
+
+
+def test_expired_messages_are_kept_on_request(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    queue.send([Message(body=b"late", time_to_be_received=timedelta(seconds=-1)), Message(body=b"fine")])
+    batch = drain(connect, queue, staging, options=DrainOptions(keep_expired=True)).batch
+    assert {row["Body"]: row["Expired"] for row in read(batch).to_pylist()} == {b"late": True, b"fine": False}
+    assert (batch.messages, batch.expired) == (2, 0)
+
+
+def test_the_same_id_returns_the_sealed_batch(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    batch_id = batch_id_for("dag", "run", "task")
+    batch_id = uuid.uuid5(batch_id, queue.address.table)
+    fill(queue, 10)
+    first = drain(connect, queue, staging, batch_id)
+    fill(queue, 10, start=10)
+    again = drain(connect, queue, staging, batch_id)
+    assert again.batch == first.batch
+    assert again.resumed
+    assert queue.depth().messages == 10
+
+
+def test_a_batch_belongs_to_one_queue(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    batch = drain(connect, queue, staging).batch
+    with connect() as session:
+        ledger = Ledger(session, queue.address.catalog)
+        with pytest.raises(BatchError, match="ask for a new batch"):
+            ledger.open(uuid.UUID(batch.batch_id), "other", "test", None)
+
+
+def test_an_interrupted_batch_is_resumed(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    fill(queue, 100)
+    batch_id = uuid.uuid4()
+
+    def interrupt(progress: Progress) -> None:
+        if progress.messages >= 40:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        Drain(connect, queue.address, staging, batch_id=batch_id, options=SMALL_PARTS, on_progress=interrupt).run()
+    fill(queue, 5, start=100)
+    result = drain(connect, queue, staging, batch_id)
+    assert result.resumed
+    assert bodies(result.batch) == expected(100), "the batch ends at the mark taken when it was opened"
+    assert queue.depth().messages == 5
+
+
+def test_a_limit_is_kept_over_tries(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    fill(queue, 100)
+    batch_id = uuid.uuid4()
+    options = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0, max_messages=50)
+
+    def interrupt(_: Progress) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        Drain(connect, queue.address, staging, batch_id=batch_id, options=options, on_progress=interrupt).run()
+    batch = drain(connect, queue, staging, batch_id, options).batch
+    assert bodies(batch) == expected(50)
+    assert queue.depth().messages == 50
+
+
+def test_a_part_that_comes_after_the_seal_is_undone(
+    connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
+    """A zombie that wakes up after the seal must not commit a part that nobody will read."""
+    fill(queue, 30)
+    batch_id = uuid.uuid4()
+    with connect() as session, connect() as driver_session:
+        ledger = Ledger(session, queue.address.catalog)
+        ledger.create()
+        ledger.open(batch_id, queue.address.canonical, "test", queue.high_water())
+        zombie = Worker(QueueTable(session, queue.address), ledger, batch_id, staging, SMALL_PARTS)
+        assert zombie.drain_part(-1, 2**62, None) is not None
+        sealed = Ledger(driver_session, queue.address.catalog).seal(batch_id)
+        with pytest.raises(BatchError, match="was sealed meanwhile"):
+            zombie.drain_part(-1, 2**62, None)
+    assert sealed.messages == 20
+    assert queue.depth().messages == 10
+    assert len(list(Path(staging.root).rglob("*.parquet"))) == 2, "the undone part's file is an orphan"
+    assert bodies(sealed) + Counter(message.body for message in queue.receive(100)) == expected(30)
+
+
+def test_messages_that_others_hold_are_reported(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    fill(queue, 20)
+    with connect() as session, session.transaction():
+        held = QueueTable(session, queue.address).receive(3)
+        result = drain(connect, queue, staging)
+        assert bodies(result.batch) == expected(17, start=3)
+        assert result.held >= 1
+        session.roll_back()
+        session.begin()
+    assert len(held) == 3
+    assert queue.depth().messages == 3
+
+
+def test_a_batch_is_consumed_once_and_for_good(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    fill(queue, 3)
+    batch = drain(connect, queue, staging).batch
+    with connect() as session:
+        ledger = Ledger(session, queue.address.catalog)
+        ledger.consume(batch)
+        ledger.consume(batch)
+        assert ledger.manifest(uuid.UUID(batch.batch_id)).state == "consumed"
+        with pytest.raises(BatchNotFoundError):
+            ledger.manifest(uuid.uuid4())
+
+
+def test_an_open_batch_cannot_be_consumed_or_listed(connect: Connect, queue: QueueTable) -> None:
+    batch_id = uuid.uuid4()
+    with connect() as session:
+        ledger = Ledger(session, queue.address.catalog)
+        ledger.create()
+        ledger.open(batch_id, queue.address.canonical, "test", None)
+        with pytest.raises(BatchError, match="still open"):
+            ledger.manifest(batch_id)
+        with pytest.raises(BatchError, match="cannot be marked consumed"):
+            ledger.consume(Batch(str(batch_id), queue.address.canonical, "sealed", (), 0, 0, 0, 0))
+
+
+def test_a_ledger_that_went_back_in_time_is_noticed(
+    connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
+    from airflow_sqlqueue.sql import Query
+
+    fill(queue, 30)
+    batch = drain(connect, queue, staging).batch
+    with connect() as session:
+        text = f"DELETE TOP (1) FROM [{queue.address.catalog}].[sqlqueue].[Part] WHERE BatchId = ?"
+        session.run(Query("lose", "lose a part", text), batch.batch_id)
+        with pytest.raises(BatchMismatchError, match="do not use the batch"):
+            Ledger(session, queue.address.catalog).manifest(uuid.UUID(batch.batch_id))
+
+
+CHILD = """
+import sys, uuid
+from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.drain import drain, files
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+
+url, queue, staging, batch_id, where = sys.argv[1:]
+settings = ConnectionSettings.from_url(url)
+
+def stop(*_):
+    print("here", flush=True)
+    sys.stdin.read()
+
+if where == "in a part":
+    close = files.PartFile.close
+    files.PartFile.close = lambda self: (close(self), stop())
+drain.Drain(
+    lambda: Session(settings),
+    AddressResolver(default_catalog=settings.database).resolve(queue),
+    files.StagingFolder.of(staging),
+    batch_id=uuid.UUID(batch_id),
+    options=DrainOptions(rows_per_statement=7, rows_per_part=20),
+    on_progress=stop if where == "between parts" else None,
+).run()
+"""
+
+
+@pytest.mark.parametrize("where", ["in a part", "between parts"])
+def test_sigkill_loses_and_doubles_nothing(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, server: object, where: str
+) -> None:
+    fill(queue, 50)
+    batch_id = uuid.uuid4()
+    url = server.url("sqlqueue") + "?Encrypt=yes&TrustServerCertificate=yes"  # type: ignore[attr-defined]
+    arguments = [url, str(queue.address), staging.root, str(batch_id), where]
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "here\n"
+        os.kill(child.pid, signal.SIGKILL)
+    patient = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=20)
+    result = drain(connect, queue, staging, batch_id, patient)
+    assert result.held == 0
+    assert bodies(result.batch) == expected(50)
+
+
+def test_bad_staging_locations(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="patterns to Spark"):
+        StagingFolder.of(tmp_path / "a[b]")
+    with pytest.raises(ConfigurationError, match="cannot be used"):
+        StagingFolder.of("nosuchscheme://x/y")
+
+
+def test_a_staging_folder_that_cannot_be_written(connect: Connect, queue: QueueTable, tmp_path: Path) -> None:
+    from airflow_sqlqueue.errors import StagingError
+
+    fill(queue, 5)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StagingError, match="cannot be written"):
+        drain(connect, queue, StagingFolder.of(tmp_path / "file"))
+    assert queue.depth().messages == 5

@@ -1,0 +1,216 @@
+"""The queue operations, over a real connection, on any server."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.create import LAYOUTS, create_queue
+from airflow_sqlqueue.errors import (
+    ConfigurationError,
+    LoginFailedError,
+    NotAQueueError,
+    QueueNotFoundError,
+    ServerUnreachableError,
+)
+from airflow_sqlqueue.message import Message, decode_headers, outgoing_headers
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
+from tests.contract.conftest import Connect
+
+
+def bodies(queue: QueueTable, count: int = 2000) -> list[bytes]:
+    return [message.body for message in queue.receive(count)]
+
+
+def test_create_is_idempotent(connect: Connect, address_of: AddressResolver, queue_name: str) -> None:
+    with connect() as session:
+        address = address_of.resolve(queue_name)
+        assert create_queue(session, address) is True
+        assert create_queue(session, address) is False
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_send_then_receive_in_order(
+    connect: Connect, address_of: AddressResolver, queue_name: str, layout: str
+) -> None:
+    with connect() as session:
+        create_queue(session, address_of.resolve(queue_name), layout=layout)
+        queue = QueueTable(session, address_of.resolve(queue_name))
+        headers = outgoing_headers("Shop.PlaceOrder", extra={"Grüße": "☃ 😀", "none": None})
+        assert queue.send(Message(headers, f"{n}".encode()) for n in range(300)) == 300
+        first = queue.receive(1)[0]
+        assert first.body == b"0"
+        assert decode_headers(first.headers).values == headers
+        assert first.correlation_id == headers["NServiceBus.CorrelationId"]
+        assert first.recoverable is True
+        assert bodies(queue) == [f"{n}".encode() for n in range(1, 300)]
+        assert queue.receive(1) == []
+
+
+def test_peek_removes_nothing(queue: QueueTable) -> None:
+    queue.send([Message(body=b"a"), Message(body=b"b"), Message(body=b"c")])
+    assert [message.body for message in queue.peek(2)] == [b"a", b"b"]
+    assert queue.depth().messages == 3
+
+
+def test_bodies_of_all_sizes_come_back(queue: QueueTable) -> None:
+    sent = [b"", b"\0", bytes(range(256)), b"x" * 8001, b"y" * 5_000_000]
+    queue.send(Message(body=body) for body in sent)
+    assert bodies(queue) == sent
+
+
+def test_ids_are_kept(queue: QueueTable) -> None:
+    identity = uuid.uuid4()
+    queue.send([Message(id=identity)])
+    assert queue.receive()[0].id == identity
+
+
+def test_headers_text_is_kept_as_it_is(queue: QueueTable) -> None:
+    queue.send([Message(headers='{"broken": '), Message(headers="")])
+    assert [message.headers for message in queue.receive(2)] == ['{"broken": ', ""]
+
+
+def test_expiry_is_by_the_servers_clock(queue: QueueTable) -> None:
+    lifetimes = [None, timedelta(days=40), timedelta(seconds=-1), timedelta(0)]
+    queue.send(Message(body=b"%d" % n, time_to_be_received=lifetime) for n, lifetime in enumerate(lifetimes))
+    received = queue.receive(10)
+    assert [message.expired for message in received] == [False, False, True, True]
+    assert received[0].expires is None
+    assert received[1].expires is not None
+    away = received[1].expires - datetime.now(timezone.utc)
+    assert timedelta(days=39, hours=23) < away < timedelta(days=40, hours=1)
+
+
+def test_depth_counts_expired_apart(queue: QueueTable) -> None:
+    queue.send([Message(), Message(), Message(time_to_be_received=timedelta(seconds=-5))])
+    depth = queue.depth()
+    assert (depth.messages, depth.expired) == (2, 1)
+    assert queue.depth(at_most=1).messages == 1
+
+
+def test_a_locked_message_is_passed_over(connect: Connect, queue: QueueTable) -> None:
+    queue.send([Message(body=b"first"), Message(body=b"second")])
+    with connect() as other_session:
+        other = QueueTable(other_session, queue.address)
+        with other_session.transaction():
+            assert bodies(other, 1) == [b"first"]
+            assert queue.depth().messages == 1
+            assert [message.body for message in queue.peek()] == [b"second"]
+            assert bodies(queue, 1) == [b"second"]
+            assert queue.receive() == []
+            assert queue.held(2**62) >= 1
+    assert queue.held(2**62) == 0
+
+
+def test_rolled_back_messages_are_visible_again(queue: QueueTable) -> None:
+    queue.send([Message(body=b"kept")])
+
+    def receive_and_fail() -> None:
+        with queue.session.transaction():
+            assert bodies(queue) == [b"kept"]
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        receive_and_fail()
+    assert bodies(queue) == [b"kept"]
+
+
+def test_purge_takes_only_what_expired(connect: Connect, queue: QueueTable) -> None:
+    queue.send(Message(time_to_be_received=timedelta(seconds=-5)) for _ in range(25))
+    queue.send([Message(body=b"alive"), Message(body=b"later", time_to_be_received=timedelta(hours=1))])
+    assert queue.purge_expired(dry_run=True).remaining == 25
+    limited = queue.purge_expired(chunk=4, max_messages=10)
+    assert (limited.deleted, limited.remaining, limited.complete) == (10, 15, False)
+    rest = queue.purge_expired(chunk=4)
+    assert (rest.deleted, rest.remaining, rest.complete) == (15, 0, True)
+    assert bodies(queue) == [b"alive", b"later"]
+
+
+def test_purge_passes_over_locked_messages(connect: Connect, queue: QueueTable) -> None:
+    queue.send(Message(time_to_be_received=timedelta(seconds=-5)) for _ in range(3))
+    with connect() as other_session, other_session.transaction():
+        assert len(QueueTable(other_session, queue.address).receive(1)) == 1
+        assert queue.purge_expired().deleted == 2
+
+
+def test_many_create_the_same_queue_at_once(connect: Connect, address_of: AddressResolver, queue_name: str) -> None:
+    def create(_: int) -> bool:
+        with connect() as session:
+            return create_queue(session, address_of.resolve(queue_name))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(create, range(8))) == [False] * 7 + [True]
+
+
+def test_a_table_that_is_no_queue(connect: Connect, address_of: AddressResolver, queue_name: str) -> None:
+    address = address_of.resolve(queue_name)
+    with connect() as session:
+        session.run(Query("make", "make a table", f"CREATE TABLE {address.qualified_name} (Id int NOT NULL)"))
+        with pytest.raises(NotAQueueError, match="is not a queue table"):
+            create_queue(session, address)
+        with pytest.raises(NotAQueueError):
+            QueueTable(session, address).send([Message()])
+        with pytest.raises(NotAQueueError):
+            QueueTable(session, address).depth()
+
+
+def test_a_queue_that_does_not_exist(connect: Connect, address_of: AddressResolver, queue_name: str) -> None:
+    with connect() as session, pytest.raises(QueueNotFoundError, match="does not exist: create it"):
+        QueueTable(session, address_of.resolve(queue_name)).depth()
+    with connect() as session, pytest.raises(QueueNotFoundError, match="database 'nowhere'"):
+        QueueTable(session, address_of.resolve(f"{queue_name}@[dbo]@[nowhere]")).depth()
+    with connect() as session, pytest.raises(QueueNotFoundError, match="schema 'nowhere'"):
+        create_queue(session, address_of.resolve(f"{queue_name}@[nowhere]"))
+
+
+@pytest.mark.parametrize(
+    "name", ["a]b", "it's", "x; DROP TABLE y --", "sp ace", "[dbo].[T]", "ünï✓😀", 'q"q', "n" * 128]
+)
+def test_nasty_names(connect: Connect, address_of: AddressResolver, queue_name: str, name: str) -> None:
+    address = address_of.resolve((name + queue_name)[-128:])
+    with connect() as session:
+        assert create_queue(session, address) is True
+        assert create_queue(session, address) is False
+        queue = QueueTable(session, address)
+        queue.send([Message(body=b"x")])
+        assert bodies(queue) == [b"x"]
+        session.run(Query("drop", "drop a table", f"DROP TABLE {address.qualified_name}"))
+
+
+@pytest.mark.parametrize("count", [0, -1, 2001])
+def test_statements_stay_below_lock_escalation(queue: QueueTable, count: int) -> None:
+    with pytest.raises(ConfigurationError, match="locks never escalate"):
+        queue.receive(count)
+
+
+def test_a_wrong_password(settings: ConnectionSettings) -> None:
+    from dataclasses import replace
+
+    wrong = replace(settings, password="not it")
+    with pytest.raises(LoginFailedError, match="refused the login") as caught:
+        Session(wrong)
+    assert "not it" not in str(caught.value) + str(caught.value.__cause__)
+
+
+def test_an_unknown_database(settings: ConnectionSettings) -> None:
+    from dataclasses import replace
+
+    with pytest.raises(LoginFailedError, match="'nowhere'"):
+        Session(replace(settings, database="nowhere"))
+
+
+def test_a_closed_port() -> None:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with pytest.raises(ServerUnreachableError, match=f"127.0.0.1:{port}"):
+        Session(ConnectionSettings("127.0.0.1", "db", port, "sa", "x", login_timeout=2))
