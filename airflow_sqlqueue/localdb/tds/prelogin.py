@@ -1,0 +1,69 @@
+"""The PRELOGIN exchange: version and encryption (MS-TDS 2.2.6.5 PRELOGIN)."""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+VERSION, ENCRYPTION, INSTANCE, THREAD, MARS = range(5)
+TERMINATOR = 0xFF
+
+SERVER_VERSION = (16, 0, 1000)
+"""Clients adapt to the major version; 16 is SQL Server 2022."""
+
+
+class Encryption(IntEnum):
+    """What a side says of encryption."""
+
+    OFF = 0
+    ON = 1
+    NOT_SUPPORTED = 2
+    REQUIRED = 3
+
+
+def parse(data: bytes) -> dict[int, bytes]:
+    """The options by token. Raises :class:`ValueError` on a list that points outside of the message."""
+    options: dict[int, bytes] = {}
+    position = 0
+    while position < len(data) and data[position] != TERMINATOR:
+        if position + 5 > len(data):
+            raise ValueError("truncated prelogin option")
+        token, offset, length = struct.unpack_from(">BHH", data, position)
+        if offset + length > len(data):
+            raise ValueError("prelogin option outside of its message")
+        options[token] = data[offset : offset + length]
+        position += 5
+    return options
+
+
+def build(options: dict[int, bytes]) -> bytes:
+    """A PRELOGIN message of ``options``."""
+    offset = 5 * len(options) + 1
+    head, body = b"", b""
+    for token, value in options.items():
+        head += struct.pack(">BHH", token, offset + len(body), len(value))
+        body += value
+    return head + bytes((TERMINATOR,)) + body
+
+
+def negotiate(asked: int) -> Encryption:
+    """The server's answer, by the table of section 2.2.6.5: as much as the client asks for, and never more."""
+    if asked == Encryption.NOT_SUPPORTED:
+        return Encryption.NOT_SUPPORTED
+    if asked == Encryption.OFF:
+        return Encryption.OFF
+    return Encryption.ON
+
+
+def response(asked: dict[int, bytes], encryption: Encryption) -> bytes:
+    """The server's PRELOGIN: no instance check, no MARS."""
+    major, minor, build_number = SERVER_VERSION
+    options = {
+        VERSION: struct.pack(">BBHH", major, minor, build_number, 0),
+        ENCRYPTION: bytes((encryption,)),
+        INSTANCE: b"\0",
+        THREAD: b"",
+    }
+    if MARS in asked:
+        options[MARS] = b"\0"
+    return build(options)

@@ -1,0 +1,68 @@
+"""Reads the fields of a request, in order, without copying it."""
+
+from __future__ import annotations
+
+import struct
+
+_PLP_NULL = 0xFFFFFFFFFFFFFFFF
+_SHORT, _LONG, _LONGLONG = struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<Q")
+
+
+class Truncated(ValueError):
+    """A request ends before what it announces."""
+
+
+class Reader:
+    """A position in the data of a message. Every method raises :class:`Truncated` at its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._view = memoryview(data)
+        self.position = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._view) - self.position
+
+    def peek(self) -> int:
+        if not self.left:
+            raise Truncated
+        return self._view[self.position]
+
+    def take(self, size: int) -> memoryview:
+        start = self.position
+        if size > self.left:
+            raise Truncated
+        self.position = start + size
+        return self._view[start : start + size]
+
+    def byte(self) -> int:
+        return self.take(1)[0]
+
+    def short(self) -> int:
+        return int(_SHORT.unpack(self.take(2))[0])
+
+    def long(self) -> int:
+        return int(_LONG.unpack(self.take(4))[0])
+
+    def longlong(self) -> int:
+        return int(_LONGLONG.unpack(self.take(8))[0])
+
+    def b_varchar(self) -> str:
+        return str(self.take(2 * self.byte()), "utf-16-le", "surrogatepass")
+
+    def us_varchar(self) -> str:
+        return str(self.take(2 * self.short()), "utf-16-le", "surrogatepass")
+
+    def rest(self) -> memoryview:
+        return self.take(self.left)
+
+    def plp(self) -> memoryview | None:
+        """A partially length-prefixed value (MS-TDS 2.2.5.2.3): its total length may be unknown; None for NULL."""
+        if self.longlong() == _PLP_NULL:
+            return None
+        parts: list[memoryview] = []
+        while size := self.long():
+            parts.append(self.take(size))
+        if len(parts) == 1:
+            return parts[0]
+        return memoryview(b"".join(parts))
