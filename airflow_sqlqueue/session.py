@@ -105,7 +105,7 @@ class Session:
                 with suppress(Exception):
                     cursor.close()
         except Exception as error:
-            raise translate(error, statement.purpose) from _quiet(error)
+            raise translate(error, statement.purpose) from quiet(error)
 
     def value(self, statement: Query, *values: Any) -> Any:
         """The first column of the first row, None where there is no row."""
@@ -186,20 +186,20 @@ def open_connection(
             raise LoginFailedError(
                 f"The server at {where} refused the login {settings.user!r} for the database {settings.database!r}: "
                 "check the login, the password and that the database exists."
-            ) from _quiet(error)
+            ) from quiet(error)
         if state in {"01000", "IM002", "IM003", "IM004"}:
             raise DriverNotFoundError(
                 f"The ODBC driver {settings.driver or 'for SQL Server'!r} cannot be loaded: "
                 "name an installed one, or run \"pip install 'airflow-sqlqueue[driver]'\"."
-            ) from _quiet(error)
+            ) from quiet(error)
         if "certificate" in str(error).lower() or "ssl" in str(error).lower():
             raise ServerUnreachableError(
                 f"No trusted encrypted connection to {where}: install the server's certificate, or set "
                 "TrustServerCertificate=yes (or Encrypt=no) in the connection if you may."
-            ) from _quiet(error)
+            ) from quiet(error)
         raise ServerUnreachableError(
             f"No SQL Server answers at {where}: check the host, the port and that the server runs."
-        ) from _quiet(error)
+        ) from quiet(error)
 
 
 def translate(error: Exception, purpose: str) -> SqlQueueError:
@@ -237,7 +237,7 @@ def _state_and_number(error: Exception) -> tuple[str | None, int | None]:
     return state, next((number for number in numbers if number), None)
 
 
-def _quiet(error: Exception) -> BaseException:
+def quiet(error: Exception) -> BaseException:
     """The cause to keep. Errors that quote values from a row are reduced to their number: a value may be a secret."""
     state, number = _state_and_number(error)
     if number in _QUOTES_VALUES:

@@ -1,0 +1,53 @@
+"""Connection strings and URLs."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_sqlqueue.connection import ConnectionSettings, find_driver
+from airflow_sqlqueue.errors import ConfigurationError
+
+
+def test_every_value_is_escaped() -> None:
+    settings = ConnectionSettings("h", "d;b", user="u{}", password="p};PWD=x", driver="ODBC Driver 18 for SQL Server")
+    text = settings.odbc_connection_string()
+    assert "SERVER={h,1433};DATABASE={d;b};" in text
+    assert "UID={u{}}};PWD={p}};PWD=x};" in text
+
+
+def test_a_url_is_read_whole() -> None:
+    settings = ConnectionSettings.from_url("mssql://u%40x:p%3A%2F@host:14330/my%20db?Encrypt=no&driver=FreeTDS")
+    assert (settings.user, settings.password, settings.host, settings.port) == ("u@x", "p:/", "host", 14330)
+    assert (settings.database, settings.driver, settings.keywords) == ("my db", "FreeTDS", {"Encrypt": "no"})
+
+
+def test_freetds_has_keywords_of_its_own() -> None:
+    settings = ConnectionSettings("h", "d", 14330, driver="FreeTDS", keywords={"Encrypt": "yes"})
+    text = settings.odbc_connection_string()
+    assert "SERVER={h};" in text
+    assert "PORT={14330};" in text
+    assert "Encryption={require};" in text
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("postgres://h/d", "must have the form"),
+        ("mssql:///d", "must have the form"),
+        ("mssql://h:x/d", "port is not a number"),
+        ("mssql://h/", "names no database"),
+        ("mssql://h/d?PWD=x", "'PWD' cannot be set"),
+        ("mssql://h/d?a;b=x", "'a;b' cannot be set"),
+    ],
+)
+def test_bad_urls(url: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        ConnectionSettings.from_url(url)
+
+
+def test_the_password_is_not_shown() -> None:
+    assert "s3cret" not in repr(ConnectionSettings("h", "d", user="u", password="s3cret"))
+
+
+def test_a_driver_is_found() -> None:
+    assert find_driver()

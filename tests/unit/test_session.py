@@ -1,0 +1,71 @@
+"""The driver's errors become ours, without what they quote."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from airflow_sqlqueue.errors import (
+    ConnectionLostError,
+    DeadlockError,
+    LockTimeoutError,
+    PermissionDeniedError,
+    QueueNotFoundError,
+    SqlQueueError,
+    StatementError,
+)
+from airflow_sqlqueue.session import quiet, retrying, translate
+
+
+def driver_error(state: str, number: int | None, text: str = "text") -> Exception:
+    tail = f" ({number}) (SQLExecDirectW)" if number is not None else ""
+    return Exception(state, f"[{state}] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]{text}{tail}")
+
+
+@pytest.mark.parametrize(
+    ("state", "number", "kind"),
+    [
+        ("40001", 1205, DeadlockError),
+        ("42000", 1222, LockTimeoutError),
+        ("HYT00", 0, LockTimeoutError),
+        ("42S02", 208, QueueNotFoundError),
+        ("42000", 229, PermissionDeniedError),
+        ("08S01", 0, ConnectionLostError),
+        ("23000", 2627, StatementError),
+        ("HY000", None, StatementError),
+    ],
+)
+def test_kinds(state: str, number: int | None, kind: type[SqlQueueError]) -> None:
+    error = translate(driver_error(state, number), "send messages to the queue q")
+    assert type(error) is kind
+    assert str(error).startswith("Could not send messages to the queue q: ")
+
+
+def test_values_that_an_error_quotes_are_left_out() -> None:
+    noisy = driver_error("23000", 2627, "The duplicate key value is (s3cret).")
+    ours = translate(noisy, "send")
+    ours.__cause__ = quiet(noisy)
+    assert "s3cret" not in "".join(traceback.format_exception(ours))
+    assert "2627" in str(ours.__cause__)
+
+
+def test_work_is_run_again_after_a_deadlock_and_only_so_often() -> None:
+    calls = []
+
+    def work() -> str:
+        calls.append(1)
+        if len(calls) < 3:
+            raise DeadlockError("again")
+        return "done"
+
+    assert retrying(work) == "done"
+    calls.clear()
+    with pytest.raises(DeadlockError):
+        retrying(work, attempts=2)
+    with pytest.raises(ConnectionLostError):
+        retrying(_lost)
+
+
+def _lost() -> None:
+    raise ConnectionLostError("gone")
