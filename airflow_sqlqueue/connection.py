@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -49,7 +50,7 @@ class ConnectionSettings:
         if not 1 <= self.port <= 65535:
             raise ConfigurationError(f"{self.port} is not a TCP port: give one between 1 and 65535.")
         for keyword in self.keywords:
-            if keyword.lower().strip() in _RESERVED or not keyword.replace(" ", "").isalnum():
+            if keyword.lower().strip() in _RESERVED or not re.fullmatch(r"[A-Za-z0-9_ ]+", keyword):
                 raise ConfigurationError(
                     f"The ODBC keyword {keyword!r} cannot be set in a connection's extra: remove it."
                 )

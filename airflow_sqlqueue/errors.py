@@ -23,6 +23,7 @@ what the driver said is in ``__cause__``. Message bodies, headers and secrets ar
     │   ├── BatchNotFoundError     the ledger does not know the batch
     │   └── BatchMismatchError     files, ledger and reader do not agree on what the batch holds
     ├── StagingError               a batch's folder or a part's file cannot be written or read
+    ├── SparkJobError              a Spark application that was given a batch ended with an error
     └── StatementError             any other error of the server, with its number
 """
 
@@ -99,6 +100,10 @@ class BatchMismatchError(BatchError):
 
 class StagingError(SqlQueueError):
     """A batch's folder or a part's file cannot be written or read."""
+
+
+class SparkJobError(SqlQueueError):
+    """A Spark application that was given a batch ended with an error."""
 
 
 class StatementError(SqlQueueError):

@@ -1,0 +1,30 @@
+"""Which of our errors a retry cannot mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_sqlqueue.errors import (
+    AddressError,
+    ConfigurationError,
+    MessageError,
+    NotAQueueError,
+    PermissionDeniedError,
+)
+
+PERMANENT = (AddressError, ConfigurationError, MessageError, NotAQueueError, PermissionDeniedError)
+
+
+@contextmanager
+def fail_without_retry() -> Iterator[None]:
+    """Turn an error that the next try would meet again into ``AirflowFailException``, with the same sentence.
+
+    A refused login is not among them: a server that fails over refuses logins for a while.
+    """
+    try:
+        yield
+    except PERMANENT as error:
+        raise AirflowFailException(str(error)) from error

@@ -1,0 +1,178 @@
+"""An Airflow connection read as what the core needs: settings, routing, ledger.
+
+Accepted connection types and what their extra means (reference/airflow.md 1.4):
+
+- ``sqlqueue``: the fields below, and nothing else.
+- ``odbc``: the fields below; any other key is an ODBC keyword.
+- ``mssql``: the fields below; pymssql's own keys are ignored (``login_timeout`` means the same to both).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_sqlqueue.connection import DEFAULT_PORT, ConnectionSettings, load_pyodbc
+from airflow_sqlqueue.drain.ledger import LEDGER_SCHEMA
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+CONNECTION_TYPES = ("sqlqueue", "mssql", "odbc")
+ROUTING_NAMES = ("default_schema", "default_catalog")
+ROUTING_MAPPINGS = ("queue_schemas", "queue_catalogs", "endpoint_schemas", "endpoint_catalogs")
+
+_KEYWORDS = {
+    "encrypt": "Encrypt",
+    "trust_server_certificate": "TrustServerCertificate",
+    "application_intent": "ApplicationIntent",
+    "multi_subnet_failover": "MultiSubnetFailover",
+}
+_FIELDS = {"driver", "login_timeout", "lock_timeout", "keywords", "ledger_schema"}
+_KNOWN = _FIELDS | set(_KEYWORDS) | set(ROUTING_NAMES) | set(ROUTING_MAPPINGS)
+_NOT_OURS = {
+    "connect_kwargs",
+    "escape_column_names",
+    "escape_word_format",
+    "insert_statement_format",
+    "placeholder",
+    "replace_statement_format",
+    "sqlalchemy_scheme",
+}
+"""Keys that common-sql and OdbcHook read from an extra."""
+
+
+@dataclass(frozen=True)
+class QueueConnection:
+    """What an Airflow connection, with a hook's arguments over it, says. ``lock_timeout`` is in seconds."""
+
+    settings: ConnectionSettings
+    resolver: AddressResolver
+    ledger_schema: str
+    lock_timeout: float
+
+
+def read_connection(
+    connection: Connection,
+    *,
+    database: str | None = None,
+    driver: str | None = None,
+    allow_driver_in_extra: bool = False,
+    overrides: Mapping[str, Any] | None = None,
+) -> QueueConnection:
+    """Read a connection; ``database``, ``driver`` and ``overrides`` (routing, ledger, lock timeout) win over it.
+
+    A mapping in ``overrides`` wins key by key. Raises :class:`ConfigurationError` for what cannot be used, with the
+    connection's id.
+    """
+    name = connection.conn_id
+    try:
+        extra = _extra(connection)
+        given = _over(extra, overrides or {})
+        settings = ConnectionSettings(
+            host=connection.host or "",
+            port=connection.port or DEFAULT_PORT,
+            database=database or connection.schema or "",
+            user=connection.login or None,
+            password=connection.password,
+            driver=driver or _driver(extra.get("driver"), allowed=allow_driver_in_extra),
+            keywords=_keywords(extra),
+            login_timeout=int(_number(extra, "login_timeout", 15)),
+        )
+        names = {key: _text(given, key) for key in ROUTING_NAMES}
+        names["default_catalog"] = names["default_catalog"] or settings.database
+        mappings = {key: {n: str(v) for n, v in _mapping(given, key).items()} for key in ROUTING_MAPPINGS}
+        return QueueConnection(
+            settings=settings,
+            resolver=AddressResolver(**names, **mappings),  # type: ignore[arg-type]
+            ledger_schema=_text(given, "ledger_schema") or LEDGER_SCHEMA,
+            lock_timeout=_number(given, "lock_timeout", DEFAULT_LOCK_TIMEOUT),
+        )
+    except ConfigurationError as error:
+        raise ConfigurationError(f"Connection {name!r}: {error}") from error
+
+
+def _extra(connection: Connection) -> dict[str, Any]:
+    """The extra with our names only; an empty value is one that is not given."""
+    kind = connection.conn_type
+    if kind not in CONNECTION_TYPES:
+        raise ConfigurationError(f"its type is {kind!r}: use one of type {', '.join(CONNECTION_TYPES)}.")
+    values = {key: value for key, value in connection.extra_dejson.items() if value not in (None, "")}
+    ours = {key: value for key, value in values.items() if key in _KNOWN}
+    others = {key: value for key, value in values.items() if key not in _KNOWN and key not in _NOT_OURS}
+    if kind == "odbc":
+        for key in [key for key in others if key.lower() == "driver"]:
+            ours.setdefault("driver", others.pop(key))
+        ours["keywords"] = {**others, **_mapping(ours, "keywords")}
+    elif kind == "sqlqueue" and others:
+        raise ConfigurationError(
+            f"the extra {', '.join(sorted(others))} is not known: put ODBC keywords under 'keywords', and see "
+            f"'airflow providers get airflow-sqlqueue' for the fields."
+        )
+    return ours
+
+
+def _over(extra: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**extra, **{key: value for key, value in overrides.items() if value is not None}}
+    for key in ROUTING_MAPPINGS:
+        merged[key] = {**_mapping(extra, key), **_mapping(overrides, key)}
+    return merged
+
+
+def _driver(value: Any, *, allowed: bool) -> str | None:
+    """A driver that the connection names. Whoever may edit connections must not load code into a worker with it."""
+    if value is None:
+        return None
+    if allowed or value in load_pyodbc().drivers():
+        return str(value)
+    raise ConfigurationError(
+        "the driver in its extra is not the name of an installed ODBC driver: remove it, name the driver in the hook's "
+        "arguments, or set [sqlqueue] allow_driver_in_extra to True in Airflow's configuration."
+    )
+
+
+def _keywords(extra: Mapping[str, Any]) -> dict[str, str]:
+    keywords = {key: _keyword(value) for key, value in _mapping(extra, "keywords").items()}
+    given = {key.lower() for key in keywords}
+    for field, keyword in _KEYWORDS.items():
+        if field in extra and keyword.lower() not in given:
+            keywords[keyword] = _keyword(extra[field])
+    return keywords
+
+
+def _keyword(value: Any) -> str:
+    """An ODBC keyword's value; JSON's true and false are the driver's yes and no."""
+    text = str(value)
+    return {"true": "yes", "false": "no"}.get(text.lower(), text)
+
+
+def _text(values: Mapping[str, Any], key: str) -> str | None:
+    value = values.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ConfigurationError(f"{key} is text, not {type(value).__name__}.")
+    return value or None
+
+
+def _number(values: Mapping[str, Any], key: str, default: float) -> float:
+    try:
+        return float(values.get(key, default))
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"{key} is a number of seconds.") from error
+
+
+def _mapping(values: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """A JSON object, or the text of one, as connection forms and URIs give it."""
+    value = values.get(key) or {}
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise ConfigurationError(f"{key} is not JSON: write an object of names.") from error
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{key} is an object of names, not {type(value).__name__}.")
+    return dict(value)

@@ -1,0 +1,112 @@
+"""Where a Spark job runs, from an Airflow connection: this machine, a cluster, or a Spark Connect server."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook
+
+from airflow_sqlqueue.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+
+
+@dataclass(frozen=True)
+class SparkTarget:
+    """A master, or the URL of a Spark Connect server, with Spark's settings. Settings may hold secrets."""
+
+    url: str = LOCAL
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, conn_id: str | None, settings: Mapping[str, str] | None = None) -> SparkTarget:
+        """The target of a connection of type ``spark`` or ``spark_connect``; this machine where none is given.
+
+        Keys of the extra that begin with ``spark.`` are settings; ``settings`` go over them. Raises
+        :class:`ConfigurationError` for a connection of another type or without a host.
+        """
+        if conn_id is None:
+            return cls(LOCAL, dict(settings or {}))
+        connection = BaseHook.get_connection(conn_id)
+        if connection.conn_type not in {"spark", "spark_connect"} or not connection.host:
+            raise ConfigurationError(
+                f"Connection {conn_id!r} is no Spark cluster: use one of type spark or spark_connect that names a host."
+            )
+        extra = {key: str(value) for key, value in connection.extra_dejson.items() if key.startswith("spark.")}
+        if connection.conn_type == "spark":
+            url = f"{connection.host}:{connection.port}" if connection.port else connection.host
+        else:
+            from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+
+            url = SparkConnectHook(conn_id).get_connection_url()
+        return cls(url, {**extra, **(settings or {})})
+
+    @contextmanager
+    def session(self, app_name: str) -> Iterator[SparkSession]:
+        """A session, stopped at the end. Raises ConfigurationError where it cannot be one of its own."""
+        from airflow_sqlqueue.spark.session import local_session
+
+        if self.url.startswith("local"):
+            with local_session(app_name, master=self.url, config=self.settings) as spark:
+                yield spark
+            return
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.appName(app_name).config(map=dict(self.settings))
+        is_connect = self.url.startswith("sc://")
+        spark = (builder.remote(self.url) if is_connect else builder.master(self.url)).getOrCreate()
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+    def submit(
+        self, application: str, arguments: Sequence[str], *, name: str, folder: Path
+    ) -> subprocess.Popen[str]:
+        """Start spark-submit in client mode; its output is one stream of text lines.
+
+        Settings go through a file in ``folder``, since other users of the machine see command lines. Raises
+        :class:`ConfigurationError` for a Spark Connect server, which takes no applications, and without spark-submit.
+        """
+        if self.url.startswith("sc://"):
+            raise ConfigurationError("A Spark Connect server runs no applications: give a python_callable instead.")
+        home = _spark_home()
+        properties = folder / "spark.properties"
+        properties.write_text("".join(f"{_property(k)} {_property(v)}\n" for k, v in self.settings.items()), "utf-8")
+        command = [str(home / "bin" / "spark-submit"), "--master", self.url, "--name", name]
+        command += ["--properties-file", str(properties), "--load-spark-defaults", application, *arguments]
+        environment = {"PYSPARK_PYTHON": sys.executable, **os.environ, "SPARK_HOME": str(home)}
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
+        )
+
+
+def _spark_home() -> Path:
+    """``SPARK_HOME``, else the installed pyspark package, which ships its own spark-submit."""
+    home = os.environ.get("SPARK_HOME")
+    spec = None if home else importlib.util.find_spec("pyspark")
+    if home is None and spec is not None and spec.origin is not None:
+        home = str(Path(spec.origin).parent)
+    if home is None or not (Path(home) / "bin" / "spark-submit").exists():
+        raise ConfigurationError(
+            "There is no spark-submit: run \"pip install 'airflow-sqlqueue[spark]'\", or name Spark's folder in SPARK_HOME."
+        )
+    return Path(home)
+
+
+def _property(text: str) -> str:
+    """Escaped as java.util.Properties reads it."""
+    for plain, escaped in {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}.items():
+        text = text.replace(plain, escaped)
+    return text

@@ -1,0 +1,17 @@
+"""Operators: each turns a task into one call of the hook."""
+
+from __future__ import annotations
+
+from airflow_sqlqueue.operators.create import SqlQueueCreateOperator
+from airflow_sqlqueue.operators.drain_to_spark import SqlQueueDrainToSparkOperator
+from airflow_sqlqueue.operators.mark_consumed import SqlQueueMarkConsumedOperator
+from airflow_sqlqueue.operators.purge_expired import SqlQueuePurgeExpiredOperator
+from airflow_sqlqueue.operators.send import SqlQueueSendOperator
+
+__all__ = [
+    "SqlQueueCreateOperator",
+    "SqlQueueDrainToSparkOperator",
+    "SqlQueueMarkConsumedOperator",
+    "SqlQueuePurgeExpiredOperator",
+    "SqlQueueSendOperator",
+]

@@ -1,0 +1,184 @@
+"""Drain a queue and hand the batch to Spark."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_sqlqueue.operators.base import QueueTask, task_key
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, ObjectStoragePath
+
+    from airflow_sqlqueue.drain.manifest import Batch
+    from airflow_sqlqueue.drain.options import DrainOptions
+
+
+class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
+    """Drain a queue into a sealed batch of Parquet files, run a Spark job on it, and mark the batch consumed.
+
+    Delivery: queue to files is exactly once. The job runs at least once: it is run again with the same batch when it
+    failed, so its output should be keyed by the batch id, which makes it exactly once as well.
+
+    The batch belongs to the task instance. A retried or cleared task resumes its batch while that is open, runs the job
+    again on a sealed one, and does nothing for one that is consumed. A batch without messages runs no job.
+
+    XCom: ``batch`` (the manifest, see :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``held`` (messages that others
+    held to the end and that stay in the queue), ``seconds`` of the drain, and ``result``, what ``python_callable``
+    returned, which must be something that XCom takes.
+
+    :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
+    :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath`` with its Airflow connection.
+        Spark must reach it too (templated)
+    :param python_callable: the job, called as ``python_callable(spark, batch, **op_kwargs)``.
+    :param op_kwargs: further arguments of ``python_callable`` (templated)
+    :param application: the job instead, a script or a JAR for spark-submit, which gets ``--manifest`` and the path of a
+        JSON file, and then ``application_args`` (templated)
+    :param application_args: further arguments of ``application`` (templated)
+    :param run_on_empty: run the job on a batch without messages too.
+    :param spark_conn_id: a connection of type ``spark`` or ``spark_connect``; None: Spark on this machine (templated)
+    :param spark_conf: Spark settings, over those of the connection (templated)
+    :param drain_options: limits of the drain, see :class:`~airflow_sqlqueue.drain.options.DrainOptions` (templated)
+    :param sqlqueue_conn_id: the Airflow connection (templated)
+    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
+    """
+
+    template_fields: Sequence[str] = (
+        "queue_name",
+        "staging",
+        "op_kwargs",
+        "application",
+        "application_args",
+        "spark_conn_id",
+        "spark_conf",
+        "drain_options",
+        "sqlqueue_conn_id",
+    )
+    ui_color = "#cfe3d4"
+
+    def __init__(
+        self,
+        *,
+        queue_name: str,
+        staging: str | ObjectStoragePath,
+        python_callable: Callable[..., Any] | None = None,
+        op_kwargs: Mapping[str, Any] | None = None,
+        application: str | None = None,
+        application_args: Sequence[str] | None = None,
+        run_on_empty: bool = False,
+        spark_conn_id: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+        drain_options: Mapping[str, Any] | None = None,
+        sqlqueue_conn_id: str = "sqlqueue_default",
+        hook_params: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.queue_name = queue_name
+        self.staging = staging
+        self.python_callable = python_callable
+        self.op_kwargs = op_kwargs
+        self.application = application
+        self.application_args = application_args
+        self.run_on_empty = run_on_empty
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = spark_conf
+        self.drain_options = drain_options
+        self.sqlqueue_conn_id = sqlqueue_conn_id
+        self.hook_params = hook_params
+        self._process: subprocess.Popen[str] | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Drain, then run the job; raises our errors, those no retry mends as AirflowFailException."""
+        from airflow_sqlqueue.drain.options import batch_id_for
+        from airflow_sqlqueue.hooks.failures import fail_without_retry
+        from airflow_sqlqueue.operators.progress import DrainLog
+
+        key = task_key(context)
+        drain_log = DrainLog(self.log)
+        with fail_without_retry():
+            options = self._check()
+            drained = self.hook.drain(
+                self.queue_name,
+                self.staging,
+                batch_id=batch_id_for(*key),
+                origin=" ".join(map(str, key)),
+                options=options,
+                on_progress=drain_log.progress,
+            )
+            drain_log.end(drained)
+            batch, result = self._run_job(drained.batch)
+        return {"batch": batch.to_dict(), "held": drained.held, "seconds": drained.seconds, "result": result}
+
+    def on_kill(self) -> None:
+        """End spark-submit, and with it the application's driver."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def _check(self) -> DrainOptions:
+        from airflow_sqlqueue.drain.options import DrainOptions
+        from airflow_sqlqueue.errors import ConfigurationError
+
+        if self.python_callable is not None and self.application is not None:
+            raise ConfigurationError("Both python_callable and application are given: give the one that is the job.")
+        if self.python_callable is not None and not callable(self.python_callable):
+            raise ConfigurationError("python_callable cannot be called: give a function of a session and a batch.")
+        try:
+            return DrainOptions(**(self.drain_options or {}))
+        except TypeError as error:
+            raise ConfigurationError(f"The drain_options cannot be used: {error}.") from error
+
+    def _run_job(self, batch: Batch) -> tuple[Batch, Any]:
+        """Run the job where there is one and the batch is for it; the batch as it is then, and the job's result."""
+        if batch.state != "sealed":
+            self.log.info("Batch %s is %s: the job does not run again", batch.batch_id, batch.state)
+            return batch, None
+        if self.python_callable is None and self.application is None:
+            self.log.info("Batch %s waits for a task that reads it and marks it consumed", batch.batch_id)
+            return batch, None
+        result = None
+        if batch.messages or self.run_on_empty:
+            result = self._call(batch) if self.python_callable else None
+            if self.application:
+                self._submit(batch)
+        else:
+            self.log.info("Batch %s is empty: the job does not run", batch.batch_id)
+        self.hook.mark_consumed(batch)
+        return replace(batch, state="consumed"), result
+
+    def _call(self, batch: Batch) -> Any:
+        from airflow_sqlqueue.hooks.spark import SparkTarget
+
+        assert self.python_callable is not None
+        with SparkTarget.of(self.spark_conn_id, self.spark_conf).session(f"{self.dag_id}.{self.task_id}") as spark:
+            self.log.info("The job gets batch %s: %d messages", batch.batch_id, batch.messages)
+            return self.python_callable(spark, batch, **(self.op_kwargs or {}))
+
+    def _submit(self, batch: Batch) -> None:
+        """Run the application to its end; its output goes to the task's log line by line."""
+        import json
+        import tempfile
+        from pathlib import Path
+
+        from airflow_sqlqueue.errors import SparkJobError
+        from airflow_sqlqueue.hooks.spark import SparkTarget
+
+        assert self.application is not None
+        target = SparkTarget.of(self.spark_conn_id, self.spark_conf)
+        with tempfile.TemporaryDirectory(prefix="sqlqueue-") as name:
+            manifest = Path(name, "manifest.json")
+            manifest.write_text(json.dumps(batch.to_dict()), "utf-8")
+            arguments = ["--manifest", str(manifest), *(self.application_args or ())]
+            self.log.info("%s gets batch %s: %d messages", self.application, batch.batch_id, batch.messages)
+            application_name = f"{self.dag_id}.{self.task_id}"
+            with target.submit(self.application, arguments, name=application_name, folder=Path(name)) as self._process:
+                for line in self._process.stdout or ():
+                    self.log.info("%s", line.rstrip())
+        if self._process.returncode != 0:
+            raise SparkJobError(
+                f"The application {self.application} ended with exit code {self._process.returncode}: see its output."
+            )

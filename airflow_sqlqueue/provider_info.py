@@ -1,0 +1,105 @@
+"""What Airflow is told of this provider. Imports nothing but the version: every Airflow process reads it at its start.
+
+The shape is ``provider_info.schema.json`` of Airflow 3.3; ``conn-fields`` is that of ``provider.yaml.schema.json``
+(reference/airflow.md 2).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_sqlqueue import __version__
+
+_NAME = "SQL Server queue"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's registration, as Airflow's entry point ``apache_airflow_provider`` expects it."""
+    return {
+        "package-name": "airflow-sqlqueue",
+        "name": _NAME,
+        "description": "SQL Server queue tables (the NServiceBus SQL Server transport), drained into Spark.",
+        "versions": [__version__],
+        "integrations": [
+            {
+                "integration-name": _NAME,
+                "external-doc-url": "https://docs.particular.net/transports/sql/",
+                "tags": ["service"],
+            }
+        ],
+        "hooks": [_modules("hooks.sqlqueue")],
+        "operators": [
+            _modules(
+                "operators.create",
+                "operators.send",
+                "operators.drain_to_spark",
+                "operators.mark_consumed",
+                "operators.purge_expired",
+            )
+        ],
+        "sensors": [_modules("sensors.depth")],
+        "connection-types": [
+            {
+                "connection-type": "sqlqueue",
+                "hook-class-name": "airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook",
+                "hook-name": _NAME,
+                "ui-field-behaviour": {
+                    "hidden-fields": [],
+                    "relabeling": {"schema": "Database"},
+                    "placeholders": {"host": "sql.example.com", "port": "1433"},
+                },
+                "conn-fields": _conn_fields(),
+            }
+        ],
+        "config": {
+            "sqlqueue": {
+                "description": "Settings of the SQL Server queue provider.",
+                "options": {
+                    "allow_driver_in_extra": {
+                        "description": (
+                            "Whether a connection's extra may name any ODBC driver, the path of a library included. "
+                            "Whoever may edit connections can then load code into workers."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "boolean",
+                        "example": "True",
+                        "default": "False",
+                    }
+                },
+            }
+        },
+    }
+
+
+def _modules(*names: str) -> dict[str, Any]:
+    return {"integration-name": _NAME, "python-modules": [f"airflow_sqlqueue.{name}" for name in names]}
+
+
+def _conn_fields() -> dict[str, Any]:
+    return {
+        "encrypt": _field("Encrypt", "Yes unless set.", "string", enum=["yes", "no", "strict"]),
+        "trust_server_certificate": _field(
+            "Trust server certificate", "Take a certificate that nobody vouches for.", "boolean"
+        ),
+        "driver": _field("ODBC driver", "The name of an installed driver; Microsoft's newest unless set.", "string"),
+        "application_intent": _field("Application intent", "", "string", enum=["ReadWrite", "ReadOnly"]),
+        "multi_subnet_failover": _field("Multi-subnet failover", "For availability group listeners.", "boolean"),
+        "login_timeout": _field("Login timeout", "Seconds; 15 unless set.", "integer", minimum=1),
+        "lock_timeout": _field("Lock timeout", "Seconds a statement waits; 30 unless set.", "number", minimum=0),
+        "keywords": _json("Further ODBC keywords", '{"KeepAlive": "30"}'),
+        "default_schema": _field("Default schema", "Of queues whose address names none.", "string"),
+        "default_catalog": _field("Default catalog", "The database of queues whose address names none.", "string"),
+        "queue_schemas": _json("Schemas of queues", '{"table": "schema"}'),
+        "queue_catalogs": _json("Catalogs of queues", '{"table": "database"}'),
+        "endpoint_schemas": _json("Schemas of endpoints", '{"Endpoint": "schema"}'),
+        "endpoint_catalogs": _json("Catalogs of endpoints", '{"Endpoint": "database"}'),
+        "ledger_schema": _field("Ledger schema", "Of the drain's ledger; sqlqueue unless set.", "string"),
+    }
+
+
+def _field(label: str, description: str, kind: str, **schema: Any) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
+
+
+def _json(label: str, example: str) -> dict[str, Any]:
+    return _field(label, f"A JSON object, as {example}.", "string", format="json")
