@@ -21,6 +21,9 @@ if ! [ -x "$venv/bin/python" ] && ! "$python" -m venv "$venv" >/dev/null 2>&1; t
     fi
 fi
 
+# Companies add their own certificates to the system's store; uv's own store does not have them.
+[ -e /etc/ssl/certs/ca-certificates.crt ] && export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-true}"
+
 echo "Installing into $venv ..."
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" -c constraints.txt -e '.[dev]'
