@@ -1,0 +1,187 @@
+"""The main job, end to end, on a local server: queue, Parquet, Spark, a table and a report.
+
+Sends a shop's traffic to a queue, runs the example DAG ``audit_to_lake`` on it with Airflow, adds up what came out of every
+step, and fails loudly where the numbers do not agree. ``COUNT`` and ``SEED`` in the environment change the traffic.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.create import create_queue
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.localdb import LocalServer
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.traffic import generate
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / ".demo"
+QUEUE = "audit"
+console = Console(soft_wrap=True)
+
+
+@dataclass
+class Steps:
+    """What was done, how many messages it was done to, and how long it took."""
+
+    rows: list[tuple[str, int | None, float]] = field(default_factory=list)
+
+    @contextmanager
+    def timed(self, name: str, messages: int | None = None) -> Iterator[None]:
+        started = time.monotonic()
+        with console.status(f"{name} ..."):
+            yield
+        self.add(name, messages, time.monotonic() - started)
+
+    def add(self, name: str, messages: int | None, seconds: float) -> None:
+        self.rows.append((name, messages, seconds))
+
+
+def main() -> int:
+    count, seed = int(os.environ.get("COUNT", "100000")), int(os.environ.get("SEED", "1"))
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir()
+    steps = Steps()
+    with LocalServer() as server:
+        settings = ConnectionSettings.from_url(server.url("sqlqueue") + "?Encrypt=yes&TrustServerCertificate=yes")
+        address = AddressResolver(default_catalog=settings.database).resolve(QUEUE)
+        with Session(settings) as session:
+            create_queue(session, address)
+            queue = QueueTable(session, address)
+            with steps.timed("generate and send", count):
+                sent = queue.send(generate(count, seed=seed))
+            result = run_dag(settings, steps)
+            batch = Batch.from_dict(result["drain"]["batch"])
+            left = queue.depth()
+            ledger = Ledger(session, address.catalog).manifest(uuid.UUID(batch.batch_id))
+        in_files = sum(pq.read_metadata(path.removeprefix("file://")).num_rows for path in batch.paths)
+    counts = result["drain"]["result"]
+    figures = {
+        "messages sent": sent,
+        "messages drained to Parquet": in_files,
+        "expired, dropped by the drain": batch.expired,
+        "expired, purged": result["purge"]["deleted"],
+        "left in the queue": left.messages + left.expired,
+        "rows in the ledger": ledger.messages,
+        "rows Spark read": counts["messages"],
+        "rows Spark wrote": counts["written"],
+        "malformed headers": counts["malformed"],
+    }
+    show(figures, steps)
+    console.print(f"report: {FOLDER / 'report.html'}", highlight=False)
+    return check(figures)
+
+
+def run_dag(settings: ConnectionSettings, steps: Steps) -> dict[str, Any]:
+    """Run the example DAG in an Airflow of its own; the tasks' XComs by task id."""
+    environment = os.environ | {
+        "AIRFLOW_HOME": str(FOLDER / "airflow"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "example_dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW_CONN_SQLQUEUE_DEFAULT": json.dumps(
+            {
+                "conn_type": "sqlqueue",
+                "host": settings.host,
+                "port": settings.port,
+                "schema": settings.database,
+                "login": settings.user,
+                "password": settings.password,
+                "extra": {"encrypt": "yes", "trust_server_certificate": True},
+            }
+        ),
+        "SQLQUEUE_FOLDER": str(FOLDER),
+        "SQLQUEUE_QUEUE": QUEUE,
+    }
+    log = FOLDER / "airflow.log"
+    with steps.timed("start Airflow"):
+        airflow([str(Path(sys.executable).parent / "airflow"), "db", "migrate"], environment, log)
+    answer = FOLDER / "result.json"
+    with console.status("The DAG audit_to_lake runs: wait, drain, Spark, purge ..."):
+        started = time.monotonic()
+        airflow([sys.executable, str(ROOT / "scripts" / "run_dag.py"), "audit_to_lake", str(answer)], environment, log)
+        seconds = time.monotonic() - started
+    result: dict[str, Any] = json.loads(answer.read_text())
+    drained = result["drain"]["batch"]
+    spark = result["seconds"]["drain"] - result["drain"]["seconds"]
+    steps.add("drain", drained["messages"] + drained["expired"], result["drain"]["seconds"])
+    steps.add("Spark job", drained["messages"], spark)
+    steps.add("purge", result["purge"]["deleted"], result["seconds"]["purge"])
+    steps.add("the rest of the DAG", None, seconds - result["seconds"]["drain"] - result["seconds"]["purge"])
+    return result
+
+
+def airflow(command: list[str], environment: dict[str, str], log: Path) -> None:
+    with log.open("a") as stream:
+        done = subprocess.run(command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
+        console.print(tail, markup=False, highlight=False)
+        raise SystemExit(f"The DAG failed; the whole log is {log}")
+
+
+def show(figures: dict[str, int], steps: Steps) -> None:
+    table = Table(title="What happened to the messages", title_justify="left")
+    for name in ("", "messages", "seconds", "messages/s"):
+        table.add_column(name, justify="left" if not name else "right")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:,}")
+    table.add_section()
+    for name, messages, seconds in steps.rows:
+        rate = f"{messages / seconds:,.0f}" if messages else ""
+        table.add_row(name, f"{messages:,}" if messages is not None else "", f"{seconds:,.1f}", rate)
+    table.add_row("altogether", "", f"{sum(seconds for _, _, seconds in steps.rows):,.1f}")
+    console.print(table)
+
+
+def check(figures: dict[str, int]) -> int:
+    """Compare what must be equal; 0 where it is."""
+    sent = figures["messages sent"]
+    out = [
+        figures["messages drained to Parquet"],
+        figures["expired, dropped by the drain"],
+        figures["expired, purged"],
+        figures["left in the queue"],
+    ]
+    same = [
+        figures["messages drained to Parquet"],
+        figures["rows in the ledger"],
+        figures["rows Spark read"],
+        figures["rows Spark wrote"],
+    ]
+    problems = []
+    if sent != sum(out):
+        problems.append(f"sent {sent:,} is not drained + expired + purged + left {sum(out):,}")
+    if len(set(same)) != 1:
+        problems.append(f"Parquet, ledger and Spark do not agree: {', '.join(f'{n:,}' for n in same)}")
+    if not (FOLDER / "report.html").exists():
+        problems.append("there is no report")
+    for problem in problems:
+        console.print(f"WRONG: {problem}", style="bold red", highlight=False)
+    if not problems:
+        console.print(
+            "The numbers add up: sent = drained + expired + purged + left; Parquet = ledger = Spark.", style="green"
+        )
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
