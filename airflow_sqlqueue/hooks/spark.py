@@ -71,9 +71,7 @@ class SparkTarget:
         finally:
             spark.stop()
 
-    def submit(
-        self, application: str, arguments: Sequence[str], *, name: str, folder: Path
-    ) -> subprocess.Popen[str]:
+    def submit(self, application: str, arguments: Sequence[str], *, name: str, folder: Path) -> subprocess.Popen[str]:
         """Start spark-submit in client mode; its output is one stream of text lines.
 
         Settings go through a file in ``folder``, since other users of the machine see command lines. Raises
@@ -100,7 +98,7 @@ def _spark_home() -> Path:
         home = str(Path(spec.origin).parent)
     if home is None or not (Path(home) / "bin" / "spark-submit").exists():
         raise ConfigurationError(
-            "There is no spark-submit: run \"pip install 'airflow-sqlqueue[spark]'\", or name Spark's folder in SPARK_HOME."
+            "There is no spark-submit: run \"pip install 'airflow-sqlqueue[spark]'\", or set SPARK_HOME."
         )
     return Path(home)
 

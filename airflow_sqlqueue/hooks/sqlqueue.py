@@ -133,8 +133,9 @@ class SqlQueueHook(DbApiHook):
     @contextmanager
     def queue(self, queue_name: str) -> Iterator[QueueTable]:
         """A queue in a session of its own: ``with hook.queue("audit") as queue, queue.session.transaction(): ...``."""
+        address = self.resolve(queue_name)
         with self.session() as session:
-            yield QueueTable(session, self.resolve(queue_name))
+            yield QueueTable(session, address)
 
     def send(self, queue_name: str, messages: Iterable[Message]) -> int:
         """Send messages in one transaction and return how many; at least once, if the caller repeats a failed call."""
@@ -146,8 +147,9 @@ class SqlQueueHook(DbApiHook):
 
         See :func:`airflow_sqlqueue.create.create_queue`.
         """
+        address = self.resolve(queue_name)
         with self.session() as session:
-            return create_queue(session, self.resolve(queue_name), layout=layout, create_schema=create_schema)
+            return create_queue(session, address, layout=layout, create_schema=create_schema)
 
     def depth(self, queue_name: str, *, at_most: int | None = None) -> Depth:
         """Count the messages that nobody has locked, or look at the first ``at_most`` rows only."""
@@ -178,9 +180,7 @@ class SqlQueueHook(DbApiHook):
     ) -> Purged:
         """Delete expired messages. See :meth:`airflow_sqlqueue.queue.QueueTable.purge_expired`."""
         with self.queue(queue_name) as queue:
-            return queue.purge_expired(
-                chunk=chunk, max_messages=max_messages, max_seconds=max_seconds, dry_run=dry_run
-            )
+            return queue.purge_expired(chunk=chunk, max_messages=max_messages, max_seconds=max_seconds, dry_run=dry_run)
 
     def drain(
         self,

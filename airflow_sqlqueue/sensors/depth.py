@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
@@ -51,7 +52,8 @@ class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
         """Look once; raises our errors, those no retry mends as AirflowFailException."""
         from airflow_sqlqueue.hooks.failures import fail_without_retry
 
-        with fail_without_retry():
+        # Airflow skips a soft-failing sensor that is not to be retried; a sensor that cannot look must fail instead.
+        with nullcontext() if self.soft_fail else fail_without_retry():
             threshold = _threshold(self.threshold)
             rows = threshold + EXPIRED_ALLOWANCE
             with self.hook.queue(self.queue_name) as queue:

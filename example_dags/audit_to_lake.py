@@ -1,0 +1,89 @@
+"""From the audit queue to a table in the lake, every hour.
+
+Create the queue if it is missing, wait until enough messages are in it, drain them into a batch of Parquet files, run
+the Spark job of ``audit_job.py`` on it, and purge what expired. Each message reaches the table exactly once: the drain
+is exactly once, and the table is keyed by batch.
+
+Parameters come from the run, or from the environment: ``SQLQUEUE_QUEUE``, ``SQLQUEUE_STAGING``, ``SQLQUEUE_LAKE``,
+``SQLQUEUE_REPORT`` and ``SQLQUEUE_THRESHOLD``. The server is the Airflow connection ``sqlqueue_default``. Try it with::
+
+    python example_dags/audit_to_lake.py
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, Param
+
+from airflow_sqlqueue.operators import (
+    SqlQueueCreateOperator,
+    SqlQueueDrainToSparkOperator,
+    SqlQueuePurgeExpiredOperator,
+)
+from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_sqlqueue.drain.manifest import Batch
+
+FOLDER = os.environ.get("SQLQUEUE_FOLDER", "/tmp/sqlqueue")  # noqa: S108 - an example's default
+QUEUE = "{{ params.queue_name }}"
+
+
+def to_lake(spark: SparkSession, batch: Batch, lake: str, report: str) -> dict[str, Any]:
+    """The job. Imported when it runs, so that parsing this file loads no Spark."""
+    from audit_job import run
+
+    return run(spark, batch, lake=lake, report=report)
+
+
+with DAG(
+    "audit_to_lake",
+    description="Audit queue -> Parquet -> Spark -> a table and a report",
+    doc_md=__doc__,
+    schedule="@hourly",
+    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=1)},
+    params={
+        "queue_name": Param(os.environ.get("SQLQUEUE_QUEUE", "audit"), type="string"),
+        "staging": Param(os.environ.get("SQLQUEUE_STAGING", f"{FOLDER}/staging"), type="string"),
+        "lake": Param(os.environ.get("SQLQUEUE_LAKE", f"{FOLDER}/lake/audit"), type="string"),
+        "report": Param(os.environ.get("SQLQUEUE_REPORT", f"{FOLDER}/report.html"), type="string"),
+        "threshold": Param(int(os.environ.get("SQLQUEUE_THRESHOLD", "1000")), type="integer", minimum=1),
+    },
+    tags=["sqlqueue", "example"],
+) as dag:
+    create = SqlQueueCreateOperator(task_id="create", queue_name=QUEUE)
+
+    # A quiet hour is no failure: the run is skipped, and what there is waits for the next.
+    wait = SqlQueueDepthSensor(
+        task_id="wait",
+        queue_name=QUEUE,
+        threshold="{{ params.threshold }}",
+        mode="reschedule",
+        poke_interval=60,
+        timeout=timedelta(minutes=50),
+        soft_fail=True,
+    )
+
+    drain = SqlQueueDrainToSparkOperator(
+        task_id="drain",
+        queue_name=QUEUE,
+        staging="{{ params.staging }}",
+        python_callable=to_lake,
+        op_kwargs={"lake": "{{ params.lake }}", "report": "{{ params.report }}"},
+    )
+
+    purge = SqlQueuePurgeExpiredOperator(task_id="purge", queue_name=QUEUE, trigger_rule="none_failed")
+
+    create >> wait >> drain >> purge
+
+
+if __name__ == "__main__":
+    dag.test()

@@ -1,0 +1,113 @@
+"""Airflow for tests: a home of its own, SQLite for what needs a database, connections from the environment."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "example_dags"
+HOME = Path(tempfile.mkdtemp(prefix="sqlqueue-airflow-"))
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
+
+# Airflow reads these when it is first imported.
+os.environ.update(
+    AIRFLOW_HOME=str(HOME),
+    AIRFLOW__CORE__DAGS_FOLDER=str(EXAMPLES),
+    AIRFLOW__CORE__LOAD_EXAMPLES="False",
+    AIRFLOW__CORE__UNIT_TEST_MODE="True",
+    AIRFLOW__CORE__TEST_CONNECTION="Enabled",
+    AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{HOME}/airflow.db",
+)
+
+Connect = Callable[..., str]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for warning in THIRD_PARTY_WARNINGS:
+        config.addinivalue_line("filterwarnings", f"ignore:{warning}")
+
+
+THIRD_PARTY_WARNINGS: tuple[str, ...] = ()
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> Connect:
+    """Makes an Airflow connection, by its fields, and returns its id."""
+
+    def make(conn_type: str = "sqlqueue", extra: Any = None, conn_id: str = "sqlqueue_default", **fields: Any) -> str:
+        values = {"conn_type": conn_type, "host": "sql.example.com", "schema": "shop", "extra": extra or {}, **fields}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(values))
+        return conn_id
+
+    return make
+
+
+@pytest.fixture
+def live(connection: Connect, server: Any) -> str:
+    """The connection ``sqlqueue_default`` to the test server."""
+    from airflow_sqlqueue.connection import ConnectionSettings
+
+    settings = ConnectionSettings.from_url(server.url("sqlqueue"))
+    return connection(
+        host=settings.host,
+        port=settings.port,
+        login=settings.user,
+        password=settings.password,
+        schema=settings.database,
+        extra={"encrypt": "yes", "trust_server_certificate": True},
+    )
+
+
+@pytest.fixture
+def queue_name(live: str) -> Iterator[str]:
+    """A queue that is there, and that no other test uses; dropped afterwards."""
+    from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+    from airflow_sqlqueue.sql import Query
+
+    hook = SqlQueueHook(live)
+    name = f"test.{uuid.uuid4().hex[:12]}"
+    hook.create_queue(name)
+    yield name
+    with hook.session() as session:
+        table = hook.resolve(name).qualified_name
+        session.run(Query("drop", "drop a test's table", f"DROP TABLE IF EXISTS {table}"))
+
+
+@pytest.fixture
+def context() -> Callable[..., dict[str, Any]]:
+    """What an operator's execute gets, as far as these operators read it; another ``run_id`` is another run."""
+
+    def make(run_id: str = "run", task_id: str = "task", dag_id: str = "dag", map_index: int = -1) -> dict[str, Any]:
+        return {"ti": TaskInstance(dag_id, run_id, task_id, map_index)}
+
+    return make
+
+
+class TaskInstance:
+    def __init__(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> None:
+        self.dag_id, self.run_id, self.task_id, self.map_index = dag_id, run_id, task_id, map_index
+
+
+@pytest.fixture(scope="session")
+def metadata_db() -> None:
+    """Airflow's database, made once."""
+    airflow(["db", "migrate"])
+
+
+def airflow(arguments: list[str], **environment: str) -> str:
+    """Run Airflow's command line and return what it printed."""
+    command = [sys.executable, "-m", "airflow", *arguments]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -1,0 +1,96 @@
+"""The operators without a server: what they refuse, and what they template."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+from airflow.sdk import ObjectStoragePath
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_sqlqueue import operators, sensors
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.operators import (
+    SqlQueueCreateOperator,
+    SqlQueueDrainToSparkOperator,
+    SqlQueueMarkConsumedOperator,
+    SqlQueueSendOperator,
+)
+from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+
+CLASSES = [getattr(module, name) for module in (operators, sensors) for name in module.__all__]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_every_parameter_is_documented_and_marked_where_it_is_templated(cls: Any) -> None:
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    own = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    texts = dict(re.findall(r"^:param (\w+): ((?:.|\n)*?)(?=\n:param|\Z)", inspect.cleandoc(cls.__doc__), re.MULTILINE))
+    assert texts.keys() == own
+    assert {name for name, text in texts.items() if "(templated)" in text} == set(cls.template_fields)
+    assert not any(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters if p.name != "self")
+
+
+def test_queue_staging_and_arguments_are_rendered() -> None:
+    operator = SqlQueueDrainToSparkOperator(
+        task_id="t",
+        queue_name="{{ q }}",
+        staging=ObjectStoragePath("file:///staging/{{ q }}"),
+        python_callable=print,
+        op_kwargs={"lake": "/lake/{{ q }}"},
+        spark_conf={"spark.app": "{{ q }}"},
+        drain_options={"max_messages": 5},
+    )
+    operator.render_template_fields({"q": "audit"})
+    assert operator.queue_name == "audit"
+    assert str(operator.staging) == "file:///staging/audit"
+    assert operator.op_kwargs == {"lake": "/lake/audit"}
+    assert operator.spark_conf == {"spark.app": "audit"}
+
+
+def test_messages_are_not_rendered_because_rendered_fields_are_stored() -> None:
+    operator = SqlQueueSendOperator(task_id="t", queue_name="q", messages=[{"body": "{{ x }}"}])
+    operator.render_template_fields({"x": 1})
+    assert operator.messages == [{"body": "{{ x }}"}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"python_callable": print, "application": "job.py"}, "Both python_callable and application"),
+        ({"python_callable": "audit_job.run"}, "python_callable cannot be called"),
+        ({"drain_options": {"max_message": 1}}, "max_message"),
+        ({"drain_options": {"rows_per_statement": 0}}, "rows_per_statement must be"),
+    ],
+)
+def test_a_drain_that_cannot_work_fails_without_retry(arguments: Any, says: str, connection: Any, context: Any) -> None:
+    connection()
+    operator = SqlQueueDrainToSparkOperator(task_id="t", queue_name="q", staging="/tmp/x", **arguments)
+    with pytest.raises(AirflowFailException, match=says) as raised:
+        operator.execute(context())
+    assert isinstance(raised.value.__cause__, ConfigurationError)
+    assert str(raised.value) == str(raised.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("operator", "says"),
+    [
+        (SqlQueueCreateOperator(task_id="t", queue_name=" "), "has no table name"),
+        (SqlQueueMarkConsumedOperator(task_id="t", batch={"batch": {}}), "misses the manifest's"),
+        (SqlQueueDepthSensor(task_id="t", queue_name="q", threshold="many"), "'many' is not a whole number"),
+        (SqlQueueDepthSensor(task_id="t", queue_name="q", threshold=0), "at least 1 message"),
+    ],
+)
+def test_what_no_retry_mends_fails_without_one(operator: Any, says: str, connection: Any, context: Any) -> None:
+    connection(host="127.0.0.1", port=1)
+    with pytest.raises(AirflowFailException, match=says):
+        operator.execute(context())
+
+
+def test_a_soft_failing_sensor_that_cannot_look_is_not_skipped(connection: Any, context: Any) -> None:
+    connection(schema="")
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name="q", soft_fail=True)
+    with pytest.raises(ConfigurationError, match="names no database"):
+        sensor.execute(context())

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import pytest
+
+import airflow_sqlqueue
+from airflow_sqlqueue.hooks.settings import _KNOWN
+from airflow_sqlqueue.provider_info import get_provider_info
+
+INFO = get_provider_info()
+
+
+def schema(name: str) -> Any:
+    return json.loads(files("airflow").joinpath(name).read_text("utf-8"))
+
+
+def test_the_info_is_what_airflow_expects() -> None:
+    jsonschema.validate(INFO, schema("provider_info.schema.json"))
+
+
+@pytest.mark.parametrize("key", ["connection-types", "config", "integrations", "hooks", "operators", "sensors"])
+def test_each_section_is_what_the_providers_schema_expects(key: str) -> None:
+    whole = schema("provider.yaml.schema.json")
+    jsonschema.validate(INFO[key], {**whole["properties"][key], "definitions": whole.get("definitions", {})})
+
+
+def test_every_module_imports_and_no_module_is_left_out() -> None:
+    named = {
+        module for key in ("hooks", "operators", "sensors") for row in INFO[key] for module in row["python-modules"]
+    }
+    for name in named:
+        import_module(name)
+    root = files(airflow_sqlqueue)
+    helpers = {"operators.base", "operators.progress", "hooks.failures", "hooks.settings", "hooks.spark"}
+    found = {
+        f"{folder}.{file.name.removesuffix('.py')}"
+        for folder in ("hooks", "operators", "sensors")
+        for file in root.joinpath(folder).iterdir()
+        if file.name.endswith(".py") and file.name != "__init__.py"
+    }
+    assert {f"airflow_sqlqueue.{name}" for name in found - helpers} == named
+
+
+def test_the_connection_type_names_the_hook_as_the_hook_names_itself() -> None:
+    (kind,) = INFO["connection-types"]
+    module, _, name = kind["hook-class-name"].rpartition(".")
+    hook = getattr(import_module(module), name)
+    assert (hook.conn_type, hook.hook_name) == (kind["connection-type"], kind["hook-name"])
+
+
+def test_the_form_has_every_field_that_the_hook_reads() -> None:
+    assert INFO["connection-types"][0]["conn-fields"].keys() == _KNOWN
+
+
+def test_the_package_registers_it() -> None:
+    (entry,) = [e for e in entry_points(group="apache_airflow_provider") if e.value.startswith("airflow_sqlqueue")]
+    assert entry.load()()["package-name"] == "airflow-sqlqueue"

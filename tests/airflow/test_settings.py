@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.connection import load_pyodbc, packaged_driver
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+
+
+def parts(text: str) -> dict[str, str]:
+    """An ODBC connection string, read as a driver manager reads it."""
+    found: dict[str, str] = {}
+    while text:
+        key, _, text = text.partition("={")
+        value = ""
+        while True:
+            piece, _, text = text.partition("}")
+            value += piece
+            if not text.startswith("}"):
+                break
+            value, text = value + "}", text[1:]
+        found[key], text = value, text.removeprefix(";")
+    return found
+
+
+def odbc(conn_id: str, **arguments: Any) -> dict[str, str]:
+    return parts(SqlQueueHook(conn_id, **arguments).queue_connection.settings.odbc_connection_string())
+
+
+def test_a_connection_becomes_a_connection_string(connection: Any) -> None:
+    said = odbc(connection(login="sa", password="p;w}d{", port=14330, host="sql;x"))
+    assert (said["SERVER"], said["DATABASE"], said["UID"], said["PWD"]) == ("sql;x,14330", "shop", "sa", "p;w}d{")
+
+
+def test_the_port_is_1433_unless_given(connection: Any) -> None:
+    assert odbc(connection())["SERVER"] == "sql.example.com,1433"
+
+
+def test_the_fields_of_the_form_become_keywords(connection: Any) -> None:
+    extra = {
+        "encrypt": "strict",
+        "trust_server_certificate": True,
+        "application_intent": "ReadOnly",
+        "multi_subnet_failover": "false",
+        "login_timeout": "7",
+        "keywords": '{"KeepAlive": 30}',
+        "driver": "",
+    }
+    said = odbc(connection(extra=extra))
+    assert said["Encrypt"] == "strict"
+    assert said["TrustServerCertificate"] == "yes"
+    assert said["ApplicationIntent"] == "ReadOnly"
+    assert said["MultiSubnetFailover"] == "no"
+    assert said["KeepAlive"] == "30"
+    assert SqlQueueHook().queue_connection.settings.login_timeout == 7
+
+
+def test_an_mssql_connection_serves_and_pymssqls_own_keys_are_passed_over(connection: Any) -> None:
+    extra = {"tds_version": "7.0", "charset": "UTF-8", "login_timeout": 5, "default_schema": "nsb"}
+    hook = SqlQueueHook(connection("mssql", extra, "my_mssql"))
+    said = odbc("my_mssql")
+    assert not {"tds_version", "charset", "login_timeout"} & said.keys()
+    assert hook.queue_connection.settings.login_timeout == 5
+    assert hook.resolve("audit").schema == "nsb"
+
+
+def test_the_extra_of_an_odbc_connection_is_odbc_keywords(connection: Any) -> None:
+    extra = {"Encrypt": "no", "Trusted_Connection": "yes", "placeholder": "?", "connect_kwargs": {"timeout": 3}}
+    said = odbc(connection("odbc", extra, "my_odbc"))
+    assert (said["Encrypt"], said["Trusted_Connection"]) == ("no", "yes")
+    assert not {"placeholder", "connect_kwargs"} & said.keys()
+
+
+@pytest.mark.parametrize("key", ["PWD", "server", "DSN", "Key;Driver"])
+def test_no_keyword_replaces_what_the_connection_says(connection: Any, key: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be set"):
+        odbc(connection("odbc", {key: "x"}))
+
+
+@pytest.mark.parametrize("key", ["driver", "Driver"])
+def test_a_connection_must_not_name_a_library_to_load(connection: Any, key: str, monkeypatch: Any) -> None:
+    path = "/tmp/evil.so"
+    conn_id = connection("odbc", {key: path})
+    with pytest.raises(ConfigurationError, match="allow_driver_in_extra"):
+        odbc(conn_id)
+    monkeypatch.setenv("AIRFLOW__SQLQUEUE__ALLOW_DRIVER_IN_EXTRA", "True")
+    assert odbc(conn_id)["DRIVER"] == path
+
+
+def test_a_connection_may_name_an_installed_driver(connection: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(load_pyodbc(), "drivers", lambda: ["Some Driver"])
+    assert odbc(connection(extra={"driver": "Some Driver"}))["DRIVER"] == "Some Driver"
+
+
+def test_the_hook_may_name_any_driver(connection: Any) -> None:
+    path = str(packaged_driver())
+    assert odbc(connection(), driver=path)["DRIVER"] == path
+
+
+def test_routing_comes_from_the_extra_and_arguments_win(connection: Any) -> None:
+    extra = {
+        "default_schema": "nsb",
+        "queue_schemas": '{"audit": "ops", "error": "ops"}',
+        "queue_catalogs": {"audit": "monitoring"},
+        "endpoint_schemas": {"Sales": "sales"},
+        "ledger_schema": "ledger",
+    }
+    conn_id = connection(extra=extra)
+    plain = SqlQueueHook(conn_id)
+    assert plain.resolve("audit").canonical == "audit@[ops]@[monitoring]"
+    assert plain.resolve("orders").canonical == "orders@[nsb]@[shop]"
+    assert plain.resolver.resolve_endpoint("Sales").schema == "sales"
+    assert plain.ledger_schema == "ledger"
+    other = SqlQueueHook(conn_id, default_schema="dbo", queue_schemas={"error": "err"}, ledger_schema="mine")
+    assert other.resolve("orders").schema == "dbo"
+    assert (other.resolve("error").schema, other.resolve("audit").schema) == ("err", "ops")
+    assert other.ledger_schema == "mine"
+
+
+def test_an_argument_names_another_database(connection: Any) -> None:
+    hook = SqlQueueHook(connection(), database="archive")
+    assert hook.queue_connection.settings.database == "archive"
+    assert hook.resolve("audit").catalog == "archive"
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"conn_type": "postgres"}, "its type is 'postgres'"),
+        ({"extra": {"encrpyt": "yes"}}, "encrpyt is not known"),
+        ({"extra": {"lock_timeout": "soon"}}, "lock_timeout is a number"),
+        ({"extra": {"queue_schemas": "[]"}}, "queue_schemas is an object"),
+        ({"extra": {"queue_schemas": "{"}}, "queue_schemas is not JSON"),
+        ({"extra": {"default_schema": 5}}, "default_schema is text"),
+        ({"host": ""}, "names no host"),
+        ({"schema": ""}, "names no database"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_the_connections_id(connection: Any, fields: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"'sqlqueue_default': .*{says}"):
+        _ = SqlQueueHook(connection(**fields)).queue_connection

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.hooks.spark import SparkTarget
+
+
+def test_this_machine_unless_a_connection_is_named() -> None:
+    assert SparkTarget.of(None, {"spark.x": "1"}) == SparkTarget("local[*]", {"spark.x": "1"})
+
+
+def test_a_spark_connection_names_the_master_and_settings(connection: Any) -> None:
+    extra = {"spark.executor.memory": "2g", "spark.x": "1", "deploy-mode": "client"}
+    conn_id = connection("spark", extra, "spark", host="spark://master", port=7077)
+    target = SparkTarget.of(conn_id, {"spark.x": "2"})
+    assert target == SparkTarget("spark://master:7077", {"spark.executor.memory": "2g", "spark.x": "2"})
+    assert "2g" not in repr(target)
+
+
+def test_a_master_needs_no_port(connection: Any) -> None:
+    assert SparkTarget.of(connection("spark", conn_id="spark", host="local[2]")).url == "local[2]"
+
+
+def test_a_spark_connect_connection_is_a_url_for_the_client(connection: Any) -> None:
+    conn_id = connection("spark_connect", {"use_ssl": True}, "connect", host="spark", port=15002, password="token")
+    assert SparkTarget.of(conn_id).url == "sc://spark:15002/;token=token;use_ssl=True"
+
+
+@pytest.mark.parametrize("fields", [{"conn_type": "http"}, {"conn_type": "spark", "host": ""}])
+def test_another_connection_is_refused(connection: Any, fields: Any) -> None:
+    with pytest.raises(ConfigurationError, match="'elsewhere' is no Spark cluster"):
+        SparkTarget.of(connection(**{"conn_id": "elsewhere", **fields}))
+
+
+def test_spark_connect_takes_no_applications(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="python_callable"):
+        SparkTarget("sc://spark/").submit("job.py", [], name="job", folder=tmp_path)
+
+
+def test_settings_are_passed_in_a_file_and_not_on_the_command_line(tmp_path: Path, monkeypatch: Any) -> None:
+    script = tmp_path / "bin" / "spark-submit"
+    script.parent.mkdir()
+    script.write_text('#!/bin/sh\necho "$SPARK_HOME"; echo "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    target = SparkTarget("yarn", {"spark.hadoop.secret": "a\\b\nc"})
+    with target.submit("job.py", ["--manifest", "m.json"], name="dag.task", folder=tmp_path) as process:
+        home, command = process.communicate()[0].splitlines()
+    assert home == str(tmp_path)
+    assert command.startswith("--master yarn --name dag.task --properties-file ")
+    assert command.endswith(" job.py --manifest m.json")
+    assert (tmp_path / "spark.properties").read_text() == "spark.hadoop.secret a\\\\b\\nc\n"
+
+
+def test_the_installed_pyspark_brings_spark_submit(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: seen.update(command=command, **options))
+    SparkTarget().submit("job.py", [], name="job", folder=tmp_path)
+    assert os.access(seen["command"][0], os.X_OK)
+
+
+def test_no_spark_submit_is_one_sentence(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="There is no spark-submit"):
+        SparkTarget().submit("job.py", [], name="job", folder=tmp_path)
