@@ -33,7 +33,7 @@ USER = "postgres"
 DATABASE = "sqlqueue"
 """The one PostgreSQL database that holds every catalog."""
 
-_START_SECONDS = 60.0
+_START_SECONDS = 20.0
 _STOP_SECONDS = 20.0
 _SOCKET_PATH_LIMIT = 100
 _PR_SET_PDEATHSIG = 1
@@ -105,18 +105,22 @@ class Postgres:
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         server = PostgresServer(self.directory, cleanup_mode=None)
+        if self.running:
+            raise PostgresError(f"PostgreSQL runs already in {self.directory}")
         self._stop_leftover()
         try:
             server.ensure_pgdata_inited()
         except (subprocess.SubprocessError, OSError) as error:
             raise PostgresError(f"cannot initialise a database in {self.directory}: {error}") from error
         self._choose_socket_directory(server.system_user)
-        (self.directory / "localdb.conf").write_text("".join(f"{k} = {v}\n" for k, v in SETTINGS.items()))
+        # Read after postgresql.conf, which is left as initdb made it.
+        settings = "".join(f"{name} = {value}\n" for name, value in SETTINGS.items())
+        (self.directory / "postgresql.auto.conf").write_text(settings)
         deadline = time.monotonic() + _START_SECONDS
         # After a kill the old server's last processes may hold its shared memory for a moment.
         while not self._try_start(server, deadline):
             if time.monotonic() > deadline:
-                raise PostgresError(f"PostgreSQL did not start; its log is {self._log}")
+                raise PostgresError(f"PostgreSQL did not start: {self._last_words()} (log: {self._log})")
             time.sleep(0.1)
         self._ensure_database()
 
@@ -146,7 +150,6 @@ class Postgres:
             str(self.directory),
             "-k",
             str(self._socket_directory),
-            *(part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value.strip(chr(39))}")),
         ]
         with open(self._log, "ab") as output:
             self._process = subprocess.Popen(
@@ -171,6 +174,10 @@ class Postgres:
                 return False
             time.sleep(0.02)
         return False
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()
+        return lines[-1] if lines else "it said nothing"
 
     def _answers(self) -> bool:
         connection = pq.PGconn.connect(self.conninfo("postgres").encode())

@@ -179,18 +179,17 @@ class LocalServer:
         :param encrypt: ``no``, ``yes`` or ``strict`` (TDS 8.0, the certificate pinned).
         :param driver: a driver's name or the path of its library; :func:`find_odbc_driver` unless given.
         """
-        driver = driver or find_odbc_driver()
-        words = {"DRIVER": driver, "UID": self.user, "PWD": self.password, "DATABASE": database}
-        if _is_freetds(driver):
-            words |= {"SERVER": self.host, "PORT": str(self.port), "TDS_Version": "7.4", "ClientCharset": "UTF-8"}
-            # FreeTDS takes what is between the braces as it is.
-            return _braced(words, closing="}")
-        words |= {"SERVER": f"{self.host},{self.port}", "Encrypt": encrypt}
-        if encrypt == "strict":
-            words |= {"ServerCertificate": str(self.certificate)}
-        else:
-            words |= {"TrustServerCertificate": "yes"}
-        return _braced(words, closing="}}")
+        certificate = self.certificate if encrypt == "strict" else None
+        return odbc_connection_string(
+            self.host,
+            self.port,
+            self.user,
+            self.password,
+            database,
+            encrypt=encrypt,
+            driver=driver,
+            certificate=certificate,
+        )
 
     @property
     def _log(self) -> Path:
@@ -221,6 +220,32 @@ class LocalServer:
         if self._temporary and self._data is not None:
             shutil.rmtree(self._data, ignore_errors=True)
             self._data = None
+
+
+def odbc_connection_string(
+    host: str,
+    port: int,
+    user: str,
+    password: str,
+    database: str,
+    *,
+    encrypt: str = "no",
+    driver: str | None = None,
+    certificate: Path | None = None,
+) -> str:
+    """A connection string for pyodbc, every value in braces. See :meth:`LocalServer.odbc_connection_string`."""
+    driver = driver or find_odbc_driver()
+    words = {"DRIVER": driver, "UID": user, "PWD": password, "DATABASE": database}
+    if _is_freetds(driver):
+        words |= {"SERVER": host, "PORT": str(port), "TDS_Version": "7.4", "ClientCharset": "UTF-8"}
+        # FreeTDS takes what is between the braces as it is.
+        return _braced(words, closing="}")
+    words |= {"SERVER": f"{host},{port}", "Encrypt": encrypt}
+    if certificate is not None:
+        words |= {"ServerCertificate": str(certificate)}
+    else:
+        words |= {"TrustServerCertificate": "yes"}
+    return _braced(words, closing="}}")
 
 
 def find_odbc_driver() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,8 @@ from airflow_sqlqueue.localdb import text
 from airflow_sqlqueue.localdb.contract import Column, Output, Parameter, SqlError, Wait
 from airflow_sqlqueue.localdb.postgres import connect, execute
 from airflow_sqlqueue.localdb.types import MAX, SqlType
+
+log = logging.getLogger(__name__)
 
 TYPES = {
     16: SqlType("bit"),
@@ -52,6 +55,13 @@ _CASTS = {
 }
 
 
+_TYPE_INFO = """SELECT 'a type' AS "TYPE_NAME", @type AS "DATA_TYPE",
+    CASE WHEN @type IN (-8, -9) THEN 4000 WHEN @type = 93 THEN 27 ELSE 8000 END AS "PRECISION" """
+_UNDECLARED = """SELECT 1::int4 AS parameter_ordinal, '@P1' AS name, 127::int4 AS suggested_system_type_id,
+    'bigint' AS suggested_system_type_name, 8::int2 AS suggested_max_length, 19::int2 AS suggested_precision,
+    0::int2 AS suggested_scale"""
+
+
 class FakeEngine:
     def __init__(self, conninfo: str, database: str, login: str, wait: Wait) -> None:
         if database == "missing":
@@ -71,6 +81,13 @@ class FakeEngine:
         self._run(text, parameters, output)
 
     def call(self, procedure: str, parameters: Sequence[Parameter], output: Output) -> int:
+        log.info("call of %s with %d parameters: %s", procedure, len(parameters), [str(p.type) for p in parameters])
+        if procedure.startswith("sp_datatype_info"):
+            self._run(_TYPE_INFO, (Parameter("@type", SqlType("smallint"), parameters[0].value),), output)
+            return 0
+        if procedure == "sp_describe_undeclared_parameters":
+            self._run(_UNDECLARED, (), output)
+            return 0
         if procedure != "echo":
             raise SqlError(2812, f"Could not find stored procedure '{procedure}'.")
         for parameter in parameters:
@@ -100,6 +117,8 @@ class FakeEngine:
         if match := re.fullmatch(r"\s*RAISERROR (\d+) (\d+)\s*", statement):
             output.message(SqlError(int(match[1]), "raised", severity=int(match[2])))
             output.done(None)
+            return
+        if re.match(r"\s*(SET|IF|DECLARE)\b", statement):
             return
         names = {p.name.casefold(): i + 1 for i, p in enumerate(parameters)}
         casts = [_CASTS.get(p.type.name, "text") for p in parameters]

@@ -15,6 +15,7 @@ from airflow_sqlqueue.localdb.types import SqlType
 
 _INT = SqlType("int")
 _CALL = re.compile(r"\s*(?:\{\s*(?:\?\s*=\s*)?call|exec(?:ute)?)?\s*(?P<name>[^\s({]+)", re.IGNORECASE)
+_SYSTEM = re.compile(r"(?:(?:\[?master\]?)?\.)?(?:\[?sys\]?\.)?\[?(?P<name>[sx]p_\w+)\]?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,17 @@ class Procedures:
 
     def run(self, call: Call, response: Response) -> int:
         """Run a call; its return status. Raises :class:`SqlError` for what is wrong with the call itself."""
-        name = call.procedure.rsplit(".", 1)[-1].strip("[]").lower()
+        # Drivers write ``[sys].sp_datatype_info_100``; a procedure of the system is in every database.
+        system = _SYSTEM.fullmatch(call.procedure)
+        procedure = system["name"] if system else call.procedure
+        name = procedure.lower()
         if name.startswith("sp_cursor"):
             raise SqlError(
                 40510, f"'{name}' is not supported by the local server: use a forward-only, read-only cursor."
             )
         own = self._own.get(name)
         if own is None:
-            return self._engine.call(call.procedure, call.parameters, response)
+            return self._engine.call(procedure, call.parameters, response)
         return own(call.parameters, response)
 
     def _execute_sql(self, parameters: Sequence[Parameter], response: Response) -> int:

@@ -8,6 +8,7 @@ from airflow_sqlqueue.localdb.contract import Attention, ClientGone
 from airflow_sqlqueue.localdb.tds.packets import EOM, HEADER, IGNORE, Framer, Message, PacketType
 from airflow_sqlqueue.localdb.tds.transport import Transport
 
+_KINDS = frozenset(PacketType)
 _FLUSH_AT = 1 << 16
 _FRAME_AT_ONCE = 1 << 22
 
@@ -51,7 +52,7 @@ class Stream:
         while len(buffer) < HEADER.size:
             self.transport.await_data(timeout)
         kind, status, length, *_ = HEADER.unpack_from(buffer)
-        if length < HEADER.size:
+        if length < HEADER.size or kind not in _KINDS:
             raise ClientGone
         while len(buffer) < length:
             self.transport.await_data(timeout)

@@ -1,0 +1,64 @@
+"""The server that tests run on: a local one, or the one that ``SQLQUEUE_TEST_SERVER`` names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from airflow_sqlqueue.localdb.server import LocalServer, odbc_connection_string
+
+
+class Server(Protocol):
+    """What tests may use of a server. Its database ``sqlqueue``, or the one of the URL, exists."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def user(self) -> str: ...
+    @property
+    def password(self) -> str: ...
+    def url(self, database: str = "sqlqueue") -> str: ...
+    def odbc_connection_string(
+        self, database: str = "sqlqueue", *, encrypt: str = "no", driver: str | None = None
+    ) -> str: ...
+
+
+class RemoteServer:
+    """A real SQL Server, from ``mssql://user:password@host:port/database``; its database stands for ``sqlqueue``."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.host, self.port = parts.hostname or "127.0.0.1", parts.port or 1433
+        self.user, self.password = unquote(parts.username or ""), unquote(parts.password or "")
+        self._database = unquote(parts.path.lstrip("/")) or "sqlqueue"
+        self._prefix = url[: len(url) - len(parts.path)] if parts.path else url
+
+    def _named(self, database: str) -> str:
+        return self._database if database == "sqlqueue" else database
+
+    def url(self, database: str = "sqlqueue") -> str:
+        return f"{self._prefix}/{self._named(database)}"
+
+    def odbc_connection_string(
+        self, database: str = "sqlqueue", *, encrypt: str = "no", driver: str | None = None
+    ) -> str:
+        return odbc_connection_string(
+            self.host, self.port, self.user, self.password, self._named(database), encrypt=encrypt, driver=driver
+        )
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """One server for all tests of a session; a test makes its own names and leaves others' alone."""
+    url = os.environ.get("SQLQUEUE_TEST_SERVER")
+    if url:
+        yield RemoteServer(url)
+        return
+    with LocalServer() as local:
+        yield local
