@@ -1,0 +1,11 @@
+"""What Spark reads of a drained queue.
+
+Shipped to executors, so nothing here imports airflow, and pyspark only where it is used (reference/spark.md 2.1).
+"""
+
+from __future__ import annotations
+
+from airflow_sqlqueue.spark.batch import raw_schema, read_batch, verify_count
+from airflow_sqlqueue.spark.session import local_session
+
+__all__ = ["local_session", "raw_schema", "read_batch", "verify_count"]

@@ -1,0 +1,105 @@
+"""A Spark session on this machine, for examples, tests and small batches. Clusters bring their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_NEEDED = 17
+_INSTALL = (
+    "install it with `sudo apt-get install -y openjdk-17-jre-headless` (Debian, Ubuntu) or `brew install openjdk@17` "
+    "(Homebrew), and let JAVA_HOME name it if it is not on the PATH."
+)
+
+
+@contextmanager
+def local_session(
+    app_name: str, master: str = "local[2]", config: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A Spark session in this process, stopped at the end.
+
+    Its workers run this Python, its time zone is UTC, it listens on the loopback interface only, has no web UI and logs
+    errors only. A missing file is an error. ``config`` goes over these settings.
+
+    Raises :class:`ConfigurationError` where there is no Java 17 or later, and where the process has a session already,
+    whose settings would win silently.
+    """
+    check_java()
+    from pyspark.sql import SparkSession
+
+    if SparkSession.getActiveSession() is not None:
+        raise ConfigurationError("This process has a Spark session already: use it, or stop it first.")
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.log.level": "ERROR",
+        "spark.sql.files.ignoreMissingFiles": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **(config or {}),
+    }
+    # A worker started from the PATH's Python may lack this one's packages (reference/spark.md 2.1).
+    with _environment(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1"):
+        spark = SparkSession.builder.master(master).appName(app_name).config(map=settings).getOrCreate()
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+def check_java() -> int:
+    """The major version of the Java that Spark will start.
+
+    Raises :class:`ConfigurationError`, which says how to install one, where it is older than 17 or missing.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None:
+        raise ConfigurationError(f"Spark needs Java {JAVA_NEEDED} or later, and there is none: {_INSTALL}")
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        where = " (JAVA_HOME)" if home else ""
+        raise ConfigurationError(f"Spark needs Java, and {java}{where} does not run: {_INSTALL}") from error
+    version = java_version(answer.stderr + answer.stdout)
+    if version is None:
+        raise ConfigurationError(
+            f"Spark needs Java {JAVA_NEEDED} or later, and {java} does not tell its own: {_INSTALL}"
+        )
+    if version < JAVA_NEEDED:
+        raise ConfigurationError(f"Spark needs Java {JAVA_NEEDED} or later, and {java} is {version}: {_INSTALL}")
+    return version
+
+
+def java_version(text: str) -> int | None:
+    """The major version in what ``java -version`` prints (``1.8.0_392`` is 8), None where there is none."""
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else None
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

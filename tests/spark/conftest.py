@@ -1,0 +1,72 @@
+"""One Spark session for all tests here, and batches made of generated traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.message import Message, drained_row_schema, encode_headers
+from airflow_sqlqueue.spark import local_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MakeBatch = Callable[..., Batch]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session in a zone that is not UTC, so that whatever leans on the session's zone shows."""
+    config = {"spark.sql.session.timeZone": "America/Sao_Paulo", "spark.sql.shuffle.partitions": "2"}
+    with local_session("tests", config=config) as session:
+        yield session
+
+
+@pytest.fixture
+def make_batch(tmp_path: Path) -> MakeBatch:
+    """Make a sealed batch of messages, as the drain writes it: expired ones are dropped and counted."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def make(messages: Sequence[Message | str], *, batch_id: str = "batch-1", parts: int = 2, **change: Any) -> Batch:
+        folder = tmp_path / "key=value" / batch_id
+        folder.mkdir(parents=True, exist_ok=True)
+        rows, expired = [], 0
+        for number, given in enumerate(messages):
+            message = Message(given) if isinstance(given, str) else given
+            if message.time_to_be_received is not None and message.time_to_be_received < timedelta(0):
+                expired += 1
+                continue
+            text = message.headers if isinstance(message.headers, str) else encode_headers(message.headers)
+            row_id = str(message.id) if message.id else f"00000000-0000-4000-a000-{number:012d}"
+            rows.append({"Id": row_id, "Headers": text, "Body": message.body, "RowVersion": number, "Expired": False})
+        paths = []
+        for part in range(parts if rows else 0):
+            path = folder / f"{batch_id}-{part}.parquet"
+            pq.write_table(pa.Table.from_pylist(rows[part::parts], schema=drained_row_schema()), path)
+            paths.append(str(path))
+        values = {
+            "batch_id": batch_id,
+            "queue": "audit@[dbo]@[shop]",
+            "state": "sealed",
+            "paths": tuple(paths),
+            "messages": len(rows),
+            "expired": expired,
+            "bytes": sum(len(row["Body"]) + len(row["Headers"].encode("utf-8", "replace")) for row in rows),
+            "parts": len(paths),
+        }
+        return Batch(**{**values, **change})
+
+    return make

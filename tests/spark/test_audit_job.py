@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from dataclasses import replace
+from datetime import timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.errors import BatchMismatchError
+from airflow_sqlqueue.message import HeaderNames, Message, format_time, parse_time
+from airflow_sqlqueue.traffic import DEFAULT_START, generate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .conftest import MakeBatch
+
+EXAMPLES = Path(__file__).parents[2] / "example_dags"
+COUNT = 3_000
+VOID = {"meta", "br", "link", "img", "input", "hr", "line", "rect", "circle"}
+
+
+class Page(HTMLParser):
+    """A report as a reader sees it: figures by id, tables by id, and every tag and attribute."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.figures: dict[str, str] = {}
+        self.tables: dict[str, list[list[str]]] = {}
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self._open: list[str] = []
+        self._table = self._figure = ""
+        self._in_cell = False
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self._open.append(tag)
+        values = dict(attrs)
+        if tag == "table":
+            self._table = values["id"] or ""
+            self.tables[self._table] = []
+        elif tag == "tr":
+            self.tables[self._table].append([])
+        elif tag in ("td", "th"):
+            self.tables[self._table][-1].append("")
+            self._in_cell = True
+        elif tag == "dd" and "id" in values:
+            self._figure = values["id"] or ""
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+        if tag in ("td", "th"):
+            self._in_cell = False
+        elif tag == "dd":
+            self._figure = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._figure:
+            self.figures[self._figure] = data
+        elif self._in_cell and data.strip():
+            cells = self.tables[self._table][-1]
+            cells[-1] = f"{cells[-1]} {data.strip()}".strip()
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import audit_job  # type: ignore[import-not-found]
+
+    return audit_job
+
+
+def whole(text: str) -> int:
+    return int(text.replace("\u202f", ""))
+
+
+def milliseconds(text: str) -> float:
+    value, unit = text.split("\u202f")
+    return float(value) * {"ms": 1, "s": 1_000, "min": 60_000}[unit]
+
+
+def lake_rows(spark: SparkSession, lake: Path) -> Counter[tuple[str, int]]:
+    rows = spark.read.parquet(str(lake)).select("batch_id", "RowVersion").collect()
+    return Counter((row["batch_id"], row["RowVersion"]) for row in rows)
+
+
+def live(messages: list[Message]) -> list[Message]:
+    return [m for m in messages if m.time_to_be_received is None or m.time_to_be_received >= timedelta(0)]
+
+
+def type_of(message: Message) -> str:
+    if isinstance(message.headers, str):
+        return "(malformed headers)"
+    return (message.header(HeaderNames.ENCLOSED_MESSAGE_TYPES) or "(no message type)").split(",")[0]
+
+
+def test_the_report_shows_what_python_counts(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any
+) -> None:
+    messages = list(generate(COUNT, seed=9))
+    batch, kept = make_batch(messages), live(messages)
+    counts = job.run(spark, batch, str(tmp_path / "lake"), str(tmp_path / "out" / "report.html"))
+    failed = [m for m in kept if m.header(HeaderNames.FAILED_Q)]
+    malformed = sum(isinstance(m.headers, str) for m in kept)
+    assert counts == {
+        "messages": len(kept), "written": len(kept), "failed": len(failed), "malformed": malformed,
+        "expired": COUNT - len(kept),
+    }  # fmt: skip
+
+    page = Page((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+    shown = {name: whole(text) for name, text in page.figures.items() if name != "bytes"}
+    assert shown == {name: value for name, value in counts.items() if name != "written"}
+    assert page.figures["bytes"] == f"{batch.bytes / 1_000_000:.3g}\u202fMB"
+
+    types = Counter(map(type_of, kept))
+    short = {name: name.rpartition(".")[2] for name in types}
+    expected = [f"{short[n]} {n}" if short[n] != n else n for n in sorted(types, key=lambda n: (-types[n], n))]
+    assert [row[0] for row in page.tables["types"][1:]] == expected
+    assert [whole(row[1]) for row in page.tables["types"][1:]] == sorted(types.values(), reverse=True)
+
+    exceptions = Counter(
+        (m.header(HeaderNames.EXCEPTION_TYPE), m.header(HeaderNames.PROCESSING_ENDPOINT)) for m in failed
+    )
+    assert {(row[0], row[1]): whole(row[2]) for row in page.tables["failures"][1:]} == exceptions
+
+    times = defaultdict(list)
+    hours: Counter[str] = Counter()
+    for message in kept:
+        began, ended = (parse_time(message.header(f"NServiceBus.Processing{word}")) for word in ("Started", "Ended"))
+        happened = ended or parse_time(message.header(HeaderNames.TIME_OF_FAILURE))
+        if began and ended:
+            times[message.header(HeaderNames.PROCESSING_ENDPOINT)].append((ended - began).total_seconds() * 1_000)
+        if happened:
+            hours[f"{happened:%Y-%m-%d %H}:00"] += 1
+    for name, count, *percentiles in page.tables["endpoints"][1:]:
+        ranked = sorted(times[name])
+        assert whole(count) == len(ranked)
+        for share, text in zip((0.5, 0.9, 0.99), percentiles, strict=True):
+            assert milliseconds(text) == pytest.approx(ranked[int(share * len(ranked))], rel=0.06)
+    assert len(page.tables["endpoints"]) == 4
+    shown_hours = {row[0]: sum(map(whole, row[1:])) for row in page.tables["hours"][1:]}
+    assert {hour: count for hour, count in shown_hours.items() if count} == hours
+
+
+def test_a_page_needs_nothing_but_itself(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any) -> None:
+    job.run(spark, make_batch(list(generate(50, seed=2))), str(tmp_path / "lake"), str(tmp_path / "report.html"))
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
+    assert not [found for found in page.attributes if found[1] in ("src", "href")]
+    assert "url(" not in text
+    assert "@import" not in text
+    assert page.tags["svg"] == sum(tag == "svg" and name == "role" for tag, name, _ in page.attributes)
+    assert page.tags["desc"] == page.tags["svg"] >= 2
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+
+
+def test_running_a_batch_again_replaces_its_rows_and_no_others(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any
+) -> None:
+    lake, report = tmp_path / "lake", str(tmp_path / "report.html")
+    first = make_batch(list(generate(300, seed=1)), batch_id="first")
+    second = make_batch(list(generate(200, seed=2)), batch_id="second")
+    for batch in (first, second, first):
+        job.run(spark, batch, str(lake), report)
+    rows = lake_rows(spark, lake)
+    assert set(rows.values()) == {1}
+    assert Counter(batch_id for batch_id, _ in rows) == {"first": first.messages, "second": second.messages}
+
+
+def test_the_table_keeps_the_rows_whole(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any) -> None:
+    messages = list(generate(1_200, seed=4))
+    job.run(spark, make_batch(messages), str(tmp_path / "lake"), str(tmp_path / "report.html"))
+    rows = spark.read.parquet(str(tmp_path / "lake")).collect()
+    assert len(rows) == len(live(messages))
+    for row in rows:
+        message = messages[row["RowVersion"]]
+        assert bytes(row["Body"]) == message.body
+        assert row["message_type"] == type_of(message)
+        if isinstance(message.headers, str):
+            assert (row["headers_raw"], row["headers"], row["day"]) == (message.headers, None, None)
+        else:
+            ended = message.header(HeaderNames.PROCESSING_ENDED) or message.header(HeaderNames.TIME_OF_FAILURE)
+            assert (row["headers_raw"], row["headers"]) == (None, message.headers)
+            assert f"{row['day']}" == (ended or "")[:10]
+
+
+NASTY = [
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</title><b>", "a&b=c/d:e*?[f]{g}\\h", "{{ 7 * 7 }}",
+    "x" * 5_000, "ł" * 300, "%2e%2e/..", "日本.語", "__HIVE_DEFAULT_PARTITION__", "\u202eevil", "'; DROP TABLE",
+]  # fmt: skip
+
+
+def test_nothing_that_a_message_says_is_markup(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any
+) -> None:
+    moment = format_time(DEFAULT_START)
+    messages = [
+        Message(
+            {
+                HeaderNames.ENCLOSED_MESSAGE_TYPES: text,
+                HeaderNames.PROCESSING_ENDPOINT: text,
+                HeaderNames.PROCESSING_STARTED: moment,
+                HeaderNames.PROCESSING_ENDED: moment,
+                HeaderNames.FAILED_Q: text,
+                HeaderNames.EXCEPTION_TYPE: text,
+            }
+        )
+        for text in NASTY
+    ]
+    batch = make_batch(messages, queue=NASTY[0])
+    job.run(spark, batch, str(tmp_path / "lake"), str(tmp_path / "report.html"))
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert not {"script", "img"} & set(page.tags)
+    assert page.tags["b"] == len(page.tables["types"]) - 1  # the meters
+    assert not [found for found in page.attributes if found[1].startswith("on")]
+    assert {row[0] for row in page.tables["failures"][1:]} == set(NASTY)
+    assert not any("49" in row[0] for row in page.tables["failures"])
+    assert sum(lake_rows(spark, tmp_path / "lake").values()) == len(NASTY)
+
+
+def test_an_absurd_time_does_not_flatten_the_chart(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any
+) -> None:
+    absurd = ["0001-01-01 00:00:00:000000 Z", "9999-12-31 23:59:59:999999 Z"]
+    messages = [*generate(100, seed=6), *(Message({HeaderNames.TIME_SENT: text}) for text in absurd)]
+    job.run(spark, make_batch(messages), str(tmp_path / "lake"), str(tmp_path / "report.html"))
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert len(Page(text).tables["hours"]) <= 49
+    assert re.search(r"2 with no time, or one more than a week from the busiest hour", text)
+
+
+def test_an_empty_batch_is_reported(spark: SparkSession, tmp_path: Path, job: Any) -> None:
+    batch = Batch("batch-0", "audit@[dbo]@[shop]", "sealed", (), 0, 4, 0, 0)
+    counts = job.run(spark, batch, str(tmp_path / "lake"), str(tmp_path / "report.html"))
+    assert counts == {"messages": 0, "written": 0, "failed": 0, "malformed": 0, "expired": 4}
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert page.figures["messages"] == "0"
+    assert page.figures["expired"] == "4"
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_count_that_is_not_the_ledgers_writes_nothing(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any
+) -> None:
+    with pytest.raises(BatchMismatchError):
+        job.run(
+            spark, replace(make_batch(["{}"] * 3), messages=4), str(tmp_path / "lake"), str(tmp_path / "report.html")
+        )
+    assert list(tmp_path.glob("lake*")) == []
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_report_goes_to_any_url_that_fsspec_knows(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    job.run(spark, make_batch(["{}"]), str(tmp_path / "lake"), "memory://reports/one.html")
+    with fsspec.open("memory://reports/one.html", "r", encoding="utf-8") as file:
+        assert file.read().startswith("<!doctype html>")
+
+
+@pytest.mark.spark
+def test_the_job_runs_as_a_script(make_batch: MakeBatch, tmp_path: Path) -> None:
+    batch = make_batch(list(generate(40, seed=3)))
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps(batch.to_dict()), encoding="utf-8")
+    targets = ["--lake", str(tmp_path / "lake"), "--report", str(tmp_path / "report.html")]
+    command = [
+        sys.executable,
+        str(EXAMPLES / "audit_job.py"),
+        "--manifest",
+        str(manifest),
+        *targets,
+        "--master",
+        "local[1]",
+    ]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=240)
+    assert json.loads(answer.stdout.splitlines()[-1])["written"] == batch.messages
+    assert (tmp_path / "report.html").stat().st_size > 5_000
+
+
+def test_sizes_and_durations_are_told_in_the_unit_that_reads_best(job: Any) -> None:
+    import audit_charts  # type: ignore[import-not-found]
+
+    assert [audit_charts.duration(value) for value in (0.25, 12.34, 999.4, 999.6, 2_500, 90_000, None)] == [
+        "0.25\u202fms", "12.3\u202fms", "999\u202fms", "1\u202fs", "2.5\u202fs", "1.5\u202fmin", "\u2013",
+    ]  # fmt: skip
+    assert [audit_charts.size(value) for value in (0, 999, 12_345, 2_000_000, 3 * 10**12)] == [
+        "0\u202fB", "999\u202fB", "12.3\u202fkB", "2\u202fMB", "3\u202fTB",
+    ]  # fmt: skip

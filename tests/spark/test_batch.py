@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError
+from airflow_sqlqueue.message import (
+    HeaderNames,
+    Message,
+    decode_headers,
+    drained_row_schema,
+    encode_headers,
+    format_time,
+    parse_time,
+)
+from airflow_sqlqueue.spark import raw_schema, read_batch, verify_count
+from airflow_sqlqueue.traffic import generate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .conftest import MakeBatch
+
+EMPTY = Batch("batch-0", "audit@[dbo]@[shop]", "sealed", (), 0, 0, 0, 0)
+
+HEADER_TEXTS = [
+    "", " ", "\n", "null", "true", "3", '"text"', "[]", "[{}]", "{}", " { } ", "\t{\r\n}\n", "\ufeff{}", "\u00a0{}",
+    "{}x", "{} {}", "{", "}", '{"a"}', '{"a":}', '{"a":"b"', '{"a":"b",}', '{,"a":"b"}', '{"a":"b" "c":"d"}',
+    '{"a":"b","c":"d"}', ' {"a" : "b" ,\n\t"c" : null } ', '{"a":null}', '{"a":Null}', '{"a":nullx}', '{"a":1}',
+    '{"a":-1.5e3}', '{"a":true}', '{"a":NaN}', '{"a":Infinity}', '{"a":{}}', '{"a":[]}', '{"a":{"b":"c"}}',
+    '{"a":"b","c":1}', "{'a':'b'}", '{a:"b"}', '{"a":"b"}//', '{"a":/**/"b"}', '{"":""}', '{"a":""}',
+    '{"a":"b","a":"c"}', '{"a":"b","a":null}', '{"a":"b","c":"d","a":"e","c":"f"}', '{"a":"🎁 Łódź"}', '{"Łódź":"ö"}',
+    '{"a":"\\/\\"\\\\\\b\\f\\n\\r\\t"}', '{"a":"\\u00e9\\u4E2d"}', '{"a":"\\ud83c\\udf81"}', '{"a":"\\x41"}',
+    '{"a":"\\u12g4"}', '{"a":"\\u123"}', '{"a":"\\', '{"a":"line\nbreak"}', '{"a":"tab\there"}', '{"a":"\x01"}',
+    '{"a":"\x7f"}', '{"a":"\u2028"}', '{"a":"b"}\x00', '{"a":"b"}\n', '{"a":"' + "x" * 100_000 + '"}',
+    '{"a":"' + "\\u4e2d" * 30_000 + '"}', '{"a":"' + '\\"' * 30_000, "[" * 5_000, '{"a":' * 500,
+    "{" + ",".join(f'"k{i}":"v"' for i in range(3_000)) + "}",
+]  # fmt: skip
+
+
+def damaged(count: int) -> list[str]:
+    """Headers as endpoints write them, with a few characters dropped, doubled or replaced."""
+    rng = random.Random(11)
+    texts = []
+    for message in generate(count, seed=11):
+        text = message.headers if isinstance(message.headers, str) else encode_headers(message.headers)
+        for _ in range(rng.randrange(1, 4)):
+            at = rng.randrange(len(text))
+            text = (
+                text[:at]
+                + rng.choice(["", text[at] * 2, '"', "\\", "{", "}", ",", ":", "1", " ", "\n", "é"])
+                + text[at + 1 :]
+            )
+        texts.append(text)
+    return texts
+
+
+def test_spark_and_python_agree_on_headers(spark: SparkSession, make_batch: MakeBatch) -> None:
+    texts = HEADER_TEXTS + damaged(1_500)
+    rows = read_batch(spark, make_batch(texts)).select("RowVersion", "headers", "headers_malformed").collect()
+    read = {row["RowVersion"]: row for row in rows}
+    malformed = 0
+    for number, text in enumerate(texts):
+        expected, row = decode_headers(text), read[number]
+        assert row["headers_malformed"] == (expected.problem is not None), repr(text[:200])
+        assert row["headers"] == (None if expected.problem else expected.values), repr(text[:200])
+        malformed += expected.problem is not None
+    assert 0.3 < malformed / len(texts) < 0.9  # the damage must leave some of both kinds
+
+
+def test_a_value_that_is_not_text_is_malformed_although_another_follows(
+    spark: SparkSession, make_batch: MakeBatch
+) -> None:
+    """As for an endpoint, which reads the values one after the other; Python's reader sees the last value only."""
+    row = read_batch(spark, make_batch(['{"a":1,"a":"b"}'])).first()
+    assert row is not None
+    assert row["headers_malformed"]
+
+
+def test_half_a_surrogate_pair_becomes_a_question_mark(spark: SparkSession, make_batch: MakeBatch) -> None:
+    row = read_batch(spark, make_batch(['{"a":"x\\ud83cy"}'])).first()
+    assert row is not None
+    assert row["headers"] == {"a": "x?y"}
+    assert not row["headers_malformed"]
+
+
+def test_the_typed_columns_are_those_of_the_headers(spark: SparkSession, make_batch: MakeBatch) -> None:
+    messages = list(generate(3_000, seed=5))
+    batch = make_batch(messages)
+    assert batch.expired > 0
+    instants = {
+        "time_sent": "TIME_SENT",
+        "processing_started": "PROCESSING_STARTED",
+        "processing_ended": "PROCESSING_ENDED",
+    }
+    texts = {
+        "correlation_id": "CORRELATION_ID", "conversation_id": "CONVERSATION_ID", "intent": "MESSAGE_INTENT",
+        "content_type": "CONTENT_TYPE", "originating_endpoint": "ORIGINATING_ENDPOINT",
+        "processing_endpoint": "PROCESSING_ENDPOINT", "failed_queue": "FAILED_Q", "exception_type": "EXCEPTION_TYPE",
+    }  # fmt: skip
+    from pyspark.sql import functions as sf
+
+    micros = [sf.unix_micros(name).alias(name) for name in instants]
+    rows = read_batch(spark, batch).select(
+        "Id", "RowVersion", "headers_raw", "Body", "message_id", "message_type", "processing_ms", *texts, *micros
+    )
+    seen = 0
+    for row in rows.collect():
+        message = messages[row["RowVersion"]]
+        assert bytes(row["Body"]) == message.body
+        if isinstance(message.headers, str):
+            assert (row["message_id"], row["message_type"], row["headers_raw"]) == (row["Id"], None, message.headers)
+            continue
+        seen += 1
+        assert row["message_id"] == message.header(HeaderNames.MESSAGE_ID)
+        assert {name: row[name] for name in texts} == {
+            name: message.header(getattr(HeaderNames, header)) for name, header in texts.items()
+        }
+        for name, header in instants.items():
+            assert row[name] == micros_of(message.header(getattr(HeaderNames, header)))
+        enclosed = message.header(HeaderNames.ENCLOSED_MESSAGE_TYPES)
+        assert row["message_type"] == (enclosed.split(",")[0] if enclosed else None)
+        if row["processing_ended"] is None:
+            assert row["processing_ms"] is None
+        else:
+            assert row["processing_ms"] == (row["processing_ended"] - row["processing_started"]) / 1_000
+    assert seen == batch.messages - 3
+
+
+def micros_of(text: str | None) -> int | None:
+    moment = parse_time(text)
+    epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return None if moment is None else round((moment - epoch).total_seconds() * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "now", "2026-03-05", "2026-03-05 10:00:00", "2026-02-30 10:00:00:000000 Z", "2026-03-05 25:00:00:000000 Z",
+     "2026-03-05 10:00:00:000000 +01", "2026-03-05 10:00:00:00000 Z"],
+)  # fmt: skip
+def test_a_time_in_another_form_is_null(spark: SparkSession, make_batch: MakeBatch, text: str) -> None:
+    row = read_batch(spark, make_batch([Message({HeaderNames.TIME_SENT: text})])).select("time_sent").first()
+    assert row is not None
+    assert row["time_sent"] is None
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "America/Sao_Paulo"])
+def test_times_do_not_depend_on_the_sessions_zone(spark: SparkSession, make_batch: MakeBatch, zone: str) -> None:
+    from pyspark.sql import functions as sf
+
+    moment = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=timezone.utc)
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        batch = make_batch([Message({HeaderNames.TIME_SENT: format_time(moment)})])
+        row = read_batch(spark, batch).select(sf.unix_micros("time_sent").alias("sent")).first()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert row is not None
+    assert row["sent"] == micros_of(format_time(moment))
+
+
+@pytest.mark.parametrize(
+    ("enclosed", "name"),
+    [("A.B, C, Version=1", "A.B"), ("A.B;C.D", "A.B"), (" A.B , C;E", "A.B"), ("A.B", "A.B"), ("", None), (None, None)],
+)
+def test_the_message_type_is_the_first_that_is_enclosed(
+    spark: SparkSession, make_batch: MakeBatch, enclosed: str | None, name: str | None
+) -> None:
+    batch = make_batch([Message({HeaderNames.ENCLOSED_MESSAGE_TYPES: enclosed})])
+    row = read_batch(spark, batch).select("message_type").first()
+    assert row is not None
+    assert row["message_type"] == name
+
+
+def test_the_schema_is_that_of_a_drained_row(spark: SparkSession) -> None:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    assert raw_schema() == from_arrow_schema(drained_row_schema())
+
+
+def test_an_empty_batch_has_the_same_columns(spark: SparkSession, make_batch: MakeBatch) -> None:
+    full, empty = read_batch(spark, make_batch(["{}"])), read_batch(spark, EMPTY)
+    assert [(field.name, field.dataType) for field in empty.schema] == [
+        (field.name, field.dataType) for field in full.schema
+    ]
+    assert verify_count(empty, EMPTY) == 0
+
+
+def test_a_folder_named_like_a_partition_adds_no_column(spark: SparkSession, make_batch: MakeBatch) -> None:
+    batch = make_batch(["{}"])
+    assert "key=value" in batch.paths[0]
+    assert "key" not in read_batch(spark, batch).columns
+
+
+@pytest.mark.parametrize("messages", [2, 4])
+def test_another_count_than_the_ledgers_is_refused(spark: SparkSession, make_batch: MakeBatch, messages: int) -> None:
+    batch = make_batch(["{}"] * 3)
+    assert verify_count(read_batch(spark, batch), batch) == 3
+    with pytest.raises(BatchMismatchError, match=f"reads 3 messages .* has {messages}"):
+        verify_count(read_batch(spark, batch), replace(batch, messages=messages))
+
+
+def test_a_file_that_spark_skips_in_silence_is_noticed(spark: SparkSession, make_batch: MakeBatch) -> None:
+    batch = make_batch(["{}"] * 4)
+    hidden = Path(batch.paths[1]).rename(Path(batch.paths[1]).with_name("_hidden.parquet"))
+    batch = replace(batch, paths=(batch.paths[0], str(hidden)))
+    with pytest.raises(BatchMismatchError, match="reads 2 messages"):
+        verify_count(read_batch(spark, batch), batch)
+
+
+def test_a_missing_file_is_refused(spark: SparkSession, make_batch: MakeBatch) -> None:
+    batch = make_batch(["{}"] * 4)
+    Path(batch.paths[1]).unlink()
+    with pytest.raises(BatchMismatchError, match="missing"):
+        verify_count(read_batch(spark, batch), batch)
+
+
+def test_a_file_that_goes_missing_later_is_refused(spark: SparkSession, make_batch: MakeBatch) -> None:
+    batch = make_batch(["{}"] * 4)
+    rows = read_batch(spark, batch)
+    Path(batch.paths[1]).unlink()
+    with pytest.raises(BatchMismatchError, match="missing"):
+        verify_count(rows, batch)
+
+
+@pytest.mark.parametrize("state", ["open", "requeued"])
+def test_a_batch_whose_files_do_not_count_is_refused(spark: SparkSession, make_batch: MakeBatch, state: str) -> None:
+    with pytest.raises(BatchError, match=state):
+        read_batch(spark, make_batch(["{}"], state=state))
+
+
+def test_importing_brings_neither_airflow_nor_pyspark() -> None:
+    code = (
+        "import sys, json, airflow_sqlqueue.spark\n"
+        "print(json.dumps([name for name in ('airflow', 'pyspark', 'pandas', 'pyarrow') if name in sys.modules]))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded: list[Any] = json.loads(answer.stdout)
+    assert loaded == []

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.spark.session import check_java, java_version, local_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_392"', 8),
+        ('openjdk version "25-ea" 2025-09-16', 25),
+        ('openjdk version "21" 2023-09-19', 21),
+        ("command not found", None),
+    ],
+)
+def test_the_version_of_java(text: str, version: int | None) -> None:
+    assert java_version(text) == version
+
+
+def fake_java(folder: Path, script: str) -> Path:
+    java = folder / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("script", "says"), [("echo 'openjdk version \"11.0.2\"' >&2", "is 11"), ("exit 1", "does not tell")]
+)
+def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, says: str) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path, script)))
+    with pytest.raises(ConfigurationError, match=f"{says}.*apt-get install -y openjdk-17.*brew install openjdk@17"):
+        check_java()
+
+
+def test_no_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="there is none: install it with"):
+        check_java()
+
+
+def test_a_java_home_without_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="JAVA_HOME"):
+        check_java()
+
+
+def test_the_session_is_private_and_strict(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.driver.host") == "127.0.0.1"
+    assert spark.conf.get("spark.driver.bindAddress") == "127.0.0.1"
+    assert spark.conf.get("spark.ui.enabled") == "false"
+    assert spark.conf.get("spark.sql.files.ignoreMissingFiles") == "false"
+
+
+def test_workers_run_this_python(spark: SparkSession) -> None:
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_a_second_session_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(ConfigurationError, match="already"), local_session("second"):
+        pass
