@@ -32,13 +32,13 @@ os.environ.update(
 
 Connect = Callable[..., str]
 
+THIRD_PARTY_WARNINGS = ("GitWildMatchPattern:DeprecationWarning",)
+"""pathspec's, as Airflow's DAG discovery uses it."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     for warning in THIRD_PARTY_WARNINGS:
         config.addinivalue_line("filterwarnings", f"ignore:{warning}")
-
-
-THIRD_PARTY_WARNINGS: tuple[str, ...] = ()
 
 
 @pytest.fixture
@@ -98,16 +98,24 @@ class TaskInstance:
     def __init__(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> None:
         self.dag_id, self.run_id, self.task_id, self.map_index = dag_id, run_id, task_id, map_index
 
+    def get_first_reschedule_date(self, context: Any) -> None:
+        """As on a task's first poke in reschedule mode."""
+
 
 @pytest.fixture(scope="session")
-def metadata_db() -> None:
+def airflow() -> Callable[..., str]:
+    """Runs Airflow's command line and returns what it printed."""
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", "airflow", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def metadata_db(airflow: Callable[..., str]) -> None:
     """Airflow's database, made once."""
-    airflow(["db", "migrate"])
-
-
-def airflow(arguments: list[str], **environment: str) -> str:
-    """Run Airflow's command line and return what it printed."""
-    command = [sys.executable, "-m", "airflow", *arguments]
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    airflow("db", "migrate")

@@ -61,3 +61,9 @@ def test_the_form_has_every_field_that_the_hook_reads() -> None:
 def test_the_package_registers_it() -> None:
     (entry,) = [e for e in entry_points(group="apache_airflow_provider") if e.value.startswith("airflow_sqlqueue")]
     assert entry.load()()["package-name"] == "airflow-sqlqueue"
+
+
+def test_airflow_lists_the_provider_and_its_setting(airflow: Any) -> None:
+    assert airflow_sqlqueue.__version__ in airflow("providers", "get", "airflow-sqlqueue", "-o", "plain")
+    assert "airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook" in airflow("providers", "hooks", "-o", "plain")
+    assert airflow("config", "get-value", "sqlqueue", "allow_driver_in_extra").strip() == "False"

@@ -1,0 +1,87 @@
+"""The example DAGs, run as Airflow runs them."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset
+import pytest
+from airflow.sdk import DAG
+
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.traffic import generate
+
+EXAMPLES = Path(__file__).parents[2] / "example_dags"
+
+
+@pytest.fixture
+def audit_to_lake(monkeypatch: Any, metadata_db: None) -> Iterator[DAG]:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    yield importlib.import_module("audit_to_lake").dag
+    sys.modules.pop("audit_to_lake", None)
+
+
+def states(run: Any) -> dict[str, str]:
+    return {task.task_id: str(task.state) for task in run.get_task_instances()}
+
+
+def xcom(run: Any, task_id: str) -> Any:
+    return run.get_task_instance(task_id).xcom_pull(task_ids=task_id)
+
+
+def test_parsing_the_example_loads_no_driver_and_no_spark() -> None:
+    heavy = {"pyodbc", "pyarrow", "pyspark", "airflow_sqlqueue.hooks.sqlqueue"}
+    program = f"import sys, audit_to_lake; print(sorted({heavy!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=EXAMPLES, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.airflow
+def test_a_broken_connection_fails_the_run_at_once(audit_to_lake: DAG, connection: Any) -> None:
+    connection(schema="")
+    run = audit_to_lake.test()
+    assert run.state == "failed"
+    assert states(run)["create"] == "failed"
+
+
+@pytest.mark.airflow
+@pytest.mark.spark
+def test_every_message_that_was_sent_is_accounted_for(audit_to_lake: DAG, live: str, tmp_path: Path) -> None:
+    hook = SqlQueueHook(live)
+    name = f"test.{uuid.uuid4().hex[:12]}"
+    parameters = {
+        "queue_name": name,
+        "staging": str(tmp_path / "staging"),
+        "lake": str(tmp_path / "lake"),
+        "report": str(tmp_path / "report.html"),
+        "threshold": 1_000,
+    }
+    sent, held = 2_000, 3
+    hook.create_queue(name)
+    hook.send(name, generate(sent, seed=11))
+    with hook.queue(name) as queue:
+        queue.session.begin()
+        assert len(queue.receive(held)) == held
+        run = audit_to_lake.test(run_conf=parameters)
+        queue.session.roll_back()
+
+    assert run.state == "success"
+    assert states(run) == dict.fromkeys(["create", "wait", "drain", "purge"], "success")
+    drained = xcom(run, "drain")
+    batch = Batch.from_dict(drained["batch"])
+    depth = hook.depth(name)
+    assert batch.state == "consumed"
+    assert batch.expired > 0
+    assert drained["held"] == depth.messages + depth.expired == held
+    assert sent == batch.messages + batch.expired + xcom(run, "purge")["deleted"] + held
+    assert drained["result"]["written"] == batch.messages
+    lake = pyarrow.dataset.dataset(parameters["lake"], format="parquet", partitioning="hive")
+    assert lake.count_rows() == batch.messages
+    assert (tmp_path / "report.html").stat().st_size > 1_000

@@ -1,0 +1,97 @@
+"""The hook on a server, over ODBC."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.errors import BatchError, QueueNotFoundError
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import Depth
+
+
+@pytest.fixture
+def hook(live: str) -> SqlQueueHook:
+    return SqlQueueHook(live)
+
+
+def test_the_connection_test_passes_in_one_sentence(hook: SqlQueueHook) -> None:
+    settings = hook.queue_connection.settings
+    answer = f"SQL Server at {settings.host}:{settings.port} answers, database {settings.database!r}."
+    assert hook.test_connection() == (True, answer)
+
+
+def test_airflows_command_line_tests_the_connection(live: str, airflow: Any) -> None:
+    assert "success" in airflow("connections", "test", live).lower()
+
+
+def test_plain_sql_works_as_with_any_database_hook(hook: SqlQueueHook) -> None:
+    assert hook.get_first("SELECT CAST(? AS varbinary(max)), 2", parameters=(b"\x00\xff",)) == (b"\x00\xff", 2)
+    assert hook.get_records("SELECT 1") == [(1,)]
+    assert type(hook.get_records("SELECT 1")[0]) is tuple
+
+
+def test_a_connection_of_the_hooks_commits_when_told(hook: SqlQueueHook, queue_name: str) -> None:
+    table = hook.resolve(queue_name).qualified_name
+    insert = f"INSERT INTO {table} ([Id], [Recoverable], [Headers], [Body]) VALUES (?, 1, '', ?)"
+    connection = hook.get_conn()
+    assert not hook.get_autocommit(connection)
+    connection.execute(insert, str(uuid.uuid4()), b"undone")
+    connection.rollback()
+    hook.set_autocommit(connection, True)
+    assert hook.get_autocommit(connection)
+    connection.execute(insert, str(uuid.uuid4()), b"kept")
+    connection.close()
+    assert [message.body for message in hook.receive(queue_name, 10)] == [b"kept"]
+
+
+def test_a_queues_life(hook: SqlQueueHook) -> None:
+    name = f"test.{uuid.uuid4().hex[:12]}"
+    with pytest.raises(QueueNotFoundError):
+        hook.depth(name)
+    assert hook.create_queue(name)
+    assert not hook.create_queue(name)
+    expiring = Message({"n": "2"}, b"2", timedelta(milliseconds=-1))
+    assert hook.send(name, [Message({"n": "1"}, b"1"), expiring, Message({"n": "3"}, b"3")]) == 3
+    assert hook.depth(name) == Depth(messages=2, expired=1)
+    assert [message.body for message in hook.peek(name)] == [b"1", b"2", b"3"]
+    assert hook.purge_expired(name, dry_run=True).remaining == 1
+    assert hook.purge_expired(name).deleted == 1
+    assert [message.body for message in hook.receive(name, 5)] == [b"1", b"3"]
+    assert hook.depth(name) == Depth(0, 0)
+
+
+def test_a_send_is_all_or_nothing(hook: SqlQueueHook, queue_name: str) -> None:
+    def messages() -> Any:
+        yield from (Message({}, b"x") for _ in range(200))
+        raise RuntimeError("the source broke")
+
+    with pytest.raises(RuntimeError, match="the source broke"):
+        hook.send(queue_name, messages())
+    assert hook.depth(queue_name).messages == 0
+
+
+def test_a_batch_is_drained_found_and_consumed(hook: SqlQueueHook, queue_name: str, tmp_path: Path) -> None:
+    hook.send(queue_name, [Message({}, b"x")] * 5)
+    batch = hook.drain(queue_name, tmp_path).batch
+    assert (batch.state, batch.messages, batch.parts) == ("sealed", 5, 1)
+    batch_id = uuid.UUID(batch.batch_id)
+    assert hook.batch(batch_id) == hook.batch(batch_id, queue_name) == batch
+    hook.mark_consumed(batch)
+    hook.mark_consumed(batch)
+    assert hook.batch(batch_id).state == "consumed"
+
+
+def test_a_manifest_that_the_ledger_contradicts_is_not_consumed(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path
+) -> None:
+    hook.send(queue_name, [Message({}, b"x")] * 5)
+    batch = hook.drain(queue_name, tmp_path).batch
+    with pytest.raises(BatchError, match="cannot be marked consumed"):
+        hook.mark_consumed(replace(batch, messages=4))
