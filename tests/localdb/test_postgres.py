@@ -68,7 +68,7 @@ def test_settings_and_locale(postgres: Postgres) -> None:
     assert value(postgres, "SHOW fsync") == "off"
     assert value(postgres, "SHOW server_version_num").startswith("18")
     assert value(postgres, "SHOW listen_addresses") == ""
-    locale = "SELECT datlocprovider || datlocale FROM pg_database WHERE datname = current_database()"
+    locale = "SELECT datlocprovider::text || datlocale FROM pg_database WHERE datname = current_database()"
     assert value(postgres, locale) == "bC.UTF-8"
 
 
