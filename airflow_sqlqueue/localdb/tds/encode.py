@@ -25,7 +25,7 @@ _TARGET = 1 << 18
 _NULLABLE, _UPDATABLE_UNKNOWN, _IDENTITY = 0x01, 0x08, 0x10
 _USER_TYPE_TIMESTAMP = 80
 
-_INT8 = struct.Struct(">q")
+_PLP_HEAD = struct.Struct("<QI").pack
 _INTEGER_OID = {"smallint": pgvalues.INT2, "int": pgvalues.INT4, "bigint": pgvalues.INT8}
 _FLOAT_OID = {"real": pgvalues.FLOAT4, "float": pgvalues.FLOAT8}
 
@@ -74,49 +74,63 @@ def column_encoder(declared: SqlType, oid: int) -> Encoder:
     """Encodes values, None for NULL, of the PostgreSQL type ``oid`` as ``declared``."""
     wire = typeinfo.wire_type(declared)
     null = typeinfo.null(wire)
-    encode = _direct(wire, oid)
-    if encode is None:
-        decode, convert = pgvalues.decoder(oid), values.encoder(wire)
-        return lambda data: null if data is None else convert(decode(data))
-    direct = encode
-    return lambda data: null if data is None else direct(data)
+    direct = _direct(wire, oid, null)
+    if direct is not None:
+        return direct
+    decode, convert = pgvalues.decoder(oid), values.encoder(wire)
+    return lambda data: null if data is None else convert(decode(data))
 
 
-def _direct(wire: SqlType, oid: int) -> Callable[[bytes], bytes] | None:
+def _direct(wire: SqlType, oid: int, null: bytes) -> Encoder | None:
+    """An encoder that looks at nothing but bytes, NULL included: one call per value is what a row costs."""
     name = wire.name
     if oid == _INTEGER_OID.get(name) or oid == _FLOAT_OID.get(name):
         prefix = bytes((typeinfo.INTEGER_SIZES.get(name) or typeinfo.FLOAT_SIZES[name],))
-        return lambda data: prefix + data[::-1]
+        return lambda data: null if data is None else prefix + data[::-1]
     if name == "tinyint" and oid == pgvalues.INT2:
-        return _tinyint
+        return lambda data: null if data is None else _tinyint(data)
     if name == "bit" and oid == pgvalues.BOOL:
-        return lambda data: b"\x01" + data
+        return lambda data: null if data is None else b"\x01" + data
     if name == "uniqueidentifier" and oid == pgvalues.UUID:
-        return lambda data: b"\x10" + data[3::-1] + data[5:3:-1] + data[7:5:-1] + data[8:]
+        return lambda data: null if data is None else b"\x10" + data[3::-1] + data[5:3:-1] + data[7:5:-1] + data[8:]
     if "binary" in name and oid in {pgvalues.BYTEA, pgvalues.INT8}:
         # A rowversion may be kept as bigint: its big-endian bytes are the rowversion's.
-        return _sized(wire, bytes)
+        return _plp_bytes if typeinfo.is_plp(wire) else _sized(wire, bytes, null)
     if oid in pgvalues.TEXTUAL and name in {"nvarchar", "nchar", "xml"}:
-        return _sized(wire, text.utf16_from_pg)
+        return _plp_utf16 if typeinfo.is_plp(wire) else _sized(wire, text.utf16_from_pg, null)
     if oid in pgvalues.TEXTUAL and name in {"varchar", "char"}:
-        return _sized(wire, text.cp1252_from_pg)
+        return _sized(wire, text.cp1252_from_pg, null)
     if oid in {pgvalues.TIMESTAMP, pgvalues.TIMESTAMPTZ} and name in {"datetime", "smalldatetime", "datetime2"}:
-        return _timestamp(wire)
+        return _timestamp(wire, null)
     if oid == pgvalues.TIMESTAMPTZ and name == "datetimeoffset":
         encode = values.datetimeoffset_value(wire.scale or 0)
-        return lambda data: encode(*_days(data), 0)
+        return lambda data: null if data is None else encode(*_days(data), 0)
     if oid == pgvalues.DATE and name == "date":
         return lambda data: (
-            b"\x03" + (int.from_bytes(data, "big", signed=True) + pgvalues.DAYS_TO_2000).to_bytes(3, "little")
+            null
+            if data is None
+            else b"\x03" + (int.from_bytes(data, "big", signed=True) + pgvalues.DAYS_TO_2000).to_bytes(3, "little")
         )
     if oid == pgvalues.TIME and name == "time":
         clock = values.time_value(wire.scale or 0)
-        return lambda data: clock(int.from_bytes(data, "big"))
+        return lambda data: null if data is None else clock(int.from_bytes(data, "big"))
     return None
 
 
-def _sized(wire: SqlType, convert: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
-    return values.sized(wire, convert)
+def _plp_bytes(data: bytes | None) -> bytes:
+    if data is None:
+        return typeinfo.PLP_NULL
+    size = len(data)
+    return b"".join((_PLP_HEAD(size, size), data, values.PLP_END)) if size else values.PLP_EMPTY
+
+
+def _plp_utf16(data: bytes | None) -> bytes:
+    return _plp_bytes(None if data is None else text.utf16_from_pg(data))
+
+
+def _sized(wire: SqlType, convert: Callable[[bytes], bytes], null: bytes) -> Encoder:
+    encode = values.sized(wire, convert)
+    return lambda data: null if data is None else encode(data)
 
 
 def _tinyint(data: bytes) -> bytes:
@@ -125,15 +139,15 @@ def _tinyint(data: bytes) -> bytes:
     return b"\x01" + data[1:]
 
 
-def _timestamp(wire: SqlType) -> Callable[[bytes], bytes]:
+def _timestamp(wire: SqlType, null: bytes) -> Encoder:
     if wire.name == "datetime2":
         encode = values.datetime2_value(wire.scale or 0)
     else:
         encode = values.datetime_value if wire.name == "datetime" else values.smalldatetime_value
-    return lambda data: encode(*_days(data))
+    return lambda data: null if data is None else encode(*_days(data))
 
 
 def _days(data: bytes) -> tuple[int, int]:
     """Days since 0001-01-01 and microseconds of a timestamp."""
-    days, microseconds = divmod(_INT8.unpack(data)[0], values.DAY_US)
+    days, microseconds = divmod(int.from_bytes(data, "big", signed=True), values.DAY_US)
     return days + pgvalues.DAYS_TO_2000, microseconds

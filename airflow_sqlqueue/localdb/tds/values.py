@@ -22,7 +22,9 @@ DAYS_TO_1900 = dt.date(1900, 1, 1).toordinal() - 1
 """Days from 0001-01-01, where ``date`` starts, to 1900-01-01, where ``datetime`` does."""
 
 _EXACT = Context(prec=80)
-_PLP_END = b"\0\0\0\0"
+PLP_END = b"\0\0\0\0"
+PLP_EMPTY = b"\0" * 12
+"""An empty value: its length, no part, and the end of parts."""
 
 
 def encoder(wire: SqlType) -> Callable[[Any], bytes]:
@@ -104,8 +106,8 @@ def plp(data: bytes) -> bytes:
     """One part of known length, then the end of parts."""
     size = len(data)
     if not size:
-        return b"\0" * 12
-    return b"".join((struct.pack("<QI", size, size), data, _PLP_END))
+        return PLP_EMPTY
+    return b"".join((struct.pack("<QI", size, size), data, PLP_END))
 
 
 def unscaled(value: Any, scale: int) -> int:
