@@ -85,6 +85,8 @@ class SparkTarget:
         command = [str(home / "bin" / "spark-submit"), "--master", self.url, "--name", name]
         command += ["--properties-file", str(properties), "--load-spark-defaults", application, *arguments]
         environment = {"PYSPARK_PYTHON": sys.executable, **os.environ, "SPARK_HOME": str(home)}
+        if self.url.startswith("local"):
+            environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         return subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
         )

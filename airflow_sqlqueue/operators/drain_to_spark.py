@@ -174,11 +174,19 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
             manifest.write_text(json.dumps(batch.to_dict()), "utf-8")
             arguments = ["--manifest", str(manifest), *(self.application_args or ())]
             self.log.info("%s gets batch %s: %d messages", self.application, batch.batch_id, batch.messages)
-            application_name = f"{self.dag_id}.{self.task_id}"
-            with target.submit(self.application, arguments, name=application_name, folder=Path(name)) as self._process:
-                for line in self._process.stdout or ():
-                    self.log.info("%s", line.rstrip())
-        if self._process.returncode != 0:
+            process = target.submit(
+                self.application, arguments, name=f"{self.dag_id}.{self.task_id}", folder=Path(name)
+            )
+            self._process = process
+            with process:
+                try:
+                    for line in process.stdout or ():
+                        self.log.info("%s", line.rstrip())
+                except BaseException:
+                    # A timeout of the task's must not wait for the application.
+                    process.terminate()
+                    raise
+        if process.returncode != 0:
             raise SparkJobError(
-                f"The application {self.application} ended with exit code {self._process.returncode}: see its output."
+                f"The application {self.application} ended with exit code {process.returncode}: see its output."
             )

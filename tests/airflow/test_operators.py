@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,8 @@ from airflow.sdk import ObjectStoragePath
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_sqlqueue import operators, sensors
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
 from airflow_sqlqueue.operators import (
     SqlQueueCreateOperator,
     SqlQueueDrainToSparkOperator,
@@ -94,3 +98,50 @@ def test_a_soft_failing_sensor_that_cannot_look_is_not_skipped(connection: Any, 
     sensor = SqlQueueDepthSensor(task_id="t", queue_name="q", soft_fail=True)
     with pytest.raises(ConfigurationError, match="names no database"):
         sensor.execute(context())
+
+
+class Interrupted(BaseException):
+    """What Airflow raises in a task whose time is over is no Exception either."""
+
+
+@pytest.fixture
+def endless(tmp_path: Path, monkeypatch: Any) -> tuple[SqlQueueDrainToSparkOperator, Path]:
+    """An operator whose application runs until it is ended, and the pipe in which it tells that it runs."""
+    pipe = tmp_path / "started"
+    os.mkfifo(pipe)
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text(f"#!/bin/sh\necho started\necho started > {pipe}\nexec sleep 600\n")
+    submit.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    return SqlQueueDrainToSparkOperator(task_id="t", queue_name="q", staging="/tmp", application="job.py"), pipe
+
+
+BATCH = Batch("b", "q@[dbo]@[shop]", "sealed", (), 0, 0, 0, 0)
+
+
+def test_killing_the_task_ends_the_application(endless: Any) -> None:
+    operator, pipe = endless
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(operator._submit, BATCH)
+        assert pipe.read_text() == "started\n"
+        operator.on_kill()
+        with pytest.raises(SparkJobError, match="exit code -15"):
+            running.result(60)
+
+
+def test_an_interrupted_task_does_not_wait_for_its_application(endless: Any, monkeypatch: Any) -> None:
+    operator, pipe = endless
+
+    def interrupt(text: str, *values: Any) -> None:
+        if "started" in values:
+            raise Interrupted
+
+    monkeypatch.setattr(operator.log, "info", interrupt)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(pipe.read_text)
+        with pytest.raises(Interrupted):
+            operator._submit(BATCH)
+        reading.result(60)
+    assert operator._process is not None
+    assert operator._process.returncode == -15
