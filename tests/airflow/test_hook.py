@@ -21,7 +21,11 @@ PASSWORD = "correct}horse;battery"
 def hook(connection: Any) -> SqlQueueHook:
     return SqlQueueHook(
         connection(
-            host="127.0.0.1", port=1, login="sa", password=PASSWORD, extra={"keywords": '{"KeystoreSecret": "hush-hush"}'}
+            host="127.0.0.1",
+            port=1,
+            login="sa",
+            password=PASSWORD,
+            extra={"login_timeout": 1, "keywords": '{"KeystoreSecret": "hush-hush"}'},
         )
     )
 
