@@ -90,6 +90,7 @@ def view(figures: Figures) -> dict[str, Any]:
         "first": min((row["first"] for row in figures.hourly if row["first"] is not None), default=None),
         "last": max((row["last"] for row in figures.hourly if row["last"] is not None), default=None),
         "types": types,
+        "type_count": sum(not row["name"].startswith("(") for row in types),
         "endpoints": endpoints,
         "failures": sorted(figures.failures, key=lambda row: (-row["messages"], row["exception_type"] or "")),
         "series": series,
