@@ -57,9 +57,17 @@ _CASTS = {
 
 _TYPE_INFO = """SELECT 'a type' AS "TYPE_NAME", @type AS "DATA_TYPE",
     CASE WHEN @type IN (-8, -9) THEN 4000 WHEN @type = 93 THEN 27 ELSE 8000 END AS "PRECISION" """
-_UNDECLARED = """SELECT 1::int4 AS parameter_ordinal, '@P1' AS name, 127::int4 AS suggested_system_type_id,
-    'bigint' AS suggested_system_type_name, 8::int2 AS suggested_max_length, 19::int2 AS suggested_precision,
-    0::int2 AS suggested_scale"""
+_UNDECLARED = """SELECT 1::int4 AS parameter_ordinal, (chr(64) || 'P1')::varchar AS name,
+    127::int4 AS suggested_system_type_id, 'bigint'::varchar AS suggested_system_type_name,
+    8::int2 AS suggested_max_length, 19::int2 AS suggested_precision, 0::int2 AS suggested_scale,
+    NULL::int4 AS suggested_user_type_id, NULL::varchar AS suggested_user_type_database,
+    NULL::varchar AS suggested_user_type_schema, NULL::varchar AS suggested_user_type_name,
+    NULL::varchar AS suggested_assembly_qualified_type_name, NULL::int4 AS suggested_xml_collection_id,
+    NULL::varchar AS suggested_xml_collection_database, NULL::varchar AS suggested_xml_collection_schema,
+    NULL::varchar AS suggested_xml_collection_name, false AS suggested_is_xml_document,
+    false AS suggested_is_case_sensitive, false AS suggested_is_fixed_length_clr_type, true AS suggested_is_input,
+    false AS suggested_is_output, NULL::varchar AS formal_parameter_name, 38::int4 AS suggested_tds_type_id,
+    8::int4 AS suggested_tds_length"""
 
 
 class FakeEngine:
@@ -144,7 +152,7 @@ class FakeEngine:
                     output.done(result.command_tuples)
                     return self._drain()
                 else:
-                    output.message(SqlError(50000, "PostgreSQL refused"))
+                    output.message(SqlError(50000, "PostgreSQL: " + result.get_error_message()))
         except BaseException:
             self._connection.get_cancel().cancel()
             self._drain()

@@ -32,12 +32,11 @@ log = logging.getLogger(__name__)
 _LOGIN_SECONDS = 30.0
 _TLS_RECORD_HANDSHAKE = 0x16
 _SUPPORTED = {
-    0x72: login7.TDS_7_2,
     0x73: login7.TDS_7_3,
     0x74: login7.TDS_7_4,
     0x08: login7.TDS_8_0,
 }
-"""What is answered to a client by the first byte of the version it asks for."""
+"""What is answered to a client by the first byte of the version it asks for. Before 7.3 there were no date types."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ class Connection:
         version = _SUPPORTED.get(login.tds_version >> 24)
         try:
             if version is None:
-                raise SqlError(17828, "The local server speaks TDS 7.2 to 7.4 and 8.0.", severity=20)
+                raise SqlError(17828, "The local server speaks TDS 7.3, 7.4 and 8.0.", severity=20)
             self._front.credentials.check(login)
             database = login.database or "master"
             engine = self._front.open_engine(database, login.user, stream.wait)
@@ -174,7 +173,7 @@ class _Requests:
             response = Response(self._stream)
             if message.type == PacketType.ATTENTION:
                 # It came after the response: it is acknowledged all the same.
-                response.attention()
+                response.attention(running=False)
             else:
                 self._answer(message, response)
             self._stream.end()
@@ -191,7 +190,7 @@ class _Requests:
             self._dispatch(message, response)
             self._stream.check()
         except Attention:
-            response.attention()
+            response.attention(running=True)
 
     def _dispatch(self, message: Message, response: Response) -> None:
         if message.type == PacketType.RPC:

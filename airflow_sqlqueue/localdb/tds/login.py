@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from airflow_sqlqueue.localdb.contract import SqlError
 
-TDS_7_2 = 0x72090002
 TDS_7_3 = 0x730A0003
 TDS_7_4 = 0x74000004
 TDS_8_0 = 0x08000000

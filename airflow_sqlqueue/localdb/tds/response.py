@@ -108,9 +108,16 @@ class Response:
             self._held = (Done.ERROR if self._failed else Done.FINAL, 0, 0)
         self._release(more=False)
 
-    def attention(self) -> None:
-        """Acknowledge that the request was cancelled, in place of the rest of the response."""
+    def attention(self, *, running: bool) -> None:
+        """Acknowledge an attention; if a request was ``running``, in place of the rest of its response.
+
+        The statement that was cut off gets a DONE of its own: without one Microsoft's driver takes the
+        acknowledgement for the statement's good end.
+        """
         self._release()
+        if running:
+            kind = DoneKind.IN_PROC if self._in_call else DoneKind.DONE
+            self._stream.write(tokens.done(kind, Done.ERROR | Done.MORE))
         self._stream.write(tokens.done(DoneKind.DONE, Done.ATTENTION))
 
     def _close_rows(self) -> None:
