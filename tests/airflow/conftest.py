@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -29,6 +30,9 @@ os.environ.update(
     AIRFLOW__CORE__TEST_CONNECTION="Enabled",
     AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{HOME}/airflow.db",
 )
+
+# It logs when the interpreter ends, to streams that pytest has closed by then.
+logging.getLogger("py4j").setLevel(logging.WARNING)
 
 Connect = Callable[..., str]
 
