@@ -300,6 +300,20 @@ def test_an_error_in_the_middle(open_client: Open) -> None:
     assert (tokens.of("proc"), tokens.of("status")) == ([(0, 0)], [(8134,)])
 
 
+def test_a_value_that_does_not_fit_ends_its_result_set(open_client: Open) -> None:
+    def script(engine: Scripted, text: str, output: Output) -> None:
+        output.columns([Column("a", SqlType("tinyint"), 23)])
+        output.rows(Rows(1))
+        output.rows(Rows(2, 256))
+        output.rows(Rows(3))
+        output.done(4)
+
+    tokens = open_client(script).batch("x")
+    assert tokens.of("row") == [(1,), (2,)]
+    assert tokens.of("message")[0][0] == 8115
+    assert tokens.of("done") == [(ERROR, 0)]
+
+
 def test_an_error_at_the_end(open_client: Open) -> None:
     def script(engine: Scripted, text: str, output: Output) -> None:
         output.done(1)

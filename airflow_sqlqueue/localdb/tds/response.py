@@ -47,10 +47,15 @@ class Response:
 
     def rows(self, rows: Rows) -> None:
         assert self._rows is not None, "rows without columns"
-        if self._stream.deaf:
+        # After an error the rest of the result set is left out.
+        if self._stream.deaf or self._failed:
             return
-        for data in self._rows.encode(rows):
-            self._stream.write(data)
+        try:
+            for data in self._rows.encode(rows):
+                self._stream.write(data)
+        except SqlError as error:
+            # PostgreSQL is in the middle of its answer: the engine must read on as if nothing had happened.
+            self.message(error)
 
     def done(self, count: int | None) -> None:
         if count is None and self._rows is None and not self._failed:
@@ -127,7 +132,7 @@ class Response:
     def _statement_done(self, status: int, command: int, count: int) -> None:
         self._rows = None
         if self._failed:
-            status |= Done.ERROR
+            status, count = Done.ERROR, 0
         self._call_failed, self._failed = self._failed, False
         if self._in_call:
             self._stream.write(tokens.done(DoneKind.IN_PROC, status | Done.MORE, command, count))
