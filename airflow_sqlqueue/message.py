@@ -119,15 +119,19 @@ def decode_headers(text: str | None) -> DecodedHeaders:
     if not text:
         return DecodedHeaders({})
     try:
-        parsed = json.loads(text)
+        parsed = json.loads(text, object_pairs_hook=_Pairs)
     except (ValueError, RecursionError):
         return DecodedHeaders({}, "the headers are not JSON")
-    if not isinstance(parsed, dict):
+    if not isinstance(parsed, _Pairs):
         return DecodedHeaders({}, "the headers are not a JSON object")
-    if any(not (value is None or isinstance(value, str)) for value in parsed.values()):
-        kept = {name: value for name, value in parsed.items() if value is None or isinstance(value, str)}
-        return DecodedHeaders(kept, "a header's value is not text")
-    return DecodedHeaders(parsed)
+    values = {name: value for name, value in parsed if value is None or isinstance(value, str)}
+    if any(not (value is None or isinstance(value, str)) for _, value in parsed):
+        return DecodedHeaders(values, "a header's value is not text")
+    return DecodedHeaders(values)
+
+
+class _Pairs(list[tuple[str, object]]):
+    """A JSON object's members, duplicates included: one that is overwritten can be poison all the same."""
 
 
 def outgoing_headers(

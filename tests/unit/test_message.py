@@ -46,6 +46,7 @@ def test_decoding_never_raises(raw: str) -> None:
         (" ", {}, "the headers are not JSON"),
         ('{"a": ', {}, "the headers are not JSON"),
         ('{"a": 1, "b": "x"}', {"b": "x"}, "a header's value is not text"),
+        ('{"a": 1, "a": "b"}', {"a": "b"}, "a header's value is not text"),
         ("[" * 100_000, {}, "the headers are not JSON"),
     ],
 )
