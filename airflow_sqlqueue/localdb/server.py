@@ -154,7 +154,9 @@ class LocalServer:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         self._process.wait()
-        psutil.wait_procs(doomed, timeout=_STOP_SECONDS)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while any(map(_alive, doomed)) and time.monotonic() < deadline:
+            time.sleep(0.005)
         self._let_go()
 
     def restart(self) -> None:
@@ -294,6 +296,14 @@ def _linux_family() -> str:
     if words & {"rhel", "fedora", "centos"}:
         return "rhel"
     return "suse" if words & {"suse", "sles", "opensuse"} else "debian_ubuntu"
+
+
+def _alive(process: psutil.Process) -> bool:
+    """A killed process that nobody has reaped is no longer alive: its files and locks are free."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
 
 
 def _braced(words: dict[str, str], *, closing: str) -> str:
