@@ -1,0 +1,1 @@
+"""Catalog procedures (sp_tables, sp_columns ...)."""

@@ -1,0 +1,1 @@
+"""Describing statements before they run."""

@@ -1,0 +1,428 @@
+-- Conversions and string functions. Errors carry SQL Server's number in HINT under the SQLSTATE MS001.
+CREATE SCHEMA mssql;
+
+CREATE FUNCTION mssql.raise(number int, message text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RAISE EXCEPTION USING ERRCODE = 'MS001', MESSAGE = message, HINT = number::text;
+END $$;
+
+-- The default collation compares without case and without trailing blanks.
+CREATE FUNCTION mssql.f(x text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN lower(rtrim(x, ' '));
+
+CREATE FUNCTION mssql.len16(x text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN octet_length(x) = length(x) THEN length(x)
+              ELSE length(x) + length(regexp_replace(x, '[^\U00010000-\U0010F7FE]', '', 'g')) END;
+
+CREATE FUNCTION mssql.cut16(x text, n int) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE total int := 0; kept int := 0; c text;
+BEGIN
+  IF length(x) <= n / 2 OR octet_length(x) <= n THEN RETURN x; END IF;
+  IF octet_length(x) = length(x) OR mssql.len16(x) = length(x) THEN RETURN left(x, n); END IF;
+  FOREACH c IN ARRAY string_to_array(x, NULL) LOOP
+    total := total + mssql.len16(c);
+    EXIT WHEN total > n;
+    kept := kept + 1;
+  END LOOP;
+  RETURN left(x, kept);
+END $$;
+
+CREATE FUNCTION mssql.fit(x text, n int, place text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF octet_length(x) <= n OR mssql.len16(x) <= n THEN RETURN x; END IF;
+  IF mssql.len16(rtrim(x, ' ')) <= n THEN RETURN mssql.cut16(x, n); END IF;
+  IF place = '' THEN RETURN mssql.raise(8152, 'String or binary data would be truncated.'); END IF;
+  RETURN mssql.raise(2628, 'String or binary data would be truncated in ' || place || '. Truncated value: '''
+                           || mssql.cut16(x, n) || '''.');
+END $$;
+
+CREATE FUNCTION mssql.fit_bytes(x bytea, n int, place text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF octet_length(x) <= n THEN RETURN x; END IF;
+  IF place = '' THEN RETURN mssql.raise(8152, 'String or binary data would be truncated.'); END IF;
+  RETURN mssql.raise(2628, 'String or binary data would be truncated in ' || place || '. Truncated value: ''''.');
+END $$;
+
+CREATE FUNCTION mssql.pad(x text, n int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN mssql.len16(x) < n THEN x || repeat(' ', n - mssql.len16(x)) ELSE x END;
+
+CREATE FUNCTION mssql.pad_bytes(x bytea, n int) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN octet_length(x) < n THEN x || decode(repeat('00', n - octet_length(x)), 'hex')
+              ELSE substr(x, 1, n) END;
+
+-- varchar holds code page 1252: anything else becomes a question mark for each UTF-16 unit.
+CREATE FUNCTION mssql.v(x text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN octet_length(x) = length(x) THEN x ELSE
+    regexp_replace(regexp_replace(x, '[\U00010000-\U0010F7FE]', '??', 'g'),
+      '[^\u0001-\u007F\u00A0-\u00FF\u0081\u008D\u008F\u0090\u009D\u20AC\u201A\u0192\u201E\u2026\u2020\u2021\u02C6\u2030\u0160\u2039\u0152\u017D\u2018\u2019\u201C\u201D\u2022\u2013\u2014\u02DC\u2122\u0161\u203A\u0153\u017E\u0178\U0010F7FF]',
+      '?', 'g') END;
+
+CREATE FUNCTION mssql.text_bytes(x text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF octet_length(x) = length(x) THEN RETURN convert_to(x, 'UTF8'); END IF;
+  RETURN (SELECT string_agg(CASE WHEN ascii(c) < 256 AND (ascii(c) < 128 OR ascii(c) > 159
+                                  OR ascii(c) IN (129, 141, 143, 144, 157)) THEN set_byte('\x00', 0, ascii(c))
+                            WHEN ascii(c) = x'10F7FF'::int THEN '\x00'::bytea
+                            ELSE convert_to(c, 'WIN1252') END, ''::bytea ORDER BY i)
+          FROM string_to_table(mssql.v(x), NULL) WITH ORDINALITY AS s(c, i));
+END $$;
+
+CREATE FUNCTION mssql.bytes_text(x bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  BEGIN
+    RETURN convert_from(x, 'WIN1252');
+  EXCEPTION WHEN OTHERS THEN NULL;
+  END;
+  RETURN (SELECT string_agg(CASE b WHEN 0 THEN U&'\+10F7FF' ELSE
+                              CASE WHEN b IN (129, 141, 143, 144, 157) THEN chr(b)
+                                   ELSE convert_from(set_byte('\x00', 0, b), 'WIN1252') END END, '' ORDER BY i)
+          FROM (SELECT i, get_byte(x, i) AS b FROM generate_series(0, octet_length(x) - 1) AS g(i)) AS s);
+END $$;
+
+CREATE FUNCTION mssql.unit_hex(u int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN lpad(to_hex(u & 255), 2, '0') || lpad(to_hex(u >> 8), 2, '0');
+
+CREATE FUNCTION mssql.ntext_bytes(x text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF x = '' THEN RETURN ''::bytea; END IF;
+  IF octet_length(x) = length(x) THEN
+    RETURN decode(regexp_replace(encode(convert_to(x, 'UTF8'), 'hex'), '(..)', '\100', 'g'), 'hex');
+  END IF;
+  RETURN decode((SELECT string_agg(CASE WHEN u < 65536 THEN mssql.unit_hex(u)
+                                   WHEN u = x'10F7FF'::int THEN '0000'
+                                   WHEN u >= x'10F800'::int THEN mssql.unit_hex(u - x'10F800'::int + x'D800'::int)
+                                   ELSE mssql.unit_hex(((u - 65536) >> 10) + x'D800'::int)
+                                     || mssql.unit_hex(((u - 65536) & 1023) + x'DC00'::int) END, '' ORDER BY i)
+                 FROM (SELECT i, ascii(c) AS u FROM string_to_table(x, NULL) WITH ORDINALITY AS s(c, i)) AS t), 'hex');
+END $$;
+
+CREATE FUNCTION mssql.bytes_ntext(x bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE digits text;
+BEGIN
+  IF octet_length(x) = 0 THEN RETURN ''; END IF;
+  IF octet_length(x) % 2 = 1 THEN x := x || '\x00'::bytea; END IF;
+  digits := encode(x, 'hex');
+  IF digits ~ '^([0-7][1-9a-f]00|[1-7]000)*$' THEN
+    RETURN convert_from(decode(regexp_replace(digits, '(..)00', '\1', 'g'), 'hex'), 'UTF8');
+  END IF;
+  RETURN (WITH units AS (SELECT i, get_byte(x, 2 * i) + 256 * get_byte(x, 2 * i + 1) AS u
+                         FROM generate_series(0, octet_length(x) / 2 - 1) AS g(i)),
+               pairs AS (SELECT i, u, lag(u) OVER (ORDER BY i) AS before, lead(u) OVER (ORDER BY i) AS after FROM units)
+          SELECT string_agg(CASE WHEN u = 0 THEN U&'\+10F7FF'
+                              WHEN u BETWEEN 55296 AND 56319 AND after BETWEEN 56320 AND 57343
+                                THEN chr(((u - 55296) << 10) + (after - 56320) + 65536)
+                              WHEN u BETWEEN 56320 AND 57343 AND before BETWEEN 55296 AND 56319 THEN ''
+                              WHEN u BETWEEN 55296 AND 57343 THEN chr(u - 55296 + x'10F800'::int)
+                              ELSE chr(u) END, '' ORDER BY i) FROM pairs);
+END $$;
+
+CREATE FUNCTION mssql.hex_bytes(x text, style int) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF style = 1 THEN
+    IF x !~* '^0x' THEN RETURN mssql.raise(8114, 'Error converting data type varchar to varbinary.'); END IF;
+    x := substr(x, 3);
+  END IF;
+  IF x !~* '^([0-9a-f]{2})*$' THEN RETURN mssql.raise(8114, 'Error converting data type varchar to varbinary.'); END IF;
+  RETURN decode(x, 'hex');
+END $$;
+
+CREATE FUNCTION mssql.str_int(x text, source text, target text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE t text := btrim(x, E' \t\r\n'); n numeric;
+BEGIN
+  IF t = '' THEN RETURN 0; END IF;
+  IF t !~ '^[+-]?[0-9]+$' THEN
+    RETURN mssql.raise(CASE WHEN target = 'bigint' THEN 8114 ELSE 245 END, CASE WHEN target = 'bigint'
+      THEN 'Error converting data type ' || source || ' to bigint.'
+      ELSE 'Conversion failed when converting the ' || source || ' value ''' || x || ''' to data type ' || target || '.' END);
+  END IF;
+  n := t::numeric;
+  IF target = 'bit' THEN RETURN CASE WHEN n = 0 THEN 0 ELSE 1 END; END IF;
+  IF (target = 'int' AND n NOT BETWEEN -2147483648 AND 2147483647) THEN
+    RETURN mssql.raise(248, 'The conversion of the ' || source || ' value ''' || x || ''' overflowed an int column.');
+  END IF;
+  IF (target = 'tinyint' AND n NOT BETWEEN 0 AND 255) OR (target = 'smallint' AND n NOT BETWEEN -32768 AND 32767) THEN
+    RETURN mssql.raise(244, 'The conversion of the ' || source || ' value ''' || x || ''' overflowed an '
+                            || CASE target WHEN 'tinyint' THEN 'INT1' ELSE 'INT2' END || ' column. Use a larger integer column.');
+  END IF;
+  RETURN n::bigint;
+END $$;
+
+CREATE FUNCTION mssql.str_bit(x text, source text) RETURNS smallint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE lower(btrim(x)) WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE mssql.str_int(x, source, 'bit') END::smallint;
+
+CREATE FUNCTION mssql.str_num(x text, source text, target text) RETURNS numeric LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE t text := btrim(x, E' \t\r\n');
+BEGIN
+  IF target = 'float' THEN
+    IF t = '' THEN RETURN 0; END IF;
+    IF t !~ '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$' THEN
+      RETURN mssql.raise(8114, 'Error converting data type ' || source || ' to ' || target || '.');
+    END IF;
+  ELSIF target = 'money' THEN
+    t := replace(replace(t, '$', ''), ',', '');
+    IF t = '' THEN RETURN 0; END IF;
+    IF t !~ '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)$' THEN
+      RETURN mssql.raise(235, 'Cannot convert a char value to money. The char value has incorrect syntax.');
+    END IF;
+  ELSIF t !~ '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)$' THEN
+    RETURN mssql.raise(8114, 'Error converting data type ' || source || ' to ' || target || '.');
+  END IF;
+  RETURN t::numeric;
+END $$;
+
+CREATE FUNCTION mssql.tinyint(x bigint) RETURNS smallint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF x BETWEEN 0 AND 255 THEN RETURN x; END IF;
+  RETURN mssql.raise(220, 'Arithmetic overflow error for data type tinyint, value = ' || x || '.');
+END $$;
+
+CREATE FUNCTION mssql.str_guid(x text) RETURNS uuid LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF x ~* '^\{[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\}' THEN RETURN substr(x, 2, 36)::uuid; END IF;
+  IF x ~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' THEN RETURN left(x, 36)::uuid; END IF;
+  RETURN mssql.raise(8169, 'Conversion failed when converting from a character string to uniqueidentifier.');
+END $$;
+
+-- The first three groups of a uniqueidentifier are little-endian in its binary form.
+CREATE FUNCTION mssql.guid_bytes(x uuid) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN decode(regexp_replace(replace(x::text, '-', ''), '^(..)(..)(..)(..)(..)(..)(..)(..)', '\4\3\2\1\6\5\8\7'), 'hex');
+
+CREATE FUNCTION mssql.bytes_guid(x bytea) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN regexp_replace(encode(mssql.pad_bytes(x, 16), 'hex'), '^(..)(..)(..)(..)(..)(..)(..)(..)', '\4\3\2\1\6\5\8\7')::uuid;
+
+CREATE FUNCTION mssql.int_bytes(x bigint, width int) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN substr(int8send(x), 9 - width, width);
+
+CREATE FUNCTION mssql.bytes_int(x bytea, width int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE result bigint := 0; b bytea := x; i int;
+BEGIN
+  IF octet_length(b) > width THEN b := substr(b, octet_length(b) - width + 1); END IF;
+  FOR i IN 0 .. octet_length(b) - 1 LOOP
+    result := (result << 8) | get_byte(b, i);
+  END LOOP;
+  IF octet_length(b) = width AND width < 8 AND width > 1 AND get_byte(b, 0) > 127 THEN
+    result := result - (1::bigint << (8 * width));
+  END IF;
+  RETURN result;
+END $$;
+
+CREATE FUNCTION mssql.float_str(x float8) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN x = 0 THEN '0' WHEN abs(x) >= 1e6 OR abs(x) < 1e-4
+    THEN regexp_replace(regexp_replace(replace(btrim(to_char(x, '9.99999EEEE')), 'e', 'e'), 'e([+-])(\d\d)$', 'e\10\2'), '\.?0*e', 'e')
+    ELSE regexp_replace(to_char(x::numeric, 'FM999990.999999'), '\.?0*$', '') END;
+
+-- Evaluates one conversion of a text and turns any error into NULL (TRY_CAST, TRY_CONVERT).
+CREATE FUNCTION mssql.attempt(x text, conversion text) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE result text;
+BEGIN
+  IF x IS NULL THEN RETURN NULL; END IF;
+  EXECUTE 'SELECT (' || conversion || ')::text' INTO result USING x;
+  RETURN result;
+EXCEPTION WHEN OTHERS THEN RETURN NULL;
+END $$;
+
+-- A LIKE pattern as a regular expression: % _ [abc] [^a-z] and the escape character.
+CREATE FUNCTION mssql.like_pattern(pattern text, esc text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE result text := ''; i int := 1; c text; n int := length(pattern); closing int; body text;
+BEGIN
+  IF pattern IS NULL THEN RETURN NULL; END IF;
+  WHILE i <= n LOOP
+    c := substr(pattern, i, 1);
+    IF esc IS NOT NULL AND c = esc THEN
+      i := i + 1;
+      result := result || regexp_replace(substr(pattern, i, 1), '([\\.*+?(){}|^$\[\]])', '\\\1');
+    ELSIF c = '%' THEN result := result || '.*';
+    ELSIF c = '_' THEN result := result || '.';
+    ELSIF c = '[' THEN
+      closing := position(']' IN substr(pattern, i + 1));
+      IF closing = 0 THEN RETURN '(?!)'; END IF;
+      body := substr(pattern, i + 1, closing - 1);
+      IF body = '' OR body = '^' THEN result := result || '(?!)';
+      ELSE
+        result := result || '[' || CASE WHEN left(body, 1) = '^' THEN '^' || replace(replace(substr(body, 2), '\', '\\'), '[', '\[')
+                                        ELSE replace(replace(body, '\', '\\'), '[', '\[') END || ']';
+      END IF;
+      i := i + closing;
+    ELSE result := result || regexp_replace(c, '([\\.*+?(){}|^$\[\]])', '\\\1');
+    END IF;
+    i := i + 1;
+  END LOOP;
+  RETURN '^' || result || '$';
+END $$;
+
+CREATE FUNCTION mssql.patindex(pattern text, x text) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE re text; i int; opening bool := left(pattern, 1) = '%';
+BEGIN
+  IF NOT opening THEN RETURN CASE WHEN lower(x) ~ mssql.like_pattern(lower(pattern), NULL) THEN 1 ELSE 0 END; END IF;
+  re := mssql.like_pattern(lower(ltrim(pattern, '%')), NULL);
+  FOR i IN 1 .. length(x) LOOP
+    IF lower(substr(x, i)) ~ re THEN RETURN i; END IF;
+  END LOOP;
+  RETURN 0;
+END $$;
+
+CREATE FUNCTION mssql.charindex(needle text, x text, start int) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN needle = '' THEN 0
+    ELSE COALESCE(NULLIF(position(lower(needle) IN substr(lower(x), greatest(start, 1))), 0) + greatest(start, 1) - 1,
+      CASE WHEN needle IS NULL OR x IS NULL THEN NULL ELSE 0 END) END;
+
+CREATE FUNCTION mssql.substring(x text, start int, size int) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF size < 0 THEN RETURN mssql.raise(537, 'Invalid length parameter passed to the LEFT or SUBSTRING function.'); END IF;
+  IF start::bigint + size <= 1 THEN RETURN ''; END IF;
+  RETURN substr(x, greatest(start, 1), least(start::bigint + size - greatest(start, 1), 2147483647)::int);
+END $$;
+
+CREATE FUNCTION mssql.subbytes(x bytea, start int, size int) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF size < 0 THEN RETURN mssql.raise(537, 'Invalid length parameter passed to the LEFT or SUBSTRING function.'); END IF;
+  IF start::bigint + size <= 1 THEN RETURN ''::bytea; END IF;
+  RETURN substr(x, greatest(start, 1), least(start::bigint + size - greatest(start, 1), 1073741823)::int);
+END $$;
+
+CREATE FUNCTION mssql.side(x text, n int, which text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF n < 0 THEN RETURN mssql.raise(CASE which WHEN 'left' THEN 537 ELSE 536 END, 'Invalid length parameter passed to the '
+    || CASE which WHEN 'left' THEN 'LEFT or SUBSTRING' ELSE 'RIGHT' END || ' function.'); END IF;
+  RETURN CASE which WHEN 'left' THEN left(x, n) ELSE CASE WHEN n = 0 THEN '' ELSE right(x, n) END END;
+END $$;
+
+CREATE FUNCTION mssql.replace_ci(x text, old text, new text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF old = '' THEN RETURN x; END IF;
+  RETURN regexp_replace(x, regexp_replace(old, '([\\.*+?(){}|^$\[\]])', '\\\1', 'g'), replace(new, '\', '\\'), 'gi');
+END $$;
+
+CREATE FUNCTION mssql.stuff(x text, start int, size int, new text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN start < 1 OR size < 0 OR start > length(x) THEN NULL
+              ELSE left(x, start - 1) || COALESCE(new, '') || substr(x, least(start::bigint + size, 2147483647)::int) END;
+
+CREATE FUNCTION mssql.str(x float8, width int, digits int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN length(round(x::numeric, digits)::text) > width THEN repeat('*', width)
+              ELSE lpad(round(x::numeric, digits)::text, width) END;
+
+CREATE FUNCTION mssql.quotename(x text, q text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN length(x) > 128 THEN NULL
+    WHEN q IN ('[', ']', '') THEN '[' || replace(x, ']', ']]') || ']'
+    WHEN q = '''' THEN '''' || replace(x, '''', '''''') || ''''
+    WHEN q = '"' THEN '"' || replace(x, '"', '""') || '"'
+    WHEN q IN ('(', ')') THEN '(' || replace(x, ')', '))') || ')'
+    WHEN q IN ('{', '}') THEN '{' || replace(x, '}', '}}') || '}'
+    WHEN q IN ('<', '>') THEN '<' || replace(x, '>', '>>') || '>' END;
+
+-- The parts of a multi-part name, brackets and double quotes undone; NULL when it is no name.
+CREATE FUNCTION mssql.parse_name(x text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE parts text[] := '{}'; rest text := x; m text[];
+BEGIN
+  LOOP
+    m := regexp_match(rest, '^\s*(?:\[((?:[^\]]|\]\])*)\]|"((?:[^"]|"")*)"|([^.\[\]"]*))\s*(\.|$)');
+    IF m IS NULL THEN RETURN NULL; END IF;
+    parts := parts || COALESCE(replace(m[1], ']]', ']'), replace(m[2], '""', '"'), rtrim(m[3]));
+    rest := regexp_replace(rest, '^\s*(?:\[(?:[^\]]|\]\])*\]|"(?:[^"]|"")*"|[^.\[\]"]*)\s*(\.|$)', '');
+    EXIT WHEN m[4] = '';
+  END LOOP;
+  RETURN CASE WHEN cardinality(parts) > 4 THEN NULL ELSE parts END;
+END $$;
+
+CREATE FUNCTION mssql.isnumeric(x text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN btrim(x) ~ '^[+-]?\$?([0-9,]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$' THEN 1 ELSE 0 END;
+
+CREATE FUNCTION mssql.isjson(x text) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  RETURN CASE WHEN json_typeof(x::json) IN ('object', 'array') THEN 1 ELSE 0 END;
+EXCEPTION WHEN OTHERS THEN RETURN 0;
+END $$;
+
+CREATE FUNCTION mssql.json(x text) RETURNS json LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  RETURN x::json;
+EXCEPTION WHEN OTHERS THEN
+  RETURN mssql.raise(13609, 'JSON text is not properly formatted. Unexpected character ''' || left(x, 1) || ''' is found at position 0.');
+END $$;
+
+-- One step after another along a JSON path ($.a."b c"[0]); "strict" raises 13608 where "lax" gives NULL.
+CREATE FUNCTION mssql.json_at(x json, path text) RETURNS json LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE rest text := btrim(path); m text[]; strict_mode bool := false; value json := x;
+BEGIN
+  IF rest ~* '^strict\s' THEN strict_mode := true; END IF;
+  rest := regexp_replace(rest, '^(lax|strict)\s+', '', 'i');
+  IF left(rest, 1) <> '$' THEN RETURN mssql.raise(13607, 'JSON path is not properly formatted. Unexpected character '''
+    || left(rest, 1) || ''' is found at position 0.'); END IF;
+  rest := substr(rest, 2);
+  WHILE rest <> '' AND value IS NOT NULL LOOP
+    m := regexp_match(rest, '^(?:\.([A-Za-z_$][\w$]*)|\."((?:[^"\\]|\\.)*)"|\[(\d+)\])');
+    IF m IS NULL THEN RETURN mssql.raise(13607, 'JSON path is not properly formatted. Unexpected character '''
+      || left(rest, 1) || ''' is found at position ' || (length(path) - length(rest)) || '.'); END IF;
+    IF m[3] IS NOT NULL THEN
+      value := CASE WHEN json_typeof(value) = 'array' THEN value -> m[3]::int END;
+    ELSE
+      value := CASE WHEN json_typeof(value) = 'object' THEN value -> COALESCE(m[1], replace(m[2], '\"', '"')) END;
+    END IF;
+    rest := regexp_replace(rest, '^(?:\.[A-Za-z_$][\w$]*|\."(?:[^"\\]|\\.)*"|\[\d+\])', '');
+  END LOOP;
+  IF value IS NULL AND strict_mode THEN
+    RETURN mssql.raise(13608, 'Property cannot be found on the specified JSON path.');
+  END IF;
+  RETURN value;
+END $$;
+
+CREATE FUNCTION mssql.json_value(x text, path text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE value json := mssql.json_at(mssql.json(x), path);
+BEGIN
+  IF value IS NULL OR json_typeof(value) IN ('null', 'object', 'array') THEN RETURN NULL; END IF;
+  RETURN CASE WHEN length(value #>> '{}') > 4000 THEN NULL ELSE value #>> '{}' END;
+END $$;
+
+CREATE FUNCTION mssql.json_query(x text, path text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE value json := mssql.json_at(mssql.json(x), path);
+BEGIN
+  IF value IS NULL OR json_typeof(value) NOT IN ('object', 'array') THEN RETURN NULL; END IF;
+  RETURN value::text;
+END $$;
+
+CREATE FUNCTION mssql.openjson(x text, path text, OUT key text, OUT value text, OUT type smallint)
+RETURNS SETOF record LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE root json;
+BEGIN
+  IF x IS NULL THEN RETURN; END IF;
+  root := mssql.json_at(mssql.json(x), COALESCE(path, '$'));
+  IF root IS NULL THEN RETURN; END IF;
+  RETURN QUERY SELECT e.k, CASE json_typeof(e.v) WHEN 'null' THEN NULL ELSE e.v #>> '{}' END,
+    (CASE json_typeof(e.v) WHEN 'null' THEN 0 WHEN 'string' THEN 1 WHEN 'number' THEN 2 WHEN 'boolean' THEN 3
+                           WHEN 'array' THEN 4 ELSE 5 END)::smallint
+  FROM (SELECT o.key AS k, o.value AS v FROM json_each(CASE json_typeof(root) WHEN 'object' THEN root ELSE '{}' END) AS o
+        UNION ALL
+        SELECT (a.i - 1)::text, a.v FROM json_array_elements(CASE json_typeof(root) WHEN 'array' THEN root ELSE '[]' END)
+          WITH ORDINALITY AS a(v, i)) AS e;
+END $$;
+
+CREATE FUNCTION mssql.json_rows(x text, path text) RETURNS SETOF json LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE root json;
+BEGIN
+  IF x IS NULL THEN RETURN; END IF;
+  root := mssql.json_at(mssql.json(x), COALESCE(path, '$'));
+  IF root IS NULL THEN RETURN; END IF;
+  IF json_typeof(root) = 'array' THEN RETURN QUERY SELECT * FROM json_array_elements(root);
+  ELSE RETURN NEXT root; END IF;
+END $$;
+
+CREATE FUNCTION mssql.json_column(x json, path text, as_json bool) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE value json := mssql.json_at(x, path);
+BEGIN
+  IF value IS NULL OR json_typeof(value) = 'null' THEN RETURN NULL; END IF;
+  IF as_json THEN RETURN CASE WHEN json_typeof(value) IN ('object', 'array') THEN value::text END; END IF;
+  RETURN CASE WHEN json_typeof(value) NOT IN ('object', 'array') THEN value #>> '{}' END;
+END $$;
+
+-- UNIQUE and ordering treat a uniqueidentifier by its last group first; only equality is kept here.
+CREATE FUNCTION mssql.checksum(x text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtext(x);
+
+CREATE FUNCTION mssql.hashbytes(algorithm text, x bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  CASE upper(algorithm)
+    WHEN 'MD5' THEN RETURN decode(md5(x), 'hex');
+    WHEN 'SHA2_256' THEN RETURN sha256(x);
+    WHEN 'SHA2_512' THEN RETURN sha512(x);
+    ELSE RETURN mssql.raise(40517, 'HASHBYTES(''' || algorithm || ''') is not supported by the local server.');
+  END CASE;
+END $$;

@@ -1,0 +1,176 @@
+-- Dates and times. datetime counts 1/300 s and shows them in whole milliseconds (.000, .003, .007).
+CREATE FUNCTION mssql.dt(x timestamp) RETURNS timestamp LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE us bigint; ticks bigint;
+BEGIN
+  us := (extract(epoch FROM x) * 1000000)::bigint;
+  ticks := div((us::numeric * 3 + 5000) - mod(mod((us::numeric * 3 + 5000), 10000) + 10000, 10000), 10000)::bigint;
+  us := ticks / 300 - CASE WHEN ticks % 300 < 0 THEN 1 ELSE 0 END;
+  ticks := ticks - us * 300;
+  x := 'epoch'::timestamp + make_interval(days => (us / 86400)::int, secs => us % 86400)
+       + ((ticks * 10 + 1) / 3) * interval '1 millisecond';
+  IF x < '1753-01-01' OR x >= '10000-01-01' THEN
+    RETURN mssql.raise(242, 'The conversion to a datetime data type resulted in an out-of-range value.');
+  END IF;
+  RETURN x;
+END $$;
+
+CREATE FUNCTION mssql.sdt(x timestamp) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN date_trunc('minute', x + interval '30 seconds' + interval '0.001 seconds');
+
+CREATE FUNCTION mssql.utcnow() RETURNS timestamp LANGUAGE sql STABLE PARALLEL SAFE
+  RETURN statement_timestamp() AT TIME ZONE 'UTC';
+
+CREATE FUNCTION mssql.utcnow_dt() RETURNS timestamp LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+  RETURN mssql.dt(statement_timestamp() AT TIME ZONE 'UTC');
+END $$;
+
+CREATE FUNCTION mssql.str_ts(x text, target text) RETURNS timestamp LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE t text := btrim(x); day text; clock text; m text[];
+BEGIN
+  IF t = '' THEN RETURN '1900-01-01'; END IF;
+  m := regexp_match(t, '^(.*?)(?:[T ]?\s*(\d{1,2}:\d{1,2}(?::\d{1,2}(?:[.:]\d{1,9})?)?\s*(?:[AaPp][Mm])?|\d{1,2}\s*[AaPp][Mm]))?\s*(Z|[+-]\d\d:\d\d)?$');
+  day := btrim(COALESCE(m[1], ''));
+  clock := COALESCE(m[2], '00:00:00');
+  IF m IS NULL OR (m[3] IS NOT NULL AND target IN ('datetime', 'smalldatetime') AND m[3] <> 'Z') OR NOT (day = ''
+      OR day ~ '^\d{4}-\d{1,2}-\d{1,2}$' OR day ~ '^\d{8}$' OR day ~ '^\d{4}/\d{1,2}/\d{1,2}$' OR day ~ '^\d{4}\.\d{1,2}\.\d{1,2}$'
+      OR day ~ '^\d{1,2}[/.-]\d{1,2}[/.-](\d{2}|\d{4})$' OR day ~ '^\d{4}$' OR day ~ '^\d{6}$'
+      OR day ~* '^(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\s+\d{1,2},?\s+\d{4}$'
+      OR day ~* '^\d{1,2}[ -](jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[ -,]+\d{2,4}$') THEN
+    RETURN mssql.raise(241, 'Conversion failed when converting date and/or time from character string.');
+  END IF;
+  IF day = '' THEN day := '1900-01-01';
+  ELSIF day ~ '^\d{4}$' THEN day := day || '-01-01';
+  ELSIF day ~ '^\d{4}[/.]' THEN day := translate(day, '/.', '--');
+  ELSIF day ~ '^\d{1,2}[.-]\d{1,2}[.-]' THEN day := translate(day, '.-', '//');
+  END IF;
+  clock := regexp_replace(clock, ':(\d{1,9})$', CASE WHEN clock ~ '^\d+:\d+:\d+:\d+$' THEN '.\1' ELSE ':\1' END);
+  RETURN (day || ' ' || clock)::timestamp;
+EXCEPTION
+  WHEN datetime_field_overflow THEN
+    RETURN mssql.raise(CASE WHEN target IN ('datetime', 'smalldatetime') THEN 242 ELSE 241 END, CASE WHEN target IN ('datetime', 'smalldatetime')
+      THEN 'The conversion of a varchar data type to a ' || target || ' data type resulted in an out-of-range value.'
+      ELSE 'Conversion failed when converting date and/or time from character string.' END);
+  WHEN invalid_datetime_format THEN
+    RETURN mssql.raise(241, 'Conversion failed when converting date and/or time from character string.');
+END $$;
+
+CREATE FUNCTION mssql.str_tz(x text) RETURNS timestamptz LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE m text[] := regexp_match(btrim(x), '([+-])(\d\d):(\d\d)$'); local timestamp;
+BEGIN
+  local := mssql.str_ts(x, 'datetimeoffset');
+  IF m IS NULL OR btrim(x) !~ ':\d\d.*[+-]\d\d:\d\d$' THEN RETURN local AT TIME ZONE 'UTC'; END IF;
+  RETURN (local - (m[1] || '1')::int * make_interval(hours => m[2]::int, mins => m[3]::int)) AT TIME ZONE 'UTC';
+END $$;
+
+CREATE FUNCTION mssql.days_dt(x float8) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN mssql.dt('1900-01-01'::timestamp + make_interval(secs => x * 86400));
+
+CREATE FUNCTION mssql.dt_days(x timestamp) RETURNS float8 LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN (extract(epoch FROM x - '1900-01-01'::timestamp) / 86400)::float8;
+
+CREATE FUNCTION mssql.fraction(x timestamp, digits int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN digits = 0 THEN '' ELSE '.' || left(to_char(x, 'US') || '0', digits) END;
+
+-- CONVERT(varchar, x, style); digits is the number of fraction digits of the source type.
+CREATE FUNCTION mssql.ts_str(x timestamp, style int, kind text, digits int) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE d text; t text; old bool := kind IN ('datetime', 'smalldatetime'); has_date bool := kind <> 'time'; has_time bool := kind <> 'date';
+BEGIN
+  CASE
+    WHEN style IN (0, 100) THEN d := to_char(x, 'Mon ') || lpad(to_char(x, 'FMDD'), 2) || to_char(x, ' YYYY');
+      t := lpad(to_char(x, 'FMHH12:MI'), 5) || to_char(x, 'AM');
+    WHEN style = 1 THEN d := to_char(x, 'MM/DD/YY'); has_time := NOT has_date;
+    WHEN style = 101 THEN d := to_char(x, 'MM/DD/YYYY'); has_time := NOT has_date;
+    WHEN style = 2 THEN d := to_char(x, 'YY.MM.DD'); has_time := NOT has_date;
+    WHEN style = 102 THEN d := to_char(x, 'YYYY.MM.DD'); has_time := NOT has_date;
+    WHEN style = 3 THEN d := to_char(x, 'DD/MM/YY'); has_time := NOT has_date;
+    WHEN style = 103 THEN d := to_char(x, 'DD/MM/YYYY'); has_time := NOT has_date;
+    WHEN style = 104 THEN d := to_char(x, 'DD.MM.YYYY'); has_time := NOT has_date;
+    WHEN style = 105 THEN d := to_char(x, 'DD-MM-YYYY'); has_time := NOT has_date;
+    WHEN style = 106 THEN d := to_char(x, 'DD Mon YYYY'); has_time := NOT has_date;
+    WHEN style = 107 THEN d := to_char(x, 'Mon DD, YYYY'); has_time := NOT has_date;
+    WHEN style IN (8, 24, 108) THEN has_date := false; t := to_char(x, 'HH24:MI:SS');
+    WHEN style = 110 THEN d := to_char(x, 'MM-DD-YYYY'); has_time := NOT has_date;
+    WHEN style = 111 THEN d := to_char(x, 'YYYY/MM/DD'); has_time := NOT has_date;
+    WHEN style = 12 THEN d := to_char(x, 'YYMMDD'); has_time := NOT has_date;
+    WHEN style = 112 THEN d := to_char(x, 'YYYYMMDD'); has_time := NOT has_date;
+    WHEN style IN (13, 113) THEN d := to_char(x, 'DD Mon YYYY'); t := to_char(x, 'HH24:MI:SS:') || left(to_char(x, 'US'), greatest(digits, 3));
+    WHEN style IN (14, 114) THEN has_date := false; t := to_char(x, 'HH24:MI:SS:') || left(to_char(x, 'US'), greatest(digits, 3));
+    WHEN style IN (20, 120) THEN d := to_char(x, 'YYYY-MM-DD'); t := to_char(x, 'HH24:MI:SS');
+    WHEN style IN (21, 25, 121) THEN d := to_char(x, 'YYYY-MM-DD'); t := to_char(x, 'HH24:MI:SS') || mssql.fraction(x, digits);
+    WHEN style = 23 THEN d := to_char(x, 'YYYY-MM-DD'); has_time := NOT has_date;
+    WHEN style IN (126, 127) THEN d := to_char(x, 'YYYY-MM-DD'); t := to_char(x, 'HH24:MI:SS')
+      || CASE WHEN old AND to_char(x, 'US')::int = 0 THEN '' ELSE mssql.fraction(x, digits) END;
+      IF has_date AND has_time THEN RETURN d || 'T' || t || CASE style WHEN 127 THEN '' ELSE '' END; END IF;
+    ELSE RETURN mssql.raise(281, style || ' is not a valid style number when converting from ' || kind || ' to a character string.');
+  END CASE;
+  IF t IS NULL THEN t := to_char(x, 'HH24:MI:SS') || mssql.fraction(x, digits); END IF;
+  RETURN CASE WHEN has_date AND has_time THEN d || CASE WHEN style IN (0, 100) THEN ' ' ELSE ' ' END || t WHEN has_date THEN d ELSE t END;
+END $$;
+
+CREATE FUNCTION mssql.unit_count(part text, x timestamp) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE part
+    WHEN 'year' THEN extract(year FROM x)
+    WHEN 'quarter' THEN extract(year FROM x) * 4 + extract(quarter FROM x)
+    WHEN 'month' THEN extract(year FROM x) * 12 + extract(month FROM x)
+    WHEN 'week' THEN floor((x::date - '1899-12-31'::date) / 7.0)
+    WHEN 'day' THEN x::date - '1900-01-01'::date
+    WHEN 'hour' THEN floor(extract(epoch FROM x) / 3600)
+    WHEN 'minute' THEN floor(extract(epoch FROM x) / 60)
+    WHEN 'second' THEN floor(extract(epoch FROM x))
+    WHEN 'millisecond' THEN floor(extract(epoch FROM x) * 1000)
+    WHEN 'microsecond' THEN floor(extract(epoch FROM x) * 1000000) END::bigint;
+
+CREATE FUNCTION mssql.datediff_big(part text, a timestamp, b timestamp) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE part WHEN 'nanosecond' THEN (mssql.unit_count('microsecond', b) - mssql.unit_count('microsecond', a)) * 1000
+              ELSE mssql.unit_count(part, b) - mssql.unit_count(part, a) END;
+
+CREATE FUNCTION mssql.datediff(part text, a timestamp, b timestamp) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE n bigint := mssql.datediff_big(part, a, b);
+BEGIN
+  IF n BETWEEN -2147483648 AND 2147483647 THEN RETURN n; END IF;
+  RETURN mssql.raise(535, 'The datediff function resulted in an overflow. The number of dateparts separating two date/time'
+    || ' instances is too large. Try to use datediff with a less precise datepart.');
+END $$;
+
+CREATE FUNCTION mssql.datepart(part text, x timestamp) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE part
+    WHEN 'weekday' THEN extract(dow FROM x) + 1
+    WHEN 'dayofyear' THEN extract(doy FROM x)
+    WHEN 'iso_week' THEN extract(week FROM x)
+    WHEN 'week' THEN (extract(doy FROM x)::int + extract(dow FROM date_trunc('year', x))::int - 1) / 7 + 1
+    WHEN 'second' THEN floor(extract(second FROM x))
+    WHEN 'millisecond' THEN floor((extract(microseconds FROM x)::bigint % 1000000) / 1000)
+    WHEN 'microsecond' THEN extract(microseconds FROM x)::bigint % 1000000
+    WHEN 'nanosecond' THEN (extract(microseconds FROM x)::bigint % 1000000) * 1000
+    WHEN 'tzoffset' THEN 0
+    WHEN 'year' THEN extract(year FROM x) WHEN 'quarter' THEN extract(quarter FROM x) WHEN 'month' THEN extract(month FROM x)
+    WHEN 'day' THEN extract(day FROM x) WHEN 'hour' THEN extract(hour FROM x) WHEN 'minute' THEN extract(minute FROM x) END::int;
+
+CREATE FUNCTION mssql.datename(part text, x timestamp) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE part WHEN 'month' THEN to_char(x, 'FMMonth') WHEN 'weekday' THEN to_char(x, 'FMDay') WHEN 'tzoffset' THEN '+00:00'
+              ELSE mssql.datepart(part, x)::text END;
+
+CREATE FUNCTION mssql.span(part text, n int) RETURNS interval LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE part WHEN 'year' THEN make_interval(years => n) WHEN 'quarter' THEN make_interval(months => 3) * n
+    WHEN 'month' THEN make_interval(months => n) WHEN 'week' THEN make_interval(weeks => n)
+    WHEN 'day' THEN make_interval(days => n) WHEN 'hour' THEN interval '1 hour' * n
+    WHEN 'minute' THEN interval '1 minute' * n WHEN 'second' THEN interval '1 second' * n
+    WHEN 'millisecond' THEN interval '1 millisecond' * n WHEN 'microsecond' THEN interval '1 microsecond' * n
+    WHEN 'nanosecond' THEN interval '1 microsecond' * (n / 1000) END;
+
+CREATE FUNCTION mssql.dateadd(part text, n int, x timestamp, kind text) RETURNS timestamp LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE r timestamp := x + mssql.span(part, n);
+BEGIN
+  IF r >= '10000-01-01' OR r < (CASE kind WHEN 'datetime' THEN '1753-01-01'::timestamp ELSE '0001-01-01'::timestamp END) THEN
+    RETURN mssql.raise(517, 'Adding a value to a ''' || kind || ''' column caused an overflow.');
+  END IF;
+  RETURN CASE kind WHEN 'datetime' THEN mssql.dt(r) WHEN 'smalldatetime' THEN mssql.sdt(r) ELSE r END;
+END $$;
+
+CREATE FUNCTION mssql.datefromparts(y int, m int, d int) RETURNS date LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  RETURN make_date(y, m, d);
+EXCEPTION WHEN OTHERS THEN
+  RETURN mssql.raise(289, 'Cannot construct data type date, some of the arguments have values which are not valid.');
+END $$;

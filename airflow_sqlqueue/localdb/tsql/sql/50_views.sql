@@ -1,0 +1,255 @@
+-- System views. A column _db, never shown, tells which database a row belongs to; domains tell the T-SQL types.
+CREATE SCHEMA mssql_sys;
+CREATE SCHEMA mssql_information_schema;
+
+CREATE TABLE mssql.type_texts (type text PRIMARY KEY, description text NOT NULL);
+INSERT INTO mssql.type_texts VALUES ('U', 'USER_TABLE'), ('V', 'VIEW'), ('P', 'SQL_STORED_PROCEDURE'), ('TR', 'SQL_TRIGGER'),
+  ('SN', 'SYNONYM'), ('PK', 'PRIMARY_KEY_CONSTRAINT'), ('UQ', 'UNIQUE_CONSTRAINT'), ('F', 'FOREIGN_KEY_CONSTRAINT'),
+  ('C', 'CHECK_CONSTRAINT'), ('D', 'DEFAULT_CONSTRAINT'), ('SO', 'SEQUENCE_OBJECT'), ('S', 'SYSTEM_TABLE');
+
+CREATE VIEW mssql_sys.databases AS
+SELECT name::mssql.sysname AS name, database_id, NULL::int AS source_database_id, NULL::bytea AS owner_sid, created::mssql.datetime AS create_date,
+  160::mssql.tinyint AS compatibility_level, 'SQL_Latin1_General_CP1_CI_AS'::mssql.sysname AS collation_name,
+  0::mssql.tinyint AS user_access, 'MULTI_USER'::mssql.n60 AS user_access_desc, 0::mssql.bit AS is_read_only,
+  0::mssql.bit AS is_auto_close_on, 0::mssql.bit AS is_auto_shrink_on, 0::mssql.tinyint AS state, 'ONLINE'::mssql.n60 AS state_desc,
+  0::mssql.bit AS is_in_standby, snapshot_isolation::mssql.tinyint AS snapshot_isolation_state,
+  CASE snapshot_isolation WHEN 1 THEN 'ON' ELSE 'OFF' END::mssql.n60 AS snapshot_isolation_state_desc,
+  read_committed_snapshot::mssql.bit AS is_read_committed_snapshot_on, 1::mssql.tinyint AS recovery_model, 'FULL'::mssql.n60 AS recovery_model_desc,
+  0::mssql.bit AS is_cdc_enabled, 0::mssql.bit AS is_encrypted, 0::mssql.bit AS is_broker_enabled, 0::mssql.bit AS is_published,
+  0::mssql.bit AS is_ansi_nulls_on, 0::mssql.bit AS is_quoted_identifier_on, 0::mssql.bit AS is_query_store_on,
+  0::mssql.bit AS is_memory_optimized_enabled, 0::mssql.bit AS is_ledger_on, 0::mssql.bit AS is_accelerated_database_recovery_on
+FROM mssql.databases;
+
+CREATE VIEW mssql_sys.schemas AS
+SELECT database_id AS _db, name::mssql.sysname AS name, schema_id, CASE schema_id WHEN 2 THEN 2 WHEN 3 THEN 3 WHEN 4 THEN 4 ELSE 1 END AS principal_id
+FROM mssql.schemas;
+
+CREATE VIEW mssql_sys.objects AS
+SELECT o.database_id AS _db, o.name::mssql.sysname AS name, o.object_id, NULL::int AS principal_id, o.schema_id, o.parent_object_id,
+  rpad(o.type, 2)::mssql.char2 AS type, t.description::mssql.n60 AS type_desc, o.created::mssql.datetime AS create_date,
+  o.modified::mssql.datetime AS modify_date, 0::mssql.bit AS is_ms_shipped, 0::mssql.bit AS is_published, 0::mssql.bit AS is_schema_published
+FROM mssql.objects o JOIN mssql.type_texts t USING (type);
+CREATE VIEW mssql_sys.all_objects AS SELECT * FROM mssql_sys.objects;
+CREATE VIEW mssql_sys.sysobjects AS
+SELECT _db, name, object_id AS id, type AS xtype, schema_id::smallint AS uid, parent_object_id AS parent_obj, create_date AS crdate, type FROM mssql_sys.objects;
+
+CREATE VIEW mssql_sys.tables AS
+SELECT o.*, 0 AS lob_data_space_id, NULL::int AS filestream_data_space_id,
+  COALESCE((SELECT max(column_id) FROM mssql.columns c WHERE c.object_id = o.object_id), 0) AS max_column_id_used,
+  0::mssql.bit AS lock_on_bulk_load, 1::mssql.bit AS uses_ansi_nulls, 0::mssql.bit AS is_replicated, 0::mssql.bit AS has_replication_filter,
+  0::mssql.bit AS is_tracked_by_cdc, 0::mssql.tinyint AS lock_escalation, 'TABLE'::mssql.n60 AS lock_escalation_desc,
+  0::mssql.bit AS is_filetable, 0::mssql.bit AS is_memory_optimized, 0::mssql.tinyint AS durability, 'SCHEMA_AND_DATA'::mssql.n60 AS durability_desc,
+  0::mssql.tinyint AS temporal_type, 'NON_TEMPORAL_TABLE'::mssql.n60 AS temporal_type_desc, NULL::int AS history_table_id,
+  0::mssql.bit AS is_external, 0::mssql.bit AS is_node, 0::mssql.bit AS is_edge, 0::mssql.tinyint AS ledger_type
+FROM mssql_sys.objects o WHERE type = 'U ';
+
+CREATE VIEW mssql_sys.views AS SELECT o.*, 0::mssql.bit AS with_check_option FROM mssql_sys.objects o WHERE type = 'V ';
+CREATE VIEW mssql_sys.all_views AS SELECT * FROM mssql_sys.views;
+CREATE VIEW mssql_sys.procedures AS SELECT o.*, 0::mssql.bit AS is_auto_executed FROM mssql_sys.objects o WHERE type = 'P ';
+CREATE VIEW mssql_sys.sequences AS SELECT * FROM mssql_sys.objects WHERE type = 'SO';
+CREATE VIEW mssql_sys.synonyms AS
+SELECT o.*, m.definition::mssql.nmax AS base_object_name FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) WHERE o.type = 'SN';
+CREATE VIEW mssql_sys.triggers AS
+SELECT m.database_id AS _db, o.name, o.object_id, 1::mssql.tinyint AS parent_class, 'OBJECT_OR_COLUMN'::mssql.n60 AS parent_class_desc,
+  m.parent_object_id AS parent_id, o.type, o.type_desc, o.create_date, o.modify_date, o.is_ms_shipped, m.disabled::mssql.bit AS is_disabled,
+  0::mssql.bit AS is_not_for_replication, 0::mssql.bit AS is_instead_of_trigger
+FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) WHERE o.type = 'TR';
+CREATE VIEW mssql_sys.sql_modules AS
+SELECT database_id AS _db, object_id, definition::mssql.nmax AS definition, 1::mssql.bit AS uses_ansi_nulls, 1::mssql.bit AS uses_quoted_identifier,
+  0::mssql.bit AS is_schema_bound FROM mssql.objects WHERE type IN ('V', 'P', 'TR');
+
+CREATE VIEW mssql_sys.types AS
+SELECT t.name::mssql.sysname AS name, t.type_id::mssql.tinyint AS system_type_id, t.user_type_id, 4 AS schema_id, NULL::int AS principal_id,
+  t.size::smallint AS max_length, t.num_precision::mssql.tinyint AS precision, t.num_scale::mssql.tinyint AS scale,
+  CASE WHEN t.name IN ('varchar', 'nvarchar', 'char', 'nchar', 'text', 'ntext', 'sysname') THEN 'SQL_Latin1_General_CP1_CI_AS' END::mssql.sysname AS collation_name,
+  (t.name <> 'sysname')::int::mssql.bit AS is_nullable, 0::mssql.bit AS is_user_defined, 0::mssql.bit AS is_assembly_type,
+  0 AS default_object_id, 0 AS rule_object_id, 0::mssql.bit AS is_table_type
+FROM mssql.types t;
+CREATE VIEW mssql_sys.systypes AS SELECT name, system_type_id AS xtype, user_type_id::smallint AS xusertype, max_length AS length FROM mssql_sys.types;
+
+CREATE VIEW mssql_sys.columns AS
+SELECT o.database_id AS _db, c.object_id, c.name::mssql.sysname AS name, c.column_id, t.type_id::mssql.tinyint AS system_type_id, t.user_type_id,
+  mssql.max_length(c.type_name, c.length, c.num_precision, c.num_scale) AS max_length,
+  mssql.precision_of(c.type_name, c.num_precision, c.num_scale)::mssql.tinyint AS precision,
+  mssql.scale_of(c.type_name, c.num_scale)::mssql.tinyint AS scale, c.collation_name::mssql.sysname AS collation_name, c.nullable::mssql.bit AS is_nullable,
+  1::mssql.bit AS is_ansi_padded, c.rowguid::mssql.bit AS is_rowguidcol, c.identity::mssql.bit AS is_identity,
+  (c.computed IS NOT NULL)::int::mssql.bit AS is_computed, 0::mssql.bit AS is_filestream, 0::mssql.bit AS is_replicated,
+  0::mssql.bit AS is_xml_document, c.default_object_id, 0 AS rule_object_id, 0::mssql.bit AS is_sparse, 0::mssql.bit AS is_column_set,
+  0::mssql.tinyint AS generated_always_type, 'NOT_APPLICABLE'::mssql.n60 AS generated_always_type_desc, NULL::int AS encryption_type,
+  NULL::mssql.n60 AS encryption_type_desc, 0::mssql.bit AS is_hidden, 0::mssql.bit AS is_masked
+FROM mssql.columns c JOIN mssql.objects o USING (object_id) JOIN mssql.types t ON t.name = c.type_name;
+CREATE VIEW mssql_sys.all_columns AS SELECT * FROM mssql_sys.columns;
+CREATE VIEW mssql_sys.syscolumns AS
+SELECT _db, name, object_id AS id, system_type_id AS xtype, max_length AS length, column_id::smallint AS colid, is_nullable::int AS isnullable FROM mssql_sys.columns;
+
+CREATE VIEW mssql_sys.computed_columns AS
+SELECT c.*, m.computed::mssql.nmax AS definition, 1::mssql.bit AS uses_database_collation, m.persisted::mssql.bit AS is_persisted
+FROM mssql_sys.columns c JOIN mssql.columns m USING (object_id, column_id) WHERE m.computed IS NOT NULL;
+CREATE VIEW mssql_sys.identity_columns AS
+SELECT c.*, m.seed AS seed_value, m.increment AS increment_value, mssql.ident_last(c.object_id)::bigint AS last_value, 0::mssql.bit AS is_not_for_replication
+FROM mssql_sys.columns c JOIN mssql.columns m USING (object_id, column_id) WHERE m.identity = 1;
+CREATE VIEW mssql_sys.default_constraints AS
+SELECT o.*, c.column_id AS parent_column_id, m.definition::mssql.nmax AS definition, m.system_named::mssql.bit AS is_system_named
+FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) LEFT JOIN mssql.columns c ON c.default_object_id = o.object_id WHERE o.type = 'D ';
+CREATE VIEW mssql_sys.check_constraints AS
+SELECT o.*, 0::mssql.bit AS is_disabled, 0::mssql.bit AS is_not_trusted, 0 AS parent_column_id, m.definition::mssql.nmax AS definition,
+  m.system_named::mssql.bit AS is_system_named
+FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) WHERE o.type = 'C ';
+CREATE VIEW mssql_sys.key_constraints AS
+SELECT o.*, i.index_id AS unique_index_id, m.system_named::mssql.bit AS is_system_named, 1::mssql.bit AS is_enforced
+FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id)
+JOIN mssql.indexes i ON i.object_id = m.parent_object_id AND i.folded = m.folded WHERE o.type IN ('PK', 'UQ');
+CREATE VIEW mssql_sys.foreign_keys AS
+SELECT o.*, (m.extra->>'target')::int AS referenced_object_id, NULL::int AS key_index_id, 0::mssql.bit AS is_disabled, 0::mssql.bit AS is_not_trusted,
+  0::mssql.tinyint AS delete_referential_action, 'NO_ACTION'::mssql.n60 AS delete_referential_action_desc,
+  0::mssql.tinyint AS update_referential_action, 'NO_ACTION'::mssql.n60 AS update_referential_action_desc, m.system_named::mssql.bit AS is_system_named
+FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) WHERE o.type = 'F ';
+CREATE VIEW mssql_sys.foreign_key_columns AS
+SELECT m.database_id AS _db, m.object_id AS constraint_object_id, k.i::int AS constraint_column_id, m.parent_object_id, pc.column_id AS parent_column_id,
+  (m.extra->>'target')::int AS referenced_object_id, rc.column_id AS referenced_column_id
+FROM mssql.objects m JOIN pg_constraint p ON p.contype = 'f' AND p.conname = m.pg_name AND p.conrelid = to_regclass(mssql.pg_table(m.parent_object_id))
+CROSS JOIN LATERAL unnest(p.conkey, p.confkey) WITH ORDINALITY AS k(a, b, i)
+JOIN pg_attribute pa ON pa.attrelid = p.conrelid AND pa.attnum = k.a JOIN mssql.columns pc ON pc.object_id = m.parent_object_id AND pc.pg_name = pa.attname
+JOIN pg_attribute ra ON ra.attrelid = p.confrelid AND ra.attnum = k.b JOIN mssql.columns rc ON rc.object_id = (m.extra->>'target')::int AND rc.pg_name = ra.attname
+WHERE m.type = 'F';
+
+CREATE VIEW mssql_sys.indexes AS
+SELECT o.database_id AS _db, i.object_id, i.name::mssql.sysname AS name, i.index_id, i.type::mssql.tinyint AS type,
+  CASE i.type WHEN 0 THEN 'HEAP' WHEN 1 THEN 'CLUSTERED' ELSE 'NONCLUSTERED' END::mssql.n60 AS type_desc, i.is_unique::mssql.bit AS is_unique,
+  1 AS data_space_id, 0::mssql.bit AS ignore_dup_key, i.is_primary_key::mssql.bit AS is_primary_key,
+  i.is_unique_constraint::mssql.bit AS is_unique_constraint, 0::mssql.tinyint AS fill_factor, 0::mssql.bit AS is_padded, i.disabled::mssql.bit AS is_disabled,
+  0::mssql.bit AS is_hypothetical, 0::mssql.bit AS is_ignored_in_optimization, 1::mssql.bit AS allow_row_locks, 1::mssql.bit AS allow_page_locks,
+  (i.filter IS NOT NULL)::int::mssql.bit AS has_filter, i.filter::mssql.nmax AS filter_definition, 0::mssql.bit AS auto_created
+FROM (SELECT object_id, name, index_id, type, is_unique, is_primary_key, is_unique_constraint, disabled, filter FROM mssql.indexes
+      UNION ALL
+      SELECT t.object_id, NULL, 0, 0, 0, 0, 0, 0, NULL FROM mssql.objects t WHERE t.type = 'U'
+        AND NOT EXISTS (SELECT 1 FROM mssql.indexes c WHERE c.object_id = t.object_id AND c.index_id = 1)) AS i
+JOIN mssql.objects o USING (object_id);
+CREATE VIEW mssql_sys.sysindexes AS
+SELECT _db, object_id AS id, index_id::smallint AS indid, name, (SELECT mssql.row_count(object_id)) AS rowcnt, mssql.row_count(object_id)::int AS rows FROM mssql_sys.indexes;
+CREATE VIEW mssql_sys.index_columns AS
+SELECT o.database_id AS _db, k.object_id, k.index_id, k.index_column_id, k.column_id, k.key_ordinal::mssql.tinyint AS key_ordinal,
+  0::mssql.tinyint AS partition_ordinal, k.descending::mssql.bit AS is_descending_key, k.included::mssql.bit AS is_included_column,
+  0::mssql.tinyint AS column_store_order_ordinal
+FROM mssql.index_columns k JOIN mssql.objects o USING (object_id);
+CREATE VIEW mssql_sys.partitions AS
+SELECT i._db, i.object_id::bigint * 1000 + i.index_id AS partition_id, i.object_id, i.index_id, 1 AS partition_number,
+  i.object_id::bigint * 1000 + i.index_id AS hobt_id, mssql.row_count(i.object_id) AS rows, 0::smallint AS filestream_filegroup_id,
+  0::mssql.tinyint AS data_compression, 'NONE'::mssql.n60 AS data_compression_desc
+FROM mssql_sys.indexes i;
+CREATE VIEW mssql_sys.dm_db_partition_stats AS
+SELECT i._db, i.object_id::bigint * 1000 + i.index_id AS partition_id, i.object_id, i.index_id, 1 AS partition_number,
+  mssql.page_count(i.object_id) AS in_row_data_page_count, mssql.page_count(i.object_id) AS in_row_used_page_count,
+  mssql.page_count(i.object_id) AS in_row_reserved_page_count, 0::bigint AS lob_used_page_count, 0::bigint AS lob_reserved_page_count,
+  0::bigint AS row_overflow_used_page_count, 0::bigint AS row_overflow_reserved_page_count, mssql.page_count(i.object_id) AS used_page_count,
+  mssql.page_count(i.object_id) AS reserved_page_count, mssql.row_count(i.object_id) AS row_count
+FROM mssql_sys.indexes i;
+CREATE VIEW mssql_sys.allocation_units AS
+SELECT _db, partition_id AS allocation_unit_id, 1::mssql.tinyint AS type, 'IN_ROW_DATA'::mssql.n60 AS type_desc, partition_id AS container_id,
+  1 AS data_space_id, used_page_count AS total_pages, used_page_count AS used_pages, used_page_count AS data_pages FROM mssql_sys.dm_db_partition_stats;
+CREATE VIEW mssql_sys.stats AS SELECT _db, object_id, name, index_id AS stats_id, 0::mssql.bit AS auto_created, 0::mssql.bit AS user_created, has_filter, filter_definition
+FROM mssql_sys.indexes WHERE index_id > 0;
+
+CREATE VIEW mssql_sys.database_principals AS
+SELECT d.database_id AS _db, p.name::mssql.sysname AS name, p.id AS principal_id, p.kind::mssql.char2 AS type, p.description::mssql.n60 AS type_desc,
+  p.schema::mssql.sysname AS default_schema_name, d.created::mssql.datetime AS create_date, d.created::mssql.datetime AS modify_date,
+  NULL::int AS owning_principal_id, NULL::bytea AS sid, p.fixed::mssql.bit AS is_fixed_role, 1::mssql.tinyint AS authentication_type
+FROM mssql.databases d CROSS JOIN (VALUES ('public', 0, 'R', 'DATABASE_ROLE', NULL, 0), ('dbo', 1, 'S', 'SQL_USER', 'dbo', 0),
+  ('guest', 2, 'S', 'SQL_USER', 'guest', 0), ('INFORMATION_SCHEMA', 3, 'S', 'SQL_USER', NULL, 0), ('sys', 4, 'S', 'SQL_USER', NULL, 0),
+  ('db_owner', 16384, 'R', 'DATABASE_ROLE', NULL, 1)) AS p(name, id, kind, description, schema, fixed);
+CREATE VIEW mssql_sys.server_principals AS
+SELECT 'sa'::mssql.sysname AS name, 1 AS principal_id, 'S'::mssql.char2 AS type, 'SQL_LOGIN'::mssql.n60 AS type_desc, 0::mssql.bit AS is_disabled;
+CREATE VIEW mssql_sys.database_permissions AS
+SELECT d.database_id AS _db, 0::mssql.tinyint AS class, 0 AS major_id, 1 AS grantee_principal_id, 1 AS grantor_principal_id, 'CO'::mssql.char2 AS type,
+  'CONNECT'::mssql.sysname AS permission_name, 'G'::mssql.char2 AS state, 'GRANT'::mssql.n60 AS state_desc FROM mssql.databases d;
+CREATE VIEW mssql_sys.extended_properties AS
+SELECT database_id AS _db, 1::mssql.tinyint AS class, 0 AS major_id, 0 AS minor_id, ''::mssql.sysname AS name, ''::mssql.nmax AS value FROM mssql.databases WHERE false;
+CREATE VIEW mssql_sys.data_spaces AS SELECT 'PRIMARY'::mssql.sysname AS name, 1 AS data_space_id, 'FG'::mssql.char2 AS type, 1::mssql.bit AS is_default;
+CREATE VIEW mssql_sys.filegroups AS SELECT * FROM mssql_sys.data_spaces;
+CREATE VIEW mssql_sys.configurations AS SELECT 1 AS configuration_id, 'user options'::mssql.sysname AS name, 0 AS value, 0 AS value_in_use WHERE false;
+CREATE VIEW mssql_sys.servers AS SELECT 0 AS server_id, 'localdb'::mssql.sysname AS name, 0::mssql.bit AS is_linked;
+
+CREATE VIEW mssql_sys.dm_exec_sessions AS
+SELECT (a.pid % 32768)::smallint AS session_id, a.backend_start::timestamp::mssql.datetime AS login_time, a.client_hostname::mssql.sysname AS host_name,
+  a.application_name::mssql.sysname AS program_name, 'sa'::mssql.sysname AS login_name,
+  CASE WHEN a.state = 'active' THEN 'running' ELSE 'sleeping' END::mssql.n60 AS status, 1::mssql.bit AS is_user_process,
+  (a.xact_start IS NOT NULL)::int AS open_transaction_count, 2::smallint AS transaction_isolation_level, 1::smallint AS database_id
+FROM pg_stat_activity a WHERE a.backend_type = 'client backend';
+CREATE VIEW mssql_sys.dm_exec_connections AS SELECT session_id, login_time AS connect_time, 'TCP'::mssql.n60 AS net_transport,
+  'FALSE'::mssql.n60 AS encrypt_option, 'SQL'::mssql.n60 AS auth_scheme FROM mssql_sys.dm_exec_sessions;
+CREATE VIEW mssql_sys.dm_exec_requests AS
+SELECT (a.pid % 32768)::smallint AS session_id, 'running'::mssql.n60 AS status, 'SELECT'::mssql.n60 AS command,
+  COALESCE((SELECT min(b) FROM unnest(pg_blocking_pids(a.pid)) b), 0)::smallint AS blocking_session_id, 1::smallint AS database_id,
+  a.query_start::timestamp::mssql.datetime AS start_time
+FROM pg_stat_activity a WHERE a.backend_type = 'client backend' AND a.state = 'active';
+CREATE VIEW mssql_sys.sysprocesses AS SELECT session_id AS spid, status, host_name AS hostname, program_name, login_name AS loginame FROM mssql_sys.dm_exec_sessions;
+CREATE VIEW mssql_sys.dm_tran_locks AS
+SELECT CASE l.locktype WHEN 'advisory' THEN 'APPLICATION' WHEN 'relation' THEN 'OBJECT' WHEN 'tuple' THEN 'RID' ELSE 'METADATA' END::mssql.n60 AS resource_type,
+  1 AS resource_database_id, COALESCE(o.object_id, 0)::bigint AS resource_associated_entity_id,
+  CASE WHEN l.mode IN ('AccessShareLock', 'RowShareLock') THEN 'IS' WHEN l.mode = 'RowExclusiveLock' THEN 'IX'
+       WHEN l.mode IN ('ShareLock', 'ShareUpdateExclusiveLock') THEN 'S' ELSE 'X' END::mssql.n60 AS request_mode,
+  'LOCK'::mssql.n60 AS request_type, CASE WHEN l.granted THEN 'GRANT' ELSE 'WAIT' END::mssql.n60 AS request_status,
+  (l.pid % 32768) AS request_session_id
+FROM pg_locks l LEFT JOIN pg_class c ON c.oid = l.relation LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN mssql.schemas s ON s.pg_name = n.nspname LEFT JOIN mssql.objects o ON o.database_id = s.database_id AND o.schema_id = s.schema_id AND o.pg_name = c.relname
+WHERE l.locktype IN ('advisory', 'relation', 'tuple') AND (l.locktype <> 'relation' OR o.object_id IS NOT NULL);
+CREATE VIEW mssql_sys.dm_os_sys_info AS SELECT 2 AS cpu_count, 1048576::bigint AS physical_memory_kb, pg_postmaster_start_time()::timestamp::mssql.datetime AS sqlserver_start_time;
+CREATE VIEW mssql_sys.dm_hadr_database_replica_states AS SELECT 0 AS database_id WHERE false;
+
+CREATE VIEW mssql_information_schema.schemata AS
+SELECT s.database_id AS _db, d.name::mssql.sysname AS "catalog_name", s.name::mssql.sysname AS "schema_name", 'dbo'::mssql.sysname AS "schema_owner",
+  'iso_1'::mssql.sysname AS "default_character_set_name" FROM mssql.schemas s JOIN mssql.databases d USING (database_id);
+CREATE VIEW mssql_information_schema.tables AS
+SELECT o.database_id AS _db, d.name::mssql.sysname AS "table_catalog", s.name::mssql.sysname AS "table_schema", o.name::mssql.sysname AS "table_name",
+  CASE o.type WHEN 'U' THEN 'BASE TABLE' ELSE 'VIEW' END::mssql.n60 AS "table_type"
+FROM mssql.objects o JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id) WHERE o.type IN ('U', 'V');
+CREATE VIEW mssql_information_schema.views AS
+SELECT o.database_id AS _db, d.name::mssql.sysname AS "table_catalog", s.name::mssql.sysname AS "table_schema", o.name::mssql.sysname AS "table_name",
+  o.definition::mssql.nmax AS "view_definition", 'NONE'::mssql.n60 AS "check_option", 'NO'::mssql.n60 AS "is_updatable"
+FROM mssql.objects o JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id) WHERE o.type = 'V';
+CREATE VIEW mssql_information_schema.columns AS
+SELECT o.database_id AS _db, d.name::mssql.sysname AS "table_catalog", s.name::mssql.sysname AS "table_schema", o.name::mssql.sysname AS "table_name",
+  c.name::mssql.sysname AS "column_name", row_number() OVER (PARTITION BY c.object_id ORDER BY c.column_id)::int AS "ordinal_position",
+  df.definition::mssql.nmax AS "column_default", CASE c.nullable WHEN 1 THEN 'YES' ELSE 'NO' END::mssql.n60 AS "is_nullable",
+  c.type_name::mssql.sysname AS "data_type", c.length AS "character_maximum_length",
+  CASE WHEN c.type_name IN ('nvarchar', 'nchar') AND c.length > 0 THEN c.length * 2 ELSE c.length END AS "character_octet_length",
+  CASE WHEN c.type_name IN ('tinyint', 'smallint', 'int', 'bigint', 'decimal', 'numeric', 'money', 'smallmoney', 'float', 'real')
+       THEN mssql.precision_of(c.type_name, c.num_precision, c.num_scale) END::mssql.tinyint AS "numeric_precision",
+  CASE WHEN c.type_name IN ('float', 'real') THEN 2 WHEN c.type_name IN ('tinyint', 'smallint', 'int', 'bigint', 'decimal', 'numeric', 'money', 'smallmoney') THEN 10 END::smallint AS "numeric_precision_radix",
+  CASE WHEN c.type_name IN ('tinyint', 'smallint', 'int', 'bigint', 'decimal', 'numeric', 'money', 'smallmoney') THEN mssql.scale_of(c.type_name, c.num_scale) END::int AS "numeric_scale",
+  CASE c.type_name WHEN 'datetime' THEN 3 WHEN 'smalldatetime' THEN 0 WHEN 'date' THEN 0
+       ELSE CASE WHEN c.type_name IN ('datetime2', 'time', 'datetimeoffset') THEN c.num_scale END END::smallint AS "datetime_precision",
+  NULL::mssql.sysname AS "character_set_catalog", NULL::mssql.sysname AS "character_set_schema",
+  CASE WHEN c.type_name IN ('nvarchar', 'nchar', 'ntext') THEN 'UNICODE' WHEN c.collation_name IS NOT NULL THEN 'iso_1' END::mssql.sysname AS "character_set_name",
+  NULL::mssql.sysname AS "collation_catalog", NULL::mssql.sysname AS "collation_schema", c.collation_name::mssql.sysname AS "collation_name",
+  NULL::mssql.sysname AS "domain_catalog", NULL::mssql.sysname AS "domain_schema", NULL::mssql.sysname AS "domain_name"
+FROM mssql.columns c JOIN mssql.objects o USING (object_id) JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id)
+LEFT JOIN mssql.objects df ON df.object_id = c.default_object_id AND c.default_object_id <> 0 WHERE o.type IN ('U', 'V');
+CREATE VIEW mssql_information_schema.table_constraints AS
+SELECT k.database_id AS _db, d.name::mssql.sysname AS "constraint_catalog", s.name::mssql.sysname AS "constraint_schema", k.name::mssql.sysname AS "constraint_name",
+  d.name::mssql.sysname AS "table_catalog", s.name::mssql.sysname AS "table_schema", o.name::mssql.sysname AS "table_name",
+  CASE k.type WHEN 'PK' THEN 'PRIMARY KEY' WHEN 'UQ' THEN 'UNIQUE' WHEN 'F' THEN 'FOREIGN KEY' ELSE 'CHECK' END::mssql.n60 AS "constraint_type",
+  'NO'::mssql.n60 AS "is_deferrable", 'NO'::mssql.n60 AS "initially_deferred"
+FROM mssql.objects k JOIN mssql.objects o ON o.object_id = k.parent_object_id JOIN mssql.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
+JOIN mssql.databases d ON d.database_id = o.database_id WHERE k.type IN ('PK', 'UQ', 'F', 'C');
+CREATE VIEW mssql_information_schema.key_column_usage AS
+SELECT o.database_id AS _db, d.name::mssql.sysname AS "constraint_catalog", s.name::mssql.sysname AS "constraint_schema", i.name::mssql.sysname AS "constraint_name",
+  d.name::mssql.sysname AS "table_catalog", s.name::mssql.sysname AS "table_schema", o.name::mssql.sysname AS "table_name", c.name::mssql.sysname AS "column_name",
+  k.key_ordinal AS "ordinal_position"
+FROM mssql.indexes i JOIN mssql.index_columns k USING (object_id, index_id) JOIN mssql.columns c USING (object_id, column_id) JOIN mssql.objects o USING (object_id)
+JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id) WHERE i.is_primary_key = 1 OR i.is_unique_constraint = 1;
+CREATE VIEW mssql_information_schema.constraint_column_usage AS
+SELECT _db, "table_catalog", "table_schema", "table_name", "column_name", "constraint_catalog", "constraint_schema", "constraint_name" FROM mssql_information_schema.key_column_usage;
+CREATE VIEW mssql_information_schema.referential_constraints AS
+SELECT k.database_id AS _db, d.name::mssql.sysname AS "constraint_catalog", s.name::mssql.sysname AS "constraint_schema", k.name::mssql.sysname AS "constraint_name",
+  d.name::mssql.sysname AS "unique_constraint_catalog", s.name::mssql.sysname AS "unique_constraint_schema", NULL::mssql.sysname AS "unique_constraint_name",
+  'SIMPLE'::mssql.n60 AS "match_option", 'NO ACTION'::mssql.n60 AS "update_rule", 'NO ACTION'::mssql.n60 AS "delete_rule"
+FROM mssql.objects k JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id) WHERE k.type = 'F';
+CREATE VIEW mssql_information_schema.routines AS
+SELECT o.database_id AS _db, d.name::mssql.sysname AS "routine_catalog", s.name::mssql.sysname AS "routine_schema", o.name::mssql.sysname AS "routine_name",
+  'PROCEDURE'::mssql.n60 AS "routine_type", o.definition::mssql.nmax AS "routine_definition"
+FROM mssql.objects o JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id) WHERE o.type = 'P';
+
+CREATE VIEW mssql.system_views AS
+SELECT -(c.oid::bigint % 2000000000)::int AS object_id, replace(n.nspname, 'mssql_', '') AS schema_folded, c.relname::text AS folded
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname IN ('mssql_sys', 'mssql_information_schema');
