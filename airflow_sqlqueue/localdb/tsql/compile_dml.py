@@ -145,7 +145,7 @@ class Compiler(Queries):
         for number, values in enumerate(lists):
             returned += [f"{self._output(value)} AS o{number}_{i}" for i, value in enumerate(values, 1)]
         returned += extra
-        head = (prefix[:-1] + ", " if prefix else "WITH ") + f"w AS ({change} RETURNING {', '.join(returned)})"
+        head = (prefix + ", " if prefix else "WITH ") + f"w AS ({change} RETURNING {', '.join(returned)})"
         inserts = []
         client: list[Typed] | None = None
         for number, (output, values) in enumerate(zip(outputs, lists, strict=True)):

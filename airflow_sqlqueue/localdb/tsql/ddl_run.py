@@ -633,6 +633,51 @@ class Definer:
             raise SqlError(4920, f"ALTER TABLE failed because trigger '{name}' on table '{table.name}' does not exist.", state=0)
         self._refresh_triggers()
 
+    def rename(self, name: Name, new: str, kind: str) -> None:
+        """sp_rename of a table, column or index. PostgreSQL's own names follow."""
+        if kind in ("COLUMN", "INDEX"):
+            table = self.catalog.find(name[:-1], self.session.database) if len(name) > 1 else None
+            if table is None or table.type != "U":
+                raise SqlError(15248, f"Either the parameter @objname is ambiguous or the claimed @objtype ({kind}) is wrong.")
+            if kind == "COLUMN":
+                column = table.column(name[-1])
+                if column is None:
+                    raise SqlError(15248, f"Either the parameter @objname is ambiguous or the claimed @objtype ({kind}) is wrong.")
+                if column.computed is None and column.pg != pg_name(new):
+                    self.run(f"ALTER TABLE {table.pg} RENAME COLUMN {quoted(column.pg)} TO {quoted(pg_name(new))}")
+                self.run(
+                    f"UPDATE mssql.columns SET name = {literal(new)}, folded = {literal(fold(new))}, pg_name = {literal(pg_name(new))}"
+                    f" WHERE object_id = {table.object_id} AND column_id = {column.column_id}"
+                )
+            else:
+                rows = self.pg.query(
+                    "UPDATE mssql.indexes SET name = $3, folded = $4 WHERE object_id = $1::int AND folded = $2 RETURNING 1",
+                    table.object_id, fold(name[-1]), new, fold(new),
+                )  # fmt: skip
+                if not rows:
+                    raise SqlError(15248, f"Either the parameter @objname is ambiguous or the claimed @objtype ({kind}) is wrong.")
+        elif kind == "OBJECT":
+            table = self.catalog.find(name, self.session.database)
+            if table is None or table.type != "U":
+                raise SqlError(15225, f"No item by the name of '{'.'.join(name)}' could be found in the current database '{self.session.database}', given that @itemtype was input as '(null)'.")
+            place = self.place((table.database, table.schema, new))
+            self._check_new(place)
+            self.run(f"ALTER TABLE {table.pg} RENAME TO {quoted(pg_name(new))}")
+            self.run(
+                f"UPDATE mssql.objects SET name = {literal(new)}, folded = {literal(fold(new))}, pg_name = {literal(pg_name(new))},"
+                f" modified = mssql.utcnow_dt() WHERE object_id = {table.object_id}"
+            )
+            # The text kept to rebuild a disabled index names the table by its PostgreSQL name.
+            schema = table.pg[: table.pg.rindex('."')]
+            self.run(
+                f"UPDATE mssql.indexes SET pg_definition = replace(pg_definition, {literal(' ON ' + table.pg + ' ')},"
+                f" {literal(' ON ' + schema + '.' + quoted(pg_name(new)) + ' ')}) WHERE object_id = {table.object_id}"
+            )
+        else:
+            raise SqlError(40517, f"sp_rename of a {kind} is not supported by the local server.")
+        self.catalog.forget()
+        self.run("NOTIFY mssql_catalog")
+
     def _createsequence(self, node: nodes.CreateSequence) -> None:
         place = self.place(node.name)
         self._check_new(place)

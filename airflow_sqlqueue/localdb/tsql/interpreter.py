@@ -307,7 +307,7 @@ class Interpreter:
             raise SqlError(35100, f"Error number {number} in the THROW statement is outside the valid range. Specify an error number in the valid range of 50000 to 2147483647.")
         raise Thrown(number, self._text(node.message, frame), state=self._integer(node.state, frame) % 256, line=node.line)
 
-    def _run_raiserror(self, node: nodes.RaiseError, frame: Frame) -> None:
+    def _run_raiseerror(self, node: nodes.RaiseError, frame: Frame) -> None:
         session = self.session
         kind, raw = session.evaluate(node.message, None, frame)
         number, text = 50000, ""
@@ -407,8 +407,9 @@ class Interpreter:
         outputs: list[Parameter] = []
         count = session.transactions.count
         status = procedures.call(session, node.procedure, parameters, frame, outputs)
+        unnamed = [target for key, target in targets.items() if key.isdigit()]
         for parameter in outputs:
-            target = targets.get(parameter.name)
+            target = targets.get(parameter.name) if parameter.name else unnamed.pop(0)
             if target is not None:
                 from airflow_sqlqueue.localdb.tsql.codec import encode
 

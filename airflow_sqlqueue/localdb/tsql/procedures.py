@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_sqlqueue.localdb.contract import Output, Parameter, SqlError
 from airflow_sqlqueue.localdb.tsql import batches, nodes
 from airflow_sqlqueue.localdb.tsql.codec import decode, encode
-from airflow_sqlqueue.localdb.tsql.frames import Code, Frame
+from airflow_sqlqueue.localdb.tsql.frames import Code, Frame, Raised
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 from airflow_sqlqueue.localdb.tsql.sqltypes import NMAX, nvarchar
 
@@ -192,6 +192,16 @@ def _fitting(session: Session, item: nodes.Declare, parameter: Parameter | None,
 # --- application locks -----------------------------------------------------------------------------------------------
 
 
+def _userlock(session: Session, frame: Frame, number: int, message: str) -> int:
+    """An error of the lock procedures: in a TRY it is caught, elsewhere the call returns -999."""
+    error = Raised(number, message, procedure="xp_userlock")
+    if session.interpreter.trying:
+        raise error
+    session.error_number = number
+    frame.output.message(error)
+    return -999
+
+
 @procedure("sp_getapplock")
 def _getapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     resource, mode, owner, timeout, _ = arguments.take("resource", "lockmode", "lockowner", "locktimeout", "dbprincipal")
@@ -204,7 +214,7 @@ def _getapplock(session: Session, arguments: Arguments, frame: Frame, outputs: l
     if mode.lower() not in modes or owner not in ("transaction", "session"):
         return -999
     if owner == "transaction" and not session.transactions.count:
-        raise SqlError(1233, "You attempted to acquire a transactional application lock without an active transaction.")
+        return _userlock(session, frame, 50000, "You attempted to acquire a transactional application lock without an active transaction.")
     if timeout is not None and timeout < -1:
         return -999
     if timeout is None:
@@ -220,11 +230,11 @@ def _releaseapplock(session: Session, arguments: Arguments, frame: Frame, output
     if resource is None or owner not in ("transaction", "session"):
         return -999
     if owner == "transaction" and not session.transactions.count:
-        raise SqlError(1233, "You attempted to release a transactional application lock without an active transaction.")
+        return _userlock(session, frame, 50000, "You attempted to release a transactional application lock without an active transaction.")
     if not session.applocks.release(resource[:255], owner):
-        raise SqlError(
-            1223, f"Cannot release the application lock (Database Principal: 'public', Resource: '{resource[:32]}') because it is not"
-            " currently held."
+        return _userlock(
+            session, frame, 1223, f"Cannot release the application lock (Database Principal: 'public', Resource: '{resource[:32]}')"
+            " because it is not currently held."
         )
     return 0
 

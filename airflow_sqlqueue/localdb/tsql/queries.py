@@ -300,7 +300,7 @@ class Queries(Expressions):
         name = self.name()
         if self.is_op("(") and not self._old_hints_ahead():
             return self._function_source(name, token.line)
-        if self.accept("FOR"):
+        if self.upper == "FOR" and self.peek().upper == "SYSTEM_TIME":
             self.unsupported("FOR SYSTEM_TIME")
         hints: list[Hint] = []
         if self._old_hints_ahead():
