@@ -89,10 +89,16 @@ def queue_name(live: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def context() -> Callable[..., dict[str, Any]]:
-    """What an operator's execute gets, as far as these operators read it; another ``run_id`` is another run."""
+def run_id() -> str:
+    """A run of its own for each test: the ledger of the test server keeps the batches of all."""
+    return f"test__{uuid.uuid4().hex[:12]}"
 
-    def make(run_id: str = "run", task_id: str = "task", dag_id: str = "dag", map_index: int = -1) -> dict[str, Any]:
+
+@pytest.fixture
+def context(run_id: str) -> Callable[..., dict[str, Any]]:
+    """What an operator's execute gets, as far as these operators read it."""
+
+    def make(run_id: str = run_id, task_id: str = "task", dag_id: str = "dag", map_index: int = -1) -> dict[str, Any]:
         return {"ti": TaskInstance(dag_id, run_id, task_id, map_index)}
 
     return make

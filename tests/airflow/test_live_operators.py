@@ -60,14 +60,14 @@ def test_send_fills_in_headers_and_repeats_its_ids(hook: SqlQueueHook, queue_nam
     operator = SqlQueueSendOperator(
         task_id="send",
         queue_name=queue_name,
-        messages=lambda context: [{"body": {"run": context["ti"].run_id}}, {"body": "<x/>", "time_to_be_received": 60}],
+        messages=lambda context: [{"body": {"for": context["ti"].dag_id}}, {"body": "<x/>", "time_to_be_received": 60}],
         enclosed_message_types="Shop.Messages.PlaceOrder",
     )
     assert operator.execute(context(dag_id="shop")) == 2
     assert operator.execute(context(dag_id="shop")) == 2
     rows = hook.receive(queue_name, 10)
     headers = [decode_headers(row.headers).values for row in rows]
-    assert [row.body for row in rows] == [b'{"run":"run"}', b"<x/>"] * 2
+    assert [row.body for row in rows] == [b'{"for":"shop"}', b"<x/>"] * 2
     assert [row.expires is None for row in rows] == [True, False] * 2
     ids = [values[HeaderNames.MESSAGE_ID] for values in headers]
     assert ids[:2] == ids[2:]
@@ -135,7 +135,7 @@ def test_expired_messages_do_not_count_however_many_stand_in_front(
 
 
 def test_a_drain_without_a_job_leaves_the_batch_to_others(
-    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, run_id: str
 ) -> None:
     hook.send(queue_name, generate(300, seed=1))
     expired = hook.depth(queue_name).expired
@@ -143,7 +143,7 @@ def test_a_drain_without_a_job_leaves_the_batch_to_others(
     assert json.loads(json.dumps(done)) == done
     batch = Batch.from_dict(done["batch"])
     assert (batch.state, batch.messages, batch.expired, done["held"]) == ("sealed", 300 - expired, expired, 0)
-    assert batch.batch_id == str(batch_id_for("dag", "run", "task"))
+    assert batch.batch_id == str(batch_id_for("dag", run_id, "task"))
     for given in (done, done["batch"]):
         SqlQueueMarkConsumedOperator(task_id="mark", batch=given).execute(context())
     again = drain(queue_name, str(tmp_path), python_callable=not_again).execute(context())
@@ -161,7 +161,9 @@ def test_a_batch_that_is_unknown_is_not_marked(live: str, context: Any) -> None:
         SqlQueueMarkConsumedOperator(task_id="mark", batch=batch.to_dict()).execute(context())
 
 
-def test_a_retry_resumes_an_open_batch(hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any) -> None:
+def test_a_retry_resumes_an_open_batch(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, run_id: str
+) -> None:
     class Killed(Exception):
         pass
 
@@ -174,7 +176,7 @@ def test_a_retry_resumes_an_open_batch(hook: SqlQueueHook, queue_name: str, tmp_
         hook.drain(
             queue_name,
             tmp_path,
-            batch_id=batch_id_for("dag", "run", "task", 3),
+            batch_id=batch_id_for("dag", run_id, "task", 3),
             options=DrainOptions(rows_per_part=30),
             on_progress=kill,
         )
@@ -205,7 +207,7 @@ def test_staging_may_be_an_object_storage_path(
 
 
 def test_no_body_and_no_header_reaches_a_log_or_xcom(
-    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, caplog: Any
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, caplog: Any, capsys: Any
 ) -> None:
     caplog.set_level(logging.DEBUG)
     message = {"headers": {"Secret": "hush-header"}, "body": "hush-body"}
@@ -213,9 +215,10 @@ def test_no_body_and_no_header_reaches_a_log_or_xcom(
     SqlQueueDepthSensor(task_id="wait", queue_name=queue_name).execute(context())
     done = drain(queue_name, str(tmp_path)).execute(context())
     assert sent == done["batch"]["messages"] == 1
-    assert "Sent 1 messages" in caplog.text
-    assert "Drained 1 messages" in caplog.text
-    for text in (caplog.text, json.dumps(done), repr(hook.peek(queue_name))):
+    log = caplog.text + capsys.readouterr().out
+    assert "Sent 1 messages" in log
+    assert "Drained 1 messages" in log
+    for text in (log, json.dumps(done), repr(hook.peek(queue_name))):
         assert "hush" not in text
 
 
@@ -224,7 +227,7 @@ def test_no_body_and_no_header_reaches_a_log_or_xcom(
 
 @pytest.mark.spark
 def test_a_failed_job_keeps_its_batch_for_the_next_try(
-    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, run_id: str
 ) -> None:
     seen: list[str] = []
 
@@ -239,7 +242,7 @@ def test_a_failed_job_keeps_its_batch_for_the_next_try(
     arguments: dict[str, Any] = {"python_callable": job, "spark_conf": {"spark.sql.shuffle.partitions": "1"}}
     with pytest.raises(RuntimeError, match="the job failed"):
         drain(queue_name, str(tmp_path), op_kwargs={"fail": True}, **arguments).execute(context())
-    batch = hook.batch(batch_id_for("dag", "run", "task"))
+    batch = hook.batch(batch_id_for("dag", run_id, "task"))
     assert (batch.state, batch.messages) == ("sealed", 20)
 
     hook.send(queue_name, [Message({}, b"later")])
@@ -256,9 +259,8 @@ def test_a_failed_job_keeps_its_batch_for_the_next_try(
 
 @pytest.mark.spark
 def test_an_application_gets_the_manifest(
-    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, caplog: Any
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, run_id: str, capsys: Any
 ) -> None:
-    caplog.set_level(logging.INFO)
     application = tmp_path / "job.py"
     application.write_text(
         "import json, sys\n"
@@ -278,8 +280,8 @@ def test_an_application_gets_the_manifest(
 
     with pytest.raises(SparkJobError, match="exit code 3"):
         run(3)
-    assert hook.batch(batch_id_for("dag", "run", "task")).state == "sealed"
+    assert hook.batch(batch_id_for("dag", run_id, "task")).state == "sealed"
     done = run(0)
     assert json.loads(answer.read_text()) == {**done["batch"], "state": "sealed"}
     assert done["batch"]["state"] == "consumed"
-    assert caplog.text.count("the application was here") == 2
+    assert capsys.readouterr().out.count("the application was here") == 2
