@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_sqlqueue.connection import load_pyodbc
 from airflow_sqlqueue.message import HeaderNames, Message, encode_headers
+from airflow_sqlqueue.sql.columns import NEVER
 
 ROWS = (128, 32, 8, 1)
 """Rows of a statement. A few fixed sizes, so that the server sees few texts; well under 2,100 parameters."""
@@ -62,7 +63,7 @@ def _statements(messages: list[Message], present: Collection[str]) -> Iterator[S
 def _values(message: Message, expiring: bool, present: Collection[str]) -> list[Any]:
     values: list[Any] = [str(message.id or uuid.uuid4())]
     if expiring and message.time_to_be_received is None:
-        values += [None, None]
+        values += [0, NEVER]
     elif expiring and message.time_to_be_received is not None:
         days, rest = divmod(message.time_to_be_received, _DAY)
         values += [rest // _MILLISECOND, days]
@@ -72,9 +73,9 @@ def _values(message: Message, expiring: bool, present: Collection[str]) -> list[
     return values
 
 
-def _column_text(value: str | None) -> str | None:
-    """A header's value for a legacy varchar(255) column, or None where it would be cut or changed."""
-    return value if value and len(value) <= 255 and value.isascii() else None
+def _column_text(value: str | None) -> str:
+    """A header's value for a legacy varchar(255) column, empty where it would be cut or changed."""
+    return value if value and len(value) <= 255 and value.isascii() else ""
 
 
 def _sizes(expiring: bool, present: Collection[str]) -> list[Any]:

@@ -62,6 +62,8 @@ class Session:
         self.settings = settings
         self._connection = open_connection(settings, connect)
         self._connection.timeout = statement_timeout
+        self._cursor: pyodbc.Cursor | None = None
+        self._cursor_text = ""
         self._in_transaction = False
         self._lock_timeout = lock_timeout
         try:
@@ -89,23 +91,26 @@ class Session:
         must not be used. ``sizes`` fixes the parameters' types, as ``Cursor.setinputsizes`` takes them.
         """
         try:
-            cursor = self._connection.cursor()
-            try:
-                if sizes is not None:
-                    cursor.setinputsizes(sizes)
-                cursor.execute(statement.text, values) if values else cursor.execute(statement.text)
-                rows: list[Any] | None = None
-                while True:
-                    if cursor.description is not None:
-                        fetched = cursor.fetchall()
-                        rows = fetched if rows is None else rows
-                    if not cursor.nextset():
-                        return rows or []
-            finally:
-                with suppress(Exception):
-                    cursor.close()
+            cursor = self._prepared(statement.text)
+            if sizes is not None:
+                cursor.setinputsizes(sizes)
+            cursor.execute(statement.text, values) if values else cursor.execute(statement.text)
+            rows: list[Any] | None = None
+            while True:
+                if cursor.description is not None:
+                    fetched = cursor.fetchall()
+                    rows = fetched if rows is None else rows
+                if not cursor.nextset():
+                    return rows or []
         except Exception as error:
+            self._cursor = None
             raise translate(error, statement.purpose) from quiet(error)
+
+    def _prepared(self, text: str) -> pyodbc.Cursor:
+        """A cursor for the text: the last one where it is the same again, which the server has prepared."""
+        if self._cursor is None or self._cursor_text != text:
+            self._cursor, self._cursor_text = self._connection.cursor(), text
+        return self._cursor
 
     def value(self, statement: Query, *values: Any) -> Any:
         """The first column of the first row, None where there is no row."""

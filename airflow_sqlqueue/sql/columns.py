@@ -14,7 +14,14 @@ LEGACY = {"CorrelationId": "varchar(255)", "ReplyToAddress": "varchar(255)", "Re
 REQUIRED = ("Id", "Expires", "Headers", "Body", "RowVersion")
 
 _ORDER = ("Id", "CorrelationId", "ReplyToAddress", "Recoverable", "Expires", "Headers", "Body", "RowVersion")
-_EXPIRES = "DATEADD(millisecond, ?, DATEADD(day, ?, GETUTCDATE()))"
+NEVER = 2**31 - 1
+"""The number of days that stands for a message that does not expire.
+
+A sentinel, as is the empty text of the legacy columns: for a parameter that is None the driver asks the server to describe
+the whole statement.
+"""
+
+_EXPIRES = f"DATEADD(millisecond, ?, DATEADD(day, NULLIF(?, {NEVER}), GETUTCDATE()))"
 
 
 def row_columns(present: Collection[str], source: str = "") -> Fragment:
@@ -37,8 +44,8 @@ def insert_columns(present: Collection[str]) -> Fragment:
 
 def insert_rows(present: Collection[str], expiring: bool, count: int) -> Fragment:
     """``count`` row constructors. Parameters of each: Id, milliseconds and days where ``expiring``, Headers, Body, and
-    CorrelationId and ReplyToAddress where the table has them; ``Recoverable`` is always 1, as versions 4.1 and later
-    write it."""
+    CorrelationId and ReplyToAddress, empty for NULL, where the table has them; ``Recoverable`` is always 1, as versions
+    4.1 and later write it."""
     expires = _EXPIRES if expiring else "NULL"
-    legacy = ["1" if name == "Recoverable" else "?" for name in LEGACY if name in present]
+    legacy = ["1" if name == "Recoverable" else "NULLIF(?, '')" for name in LEGACY if name in present]
     return Fragment(", ".join([f"({', '.join(['?', expires, '?', '?', *legacy])})"] * count))
