@@ -36,8 +36,10 @@ logging.getLogger("py4j").setLevel(logging.WARNING)
 
 Connect = Callable[..., str]
 
-THIRD_PARTY_WARNINGS = ("GitWildMatchPattern:DeprecationWarning",)
-"""pathspec's, as Airflow's DAG discovery uses it."""
+THIRD_PARTY_WARNINGS = (
+    "GitWildMatchPattern:DeprecationWarning",  # pathspec, in Airflow's DAG discovery
+    "Using `httpx` with `starlette.testclient`",  # starlette, in Airflow's in-process API server
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -44,11 +44,15 @@ def test_parsing_the_example_loads_no_driver_and_no_spark() -> None:
 
 
 @pytest.mark.airflow
-def test_a_broken_connection_fails_the_run_at_once(audit_to_lake: DAG, connection: Any) -> None:
+def test_a_broken_connection_fails_the_run_at_once(audit_to_lake: DAG, connection: Any, capfd: Any) -> None:
     connection(schema="")
     run = audit_to_lake.test()
     assert run.state == "failed"
     assert states(run)["create"] == "failed"
+    assert (
+        "AirflowFailException: Connection 'sqlqueue_default': The connection names no database"
+        in capfd.readouterr().out
+    )
 
 
 @pytest.mark.airflow
