@@ -17,8 +17,8 @@ _ORDER = ("Id", "CorrelationId", "ReplyToAddress", "Recoverable", "Expires", "He
 NEVER = 2**31 - 1
 """The number of days that stands for a message that does not expire.
 
-A sentinel, as is the empty text of the legacy columns: for a parameter that is None the driver asks the server to describe
-the whole statement.
+A sentinel, as is the empty text of the legacy columns: for a parameter that is None the driver asks the server to
+describe the whole statement.
 """
 
 _EXPIRES = f"DATEADD(millisecond, ?, DATEADD(day, NULLIF(?, {NEVER}), GETUTCDATE()))"
