@@ -15,7 +15,22 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.compile_expr import Expressions
 
 AGGREGATES = frozenset(
-    "COUNT COUNT_BIG SUM AVG MIN MAX STDEV STDEVP VAR VARP STRING_AGG CHECKSUM_AGG APPROX_COUNT_DISTINCT GROUPING".split()
+    [
+        "COUNT",
+        "COUNT_BIG",
+        "SUM",
+        "AVG",
+        "MIN",
+        "MAX",
+        "STDEV",
+        "STDEVP",
+        "VAR",
+        "VARP",
+        "STRING_AGG",
+        "CHECKSUM_AGG",
+        "APPROX_COUNT_DISTINCT",
+        "GROUPING",
+    ]
 )
 _RANKING = {"ROW_NUMBER": "row_number", "RANK": "rank", "DENSE_RANK": "dense_rank", "NTILE": "ntile"}
 _OFFSET = {"LAG": "lag", "LEAD": "lead", "FIRST_VALUE": "first_value", "LAST_VALUE": "last_value"}
@@ -86,8 +101,12 @@ def _aggregate(c: Expressions, node: nodes.Function, names: Names, name: str, ov
         text, separator = c.text(c.scalar(node.args[0], names)), c.text(c.scalar(node.args[1], names))
         unicode = text.type is not None and family(text.type) == "ntext"
         order = f" ORDER BY {order_sql(c, node.within, names)}" if node.within else ""
-        kind = NMAX if text.type == NMAX else sqltypes.VMAX if text.type == sqltypes.VMAX else (
-            sqltypes.nvarchar(4000) if unicode else sqltypes.varchar(8000)
+        kind = (
+            NMAX
+            if text.type == NMAX
+            else sqltypes.VMAX
+            if text.type == sqltypes.VMAX
+            else (sqltypes.nvarchar(4000) if unicode else sqltypes.varchar(8000))
         )
         return Typed(f"string_agg({text.sql}, {separator.sql}{order}){over}", kind)
     value = _one(c, node, names)
@@ -117,7 +136,10 @@ def _aggregate(c: Expressions, node: nodes.Function, names: Names, name: str, ov
     scale = kind.scale or 0
     if name == "AVG":
         scale = max(scale, 6)
-        return Typed(f"(trunc({name.lower()}({distinct}{value.sql}){over}, {scale}))::numeric(38,{scale})", sqltypes.decimal(38, scale))
+        return Typed(
+            f"(trunc({name.lower()}({distinct}{value.sql}){over}, {scale}))::numeric(38,{scale})",
+            sqltypes.decimal(38, scale),
+        )
     return Typed(f"(sum({distinct}{value.sql}){over})::numeric(38,{scale})", sqltypes.decimal(38, scale))
 
 

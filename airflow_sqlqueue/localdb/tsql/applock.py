@@ -1,7 +1,7 @@
 """Application locks (sp_getapplock, sp_releaseapplock) by PostgreSQL's advisory locks of the session.
 
-Those of a transaction are released when it ends, which this module does itself: PostgreSQL could not release its own
-transaction-level ones earlier, as sp_releaseapplock does. Intent modes are rounded up to the next stricter PostgreSQL has.
+Those of a transaction are released when it ends, which this module does itself: PostgreSQL could not release its
+own transaction-level ones earlier, as sp_releaseapplock does. Intent modes are rounded up to the next stricter PostgreSQL has.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class AppLocks:
             status = 1
             inside = session.pg.in_transaction
             steps = [Request("SAVEPOINT _a")] if inside else []
-            steps.append(Request(f"SET {'LOCAL ' if inside else ''}lock_timeout = {0 if wait is None or wait < 0 else wait}"))
+            steps.append(
+                Request(f"SET {'LOCAL ' if inside else ''}lock_timeout = {0 if wait is None or wait < 0 else wait}")
+            )
             steps.append(Request(f"SELECT pg_advisory_lock{suffix}({key})"))
             try:
                 session.pg.run(steps + ([Request("RELEASE SAVEPOINT _a")] if inside else []))

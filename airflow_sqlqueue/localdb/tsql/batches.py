@@ -299,10 +299,9 @@ class Batch(Definitions):
         token = self.token
         if token.kind == lexer.VARIABLE:
             return self.variable()
-        if self.is_identifier(token) and token.upper not in ("THROW",):
-            if token.kind == lexer.QUOTED or (token.upper not in ("GO",)):
-                self.next()
-                return str(token.value)
+        if self.is_identifier(token) and token.upper not in ("THROW", "GO"):
+            self.next()
+            return str(token.value)
         return None
 
     def _on_commit(self) -> Statement:
@@ -373,9 +372,9 @@ class Batch(Definitions):
             value: nodes.Expr | None
             if self.accept("DEFAULT"):
                 value = None
-            elif self.token.kind == lexer.WORD and self.is_identifier() and self.peek().value not in ("(", "."):
-                value = nodes.Literal("nvarchar", self.next().value)
-            elif self.token.kind == lexer.QUOTED:
+            elif (
+                self.token.kind == lexer.WORD and self.is_identifier() and self.peek().value not in ("(", ".")
+            ) or self.token.kind == lexer.QUOTED:
                 value = nodes.Literal("nvarchar", self.next().value)
             else:
                 value = self.expression()

@@ -163,8 +163,11 @@ class Catalog:
         if len(name) > 3:
             if name[0]:
                 raise SqlError(
-                    7202, f"Could not find server '{name[0]}' in sys.servers. Verify that the correct server name was"
-                    " specified.", severity=11, state=2
+                    7202,
+                    f"Could not find server '{name[0]}' in sys.servers. Verify that the correct server name was"
+                    " specified.",
+                    severity=11,
+                    state=2,
                 )
             name = name[1:]
         parts = ("",) * (3 - len(name)) + name
@@ -194,17 +197,35 @@ class Catalog:
         data = json.loads(rows[0][0])
         columns = [
             ColumnInfo(
-                c[0], c[1], SqlType(c[2], c[3], c[4], c[5]), bool(c[6]), bool(c[7]), c[8], is_binary_collation(c[9]),
-                c[10], bool(c[13]), c[11] or 1, c[12] or 1
+                c[0],
+                c[1],
+                SqlType(c[2], c[3], c[4], c[5]),
+                bool(c[6]),
+                bool(c[7]),
+                c[8],
+                is_binary_collation(c[9]),
+                c[10],
+                bool(c[13]),
+                c[11] or 1,
+                c[12] or 1,
             )
             for c in data["columns"] or []
-        ]  # fmt: skip
+        ]
         indexes = [IndexInfo(i[0] or "", i[1], i[2], i[3] or "", bool(i[4])) for i in data["indexes"] or []]
         pg = f"{quoted(data['schema_pg'])}.{quoted(data['pg'] or '')}"
         return TableInfo(
-            data["name"], data["schema"], data["database"], pg, columns, data["type"].strip(), data["id"],
-            data["triggers"], data["definition"] or "", indexes, extra=data["extra"]
-        )  # fmt: skip
+            data["name"],
+            data["schema"],
+            data["database"],
+            pg,
+            columns,
+            data["type"].strip(),
+            data["id"],
+            data["triggers"],
+            data["definition"] or "",
+            indexes,
+            extra=data["extra"],
+        )
 
     def _system(self, database: str, schema: str, table: str, catalog: str) -> TableInfo | None:
         entry = self.database(catalog)
@@ -216,7 +237,11 @@ class Catalog:
             return None
         filtered = rows[0][0] == "_db"
         columns = [
-            ColumnInfo(str(name).lower() if schema == "sys" else str(name).upper(), str(name), _DOMAINS.get(str(kind), _DOMAINS["sysname"]))
+            ColumnInfo(
+                str(name).lower() if schema == "sys" else str(name).upper(),
+                str(name),
+                _DOMAINS.get(str(kind), _DOMAINS["sysname"]),
+            )
             for name, kind in rows
             if name != "_db"
         ]

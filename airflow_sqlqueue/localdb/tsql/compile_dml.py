@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Compiling INSERT, UPDATE, DELETE and MERGE with OUTPUT clauses.
 
 A statement that changes rows found by a CTE, a join, TOP or READPAST becomes ``WITH m AS MATERIALIZED (SELECT ctid ...
@@ -42,7 +43,9 @@ class Compiler(Queries):
             setattr(plan, key, value)
         plan.before = list(dict.fromkeys(text for text, _ in self.table_locks))
         transient_tables = all(transient for _, transient in self.table_locks)
-        plan.transient = (self.transient or bool(self.table_locks and transient_tables)) and not self.held and not plan.writes
+        plan.transient = (
+            (self.transient or bool(self.table_locks and transient_tables)) and not self.held and not plan.writes
+        )
         if plan.columns is not None and any(
             column.type is not None and column.type.length == -1 for column in plan.columns
         ):
@@ -56,8 +59,10 @@ class Compiler(Queries):
         if isinstance(body, nodes.Select) and any(item.variable for item in body.items):
             if not all(item.variable for item in body.items):
                 raise SqlError(
-                    141, "A SELECT statement that assigns a value to a variable must not be combined with data-retrieval"
-                    " operations.", severity=15
+                    141,
+                    "A SELECT statement that assigns a value to a variable must not be combined with data-retrieval"
+                    " operations.",
+                    severity=15,
                 )
             return self._assigning(query, body)
         compiled = self.compile_query(query, None)
@@ -104,8 +109,9 @@ class Compiler(Queries):
             raise SqlError(207, f"Invalid column name '{name}'.")
         if column.computed is not None:
             raise SqlError(
-                271, f'The column "{column.name}" cannot be modified because it is either a computed column or is the result'
-                " of a UNION operator."
+                271,
+                f'The column "{column.name}" cannot be modified because it is either a computed column or is the result'
+                " of a UNION operator.",
             )
         if updating and column.identity:
             raise SqlError(8102, f"Cannot update identity column '{column.name}'.")
@@ -116,13 +122,17 @@ class Compiler(Queries):
             raise SqlError(259, "Ad hoc updates to system catalogs are not allowed.")
         if table.triggers and any(output.into is None for output in outputs):
             raise SqlError(
-                334, f"The target table '{table.name}' of the DML statement cannot have any enabled triggers if the statement"
-                " contains an OUTPUT clause without INTO clause."
+                334,
+                f"The target table '{table.name}' of the DML statement"
+                " cannot have any enabled triggers if the statement"
+                " contains an OUTPUT clause without INTO clause.",
             )
         if event in table.extra.get("trigger_events", ()):
             raise SqlError(
-                40517, f"The table '{table.name}' has a trigger with a body, which is not supported by the local server: disable"
-                " or drop the trigger."
+                40517,
+                f"The table '{table.name}' has a trigger with a body,"
+                " which is not supported by the local server: disable"
+                " or drop the trigger.",
             )
 
     # --- OUTPUT ----------------------------------------------------------------------------------------------------
@@ -176,28 +186,49 @@ class Compiler(Queries):
             if isinstance(node, nodes.Star):
                 found = [s for s in names.scopes if node.qualifier and s.alias == fold(node.qualifier[-1])]
                 if not found:
-                    raise SqlError(107, f"The column prefix '{'.'.join(node.qualifier)}' does not match with a table name or alias name used in the query.", severity=15)
+                    raise SqlError(
+                        107,
+                        f"The column prefix '{'.'.join(node.qualifier)}' does not"
+                        " match with a table name or alias name used in the query.",
+                        severity=15,
+                    )
                 items += found[0].columns
                 continue
             value = self.scalar(node, names)
-            items.append(value.with_(name=item.alias or (value.name if isinstance(node, nodes.Column) else ""), identity=False))
+            items.append(
+                value.with_(name=item.alias or (value.name if isinstance(node, nodes.Column) else ""), identity=False)
+            )
         return items
 
     def _into(self, output: nodes.Output, values: list[Typed], number: int) -> str:
         assert output.into is not None
         table = self.lookup(output.into)
         if table.triggers:
-            raise SqlError(331, f"The target table '{table.name}' of the OUTPUT INTO clause cannot have any enabled triggers.")
+            raise SqlError(
+                331, f"The target table '{table.name}' of the OUTPUT INTO clause cannot have any enabled triggers."
+            )
         if table.type not in ("U", "TT"):
-            raise SqlError(330, f"The target '{table.name}' of the OUTPUT INTO clause cannot be a view or common table expression.")
+            raise SqlError(
+                330, f"The target '{table.name}' of the OUTPUT INTO clause cannot be a view or common table expression."
+            )
         if output.columns:
             columns = [self._writable(table, name, False) for name in output.columns]
         else:
-            columns = [c for c in table.columns if c.computed is None and not (c.identity and not self._identity_on(table))]
+            columns = [
+                c for c in table.columns if c.computed is None and not (c.identity and not self._identity_on(table))
+            ]
         if len(columns) != len(values):
             if len(columns) > len(values):
-                raise SqlError(120, "The select list for the INSERT statement contains fewer items than the insert list. The number of SELECT values must match the number of INSERT columns.")
-            raise SqlError(121, "The select list for the INSERT statement contains more items than the insert list. The number of SELECT values must match the number of INSERT columns.")
+                raise SqlError(
+                    120,
+                    "The select list for the INSERT statement contains fewer items than the insert"
+                    " list. The number of SELECT values must match the number of INSERT columns.",
+                )
+            raise SqlError(
+                121,
+                "The select list for the INSERT statement contains more items than the insert list."
+                " The number of SELECT values must match the number of INSERT columns.",
+            )
         for column in columns:
             if column.identity and not self._identity_on(table):
                 self._refuse_identity(table)
@@ -215,7 +246,9 @@ class Compiler(Queries):
 
     def _refuse_identity(self, table: TableInfo) -> None:
         raise SqlError(
-            544, f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT is set to OFF."
+            544,
+            "Cannot insert explicit value for identity column in"
+            f" table '{table.name}' when IDENTITY_INSERT is set to OFF.",
         )
 
     def insert(self, node: nodes.Insert) -> Plan:
@@ -228,27 +261,40 @@ class Compiler(Queries):
         check_hints(node.hints, table, True)
         how = locking(
             [h for h in node.hints if h.name in ("TABLOCK", "TABLOCKX", "HOLDLOCK", "SERIALIZABLE", "XLOCK")],
-            table, self.env.isolation, self.env.in_transaction, False, True
-        )  # fmt: skip
+            table,
+            self.env.isolation,
+            self.env.in_transaction,
+            False,
+            True,
+        )
         if how.table_mode:
             self.table_locks.append((f"LOCK TABLE {table.pg} IN {how.table_mode} MODE", False))
         explicit = [self._writable(table, name, False) for name in node.columns]
         if len({column.pg for column in explicit}) != len(explicit):
             name = next(c.name for c in explicit if [d.pg for d in explicit].count(c.pg) > 1)
-            raise SqlError(264, f"The column name '{name}' is specified more than once in the SET clause or column list of an INSERT.")
+            raise SqlError(
+                264,
+                f"The column name '{name}' is specified more than once in the SET clause or column list of an INSERT.",
+            )
         columns = explicit or [c for c in table.columns if c.computed is None and not c.identity]
         identity = table.identity
         if identity is not None:
-            if identity in explicit and not self._identity_on(table):
-                if not (node.source is None):
-                    self._refuse_identity(table)
+            if identity in explicit and not self._identity_on(table) and node.source is not None:
+                self._refuse_identity(table)
             if self._identity_on(table) and identity not in explicit:
                 if not explicit:
                     raise SqlError(
-                        8101, f"An explicit value for the identity column in table '{table.full_name}' can only be specified when a"
-                        " column list is used and IDENTITY_INSERT is ON."
+                        8101,
+                        "An explicit value for the identity column in table"
+                        f" '{table.full_name}' can only be specified when a"
+                        " column list is used and IDENTITY_INSERT is ON.",
                     )
-                raise SqlError(545, f"Explicit value must be specified for identity column in table '{table.name}' either when IDENTITY_INSERT is set to ON or when a replication user is inserting into a NOT FOR REPLICATION identity column.")
+                raise SqlError(
+                    545,
+                    f"Explicit value must be specified for identity column in table '{table.name}' either"
+                    " when IDENTITY_INSERT is set to ON or when a replication user"
+                    " is inserting into a NOT FOR REPLICATION identity column.",
+                )
         target = f"INSERT INTO {table.pg} AS d ({', '.join(quoted(c.pg) for c in columns)})"
         if node.source is None:
             change = f"INSERT INTO {table.pg} AS d DEFAULT VALUES"
@@ -265,15 +311,31 @@ class Compiler(Queries):
     def _view_target(self, view: TableInfo) -> TableInfo:
         raise SqlError(40517, f"INSERT and MERGE into the view '{view.name}' are not supported by the local server.")
 
-    def _value_rows(self, values: nodes.Values, table: TableInfo, columns: list[ColumnInfo], parent: Names | None) -> str:
+    def _value_rows(
+        self, values: nodes.Values, table: TableInfo, columns: list[ColumnInfo], parent: Names | None
+    ) -> str:
         rows = []
         for row in values.rows:
             if len(row) != len(columns):
                 if len(row) > len(columns):
-                    raise SqlError(110, "There are fewer columns in the INSERT statement than values specified in the VALUES clause. The number of values in the VALUES clause must match the number of columns specified in the INSERT statement.", severity=15)
-                if len({len(r) for r in values.rows}) == 1 and len(columns) == len([c for c in table.columns if c.computed is None and not c.identity]):
+                    raise SqlError(
+                        110,
+                        "There are fewer columns in the INSERT statement than values specified in the VALUES"
+                        " clause. The number of values in the VALUES clause must match"
+                        " the number of columns specified in the INSERT statement.",
+                        severity=15,
+                    )
+                if len({len(r) for r in values.rows}) == 1 and len(columns) == len(
+                    [c for c in table.columns if c.computed is None and not c.identity]
+                ):
                     raise SqlError(213, "Column name or number of supplied values does not match table definition.")
-                raise SqlError(109, "There are more columns in the INSERT statement than values specified in the VALUES clause. The number of values in the VALUES clause must match the number of columns specified in the INSERT statement.", severity=15)
+                raise SqlError(
+                    109,
+                    "There are more columns in the INSERT statement than values specified in the VALUES"
+                    " clause. The number of values in the VALUES clause must match"
+                    " the number of columns specified in the INSERT statement.",
+                    severity=15,
+                )
             cells = []
             for node, column in zip(row, columns, strict=True):
                 if isinstance(node, nodes.Literal) and node.kind == "default":
@@ -295,7 +357,11 @@ class Compiler(Queries):
             if not node.columns:
                 raise SqlError(213, "Column name or number of supplied values does not match table definition.")
             number, word = (121, "more") if len(compiled.columns) > len(columns) else (120, "fewer")
-            raise SqlError(number, f"The select list for the INSERT statement contains {word} items than the insert list. The number of SELECT values must match the number of INSERT columns.")
+            raise SqlError(
+                number,
+                f"The select list for the INSERT statement contains {word} items than the insert"
+                " list. The number of SELECT values must match the number of INSERT columns.",
+            )
         cells = [
             self.to_column(value.with_(sql=f"s.c{i}", constant=None), table, column)
             for i, (value, column) in enumerate(zip(compiled.columns, columns, strict=True), 1)
@@ -351,7 +417,11 @@ class Compiler(Queries):
             extra = self._returned(assign, direct, self.table_scope(direct, node.target[-1], "old"))
             outputs = Names([self.table_scope(direct, "inserted", "new"), self.table_scope(direct, "deleted", "old")])
             plan = self._with_outputs(
-                f"UPDATE {direct.pg} AS d SET {assignments or self._nothing(direct)}{where}", node.outputs, outputs, extra, table=direct
+                f"UPDATE {direct.pg} AS d SET {assignments or self._nothing(direct)}{where}",
+                node.outputs,
+                outputs,
+                extra,
+                table=direct,
             )
             plan.assign = [(name, kind) for name, kind, _, _ in assign]
             return plan
@@ -359,7 +429,9 @@ class Compiler(Queries):
         self._check_target(chosen.table, node.outputs, "UPDATE")
         names = Names([chosen.scope("inserted", "new"), chosen.scope("deleted", "old"), *chosen.others])
         sets_sql = ", ".join(f"{quoted(column.pg)} = m.{alias}" for column, alias in chosen.sets)
-        change = f"UPDATE {chosen.table.pg} AS d SET {sets_sql or self._nothing(chosen.table)} FROM m WHERE d.ctid = m._ctid"
+        change = (
+            f"UPDATE {chosen.table.pg} AS d SET {sets_sql or self._nothing(chosen.table)} FROM m WHERE d.ctid = m._ctid"
+        )
         extra = [f"m.{alias}" for _, _, alias in chosen.variables]
         plan = self._chosen_plan(chosen, change, node.outputs, names, extra)
         plan.assign = [(name, kind) for name, kind, _ in chosen.variables]
@@ -380,7 +452,11 @@ class Compiler(Queries):
             if item.column is not None:
                 column = self._writable(table, item.column, True)
                 if any(column.pg == other.pg for other, _ in sets):
-                    raise SqlError(264, f"The column name '{column.name}' is specified more than once in the SET clause or column list of an INSERT.")
+                    raise SqlError(
+                        264,
+                        f"The column name '{column.name}' is specified more than"
+                        " once in the SET clause or column list of an INSERT.",
+                    )
                 if isinstance(item.value, nodes.Literal) and item.value.kind == "default":
                     sets.append((column, "DEFAULT"))
                 else:
@@ -428,7 +504,9 @@ class Compiler(Queries):
         sets, variables = self._sets(assignments, scope.table, names)
         for i, (column, sql) in enumerate(sets):
             if sql == "DEFAULT":
-                raise SqlError(40517, "SET column = DEFAULT with a join, CTE or TOP is not supported by the local server.")
+                raise SqlError(
+                    40517, "SET column = DEFAULT with a join, CTE or TOP is not supported by the local server."
+                )
             parts.append(f"{sql} AS v{i}")
             chosen.sets.append((column, f"v{i}"))
         for i, (name, kind, expr, column) in enumerate(variables):
@@ -480,9 +558,10 @@ class Compiler(Queries):
                 exposed = source.alias or source.name[-1]
                 if (len(target) == 1 and fold(exposed) == fold(target[0])) or fold(source.name[-1]) == fold(target[-1]):
                     found.append(source)
-            elif isinstance(source, nodes.VariableSource | nodes.QuerySource):
-                if fold(source.alias) == fold(target[-1]) or getattr(source, "name", "") == target[0]:
-                    found.append(source)
+            elif isinstance(source, nodes.VariableSource | nodes.QuerySource) and (
+                fold(source.alias) == fold(target[-1]) or getattr(source, "name", "") == target[0]
+            ):
+                found.append(source)
 
         for source in node.sources:
             visit(source)
@@ -525,7 +604,9 @@ class Compiler(Queries):
         for event in {"update": "UPDATE", "delete": "DELETE", "insert": "INSERT"}.values():
             self._check_target(table, node.outputs, event)
         self._direct_lock(node.hints, table)
-        target = self.table_scope(table, node.alias or node.target[-1], "d", (node.alias,) if node.alias else node.target)
+        target = self.table_scope(
+            table, node.alias or node.target[-1], "d", (node.alias,) if node.alias else node.target
+        )
         names = Names([], parent)
         locks: list[RowLock] = []
         source = self.source(node.source, names, locks)
@@ -537,10 +618,18 @@ class Compiler(Queries):
         inserted, deleted = self.table_scope(table, "inserted", "new"), self.table_scope(table, "deleted", "old")
         special = Scope("", [Typed("merge_action()", SqlType("nvarchar", length=10), False, name="$action")])
         outputs = Names([inserted, deleted, special, *source_scopes])
-        return self._with_outputs(text, node.outputs, outputs, [], table=table, identity=table if table.identity else None)
+        return self._with_outputs(
+            text, node.outputs, outputs, [], table=table, identity=table if table.identity else None
+        )
 
     def _merge_action(
-        self, action: nodes.MergeAction, table: TableInfo, names: Names, target: Scope, source: list[Scope], parent: Names | None
+        self,
+        action: nodes.MergeAction,
+        table: TableInfo,
+        names: Names,
+        target: Scope,
+        source: list[Scope],
+        parent: Names | None,
     ) -> str:
         head = {"matched": "MATCHED", "target": "NOT MATCHED", "source": "NOT MATCHED BY SOURCE"}[action.matched]
         visible = names
@@ -566,7 +655,9 @@ class Compiler(Queries):
         if action.values is None:
             return text + " THEN INSERT DEFAULT VALUES"
         if len(action.values) != len(columns):
-            raise SqlError(10709, "The number of columns in the INSERT clause of MERGE must match the number of values.")
+            raise SqlError(
+                10709, "The number of columns in the INSERT clause of MERGE must match the number of values."
+            )
         cells = []
         for value, column in zip(action.values, columns, strict=True):
             if isinstance(value, nodes.Literal) and value.kind == "default":

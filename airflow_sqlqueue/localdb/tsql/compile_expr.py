@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Compiling expressions and predicates to PostgreSQL, with T-SQL's types, conversions and comparisons."""
 
 from __future__ import annotations
@@ -119,9 +120,7 @@ class Expressions:
                 return found[0]
             level = level.parent
         if len(parts) > 1:
-            raise SqlError(
-                4104, f'The multi-part identifier "{".".join(parts)}" could not be bound.', line=node.line
-            )
+            raise SqlError(4104, f'The multi-part identifier "{".".join(parts)}" could not be bound.', line=node.line)
         raise SqlError(207, f"Invalid column name '{parts[0]}'.", line=node.line)
 
     def _grouped(self, column: Typed, names: Names, node: nodes.Column) -> Typed:
@@ -196,11 +195,11 @@ class Expressions:
             whole, _, fraction = value.partition(".")
             digits = len(whole.lstrip("0")) + len(fraction)
             if digits > 38:
-                raise SqlError(1007, f"The number '{value}' is out of the range for numeric representation.", severity=15)
+                raise SqlError(
+                    1007, f"The number '{value}' is out of the range for numeric representation.", severity=15
+                )
             text = (whole or "0") + ("." + fraction if fraction else "")
-            return Typed(
-                f"{text}::numeric", SqlType("numeric", precision=max(digits, 1), scale=len(fraction)), False
-            )
+            return Typed(f"{text}::numeric", SqlType("numeric", precision=max(digits, 1), scale=len(fraction)), False)
         if kind == "float":
             return Typed(f"{value}::float8", SqlType("float"), False)
         if kind == "money":
@@ -285,7 +284,9 @@ class Expressions:
         a, b = left.type or right.type, right.type or left.type
         assert a is not None
         assert b is not None
-        if op == "+" and (is_text(a) and is_text(b) or (is_text(a) or is_text(b)) and family(wider(a, b)) in ("text", "ntext")):
+        if op == "+" and (
+            (is_text(a) and is_text(b)) or ((is_text(a) or is_text(b)) and family(wider(a, b)) in ("text", "ntext"))
+        ):
             return self._concatenate(left, right, a, b)
         if op == "+" and family(a) == "binary" and family(b) == "binary":
             length = MAX if MAX in (a.length or MAX, b.length or MAX) else min((a.length or 0) + (b.length or 0), 8000)
@@ -311,7 +312,11 @@ class Expressions:
         x, y = convert(first, a).sql, convert(second, b).sql
         if family(result) in ("int", "float") or result.name.endswith("money"):
             x, y = f"({x})::{pg}", f"({y})::{pg}"
-            sql = f"({x} {op} {y})" if family(result) != "float" or op != "%" else f"mod(({x})::numeric, ({y})::numeric)::float8"
+            sql = (
+                f"({x} {op} {y})"
+                if family(result) != "float" or op != "%"
+                else f"mod(({x})::numeric, ({y})::numeric)::float8"
+            )
             if result.name == "tinyint":
                 sql = f"mssql.tinyint({sql}::int8)"
             elif result.name.endswith("money"):
@@ -350,7 +355,11 @@ class Expressions:
 
     def _moment_arithmetic(self, op: str, left: Typed, right: Typed, a: SqlType, b: SqlType) -> Typed:
         kinds = {a.name, b.name}
-        if op in ("+", "-") and kinds & {"datetime", "smalldatetime"} and not kinds & {"datetime2", "date", "time", "datetimeoffset"}:
+        if (
+            op in ("+", "-")
+            and kinds & {"datetime", "smalldatetime"}
+            and not kinds & {"datetime2", "date", "time", "datetimeoffset"}
+        ):
             target = SqlType("datetime")
             x, y = convert(left, target, "cast").sql, convert(right, target, "cast").sql
             sign = f"({x} {op} ({y} - '1900-01-01'::timestamp))"
@@ -399,7 +408,9 @@ class Expressions:
         sql, columns = self.subquery(node.query, names)
         if len(columns) != 1:
             raise SqlError(
-                116, "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS."
+                116,
+                "Only one expression can be specified in the select"
+                " list when the subquery is not introduced with EXISTS.",
             )
         return columns[0].with_(sql=f"({sql})", name="", nullable=True, identity=False, constant=None, origin="")
 
@@ -467,9 +478,7 @@ class Expressions:
         kind = wider(a, b)
         for side in (a, b):
             if side.name in ("text", "ntext", "image", "xml"):
-                raise SqlError(
-                    402, f"The data types {a.name} and {b.name} are incompatible in the equal to operator."
-                )
+                raise SqlError(402, f"The data types {a.name} and {b.name} are incompatible in the equal to operator.")
         if is_text(kind) and is_text(a) and is_text(b):
             binary = left.binary or right.binary
             return self.folded(left, binary), self.folded(right, binary), kind
@@ -489,9 +498,11 @@ class Expressions:
         binary = value.binary if binary is None else binary
         if isinstance(value.constant, str):
             text = value.constant.rstrip(" ")
-            return literal(text if binary or not text.isascii() else text.lower()) + "::text" if (
-                binary or text.isascii()
-            ) else f"mssql.f({value.sql})"
+            return (
+                literal(text if binary or not text.isascii() else text.lower()) + "::text"
+                if (binary or text.isascii())
+                else f"mssql.f({value.sql})"
+            )
         return f"rtrim({value.sql}, ' ')" if binary else f"mssql.f({value.sql})"
 
     def _in(self, node: nodes.In, names: Names) -> str:
@@ -520,7 +531,9 @@ class Expressions:
     def _like(self, node: nodes.Like, names: Names) -> str:
         value, pattern = self.scalar(node.value, names), self.scalar(node.pattern, names)
         binary = value.binary or pattern.binary
-        texts = [v.sql if v.type is not None and is_text(v.type) else convert(v, sqltypes.NMAX).sql for v in (value, pattern)]
+        texts = [
+            v.sql if v.type is not None and is_text(v.type) else convert(v, sqltypes.NMAX).sql for v in (value, pattern)
+        ]
         negated = "NOT " if node.negated else ""
         escape = self.scalar(node.escape, names) if node.escape is not None else None
         if isinstance(pattern.constant, str) and "[" not in pattern.constant and escape is None:

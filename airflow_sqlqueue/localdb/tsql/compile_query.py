@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Compiling query expressions: FROM, joins, grouping, TOP, set operations, row locks."""
 
 from __future__ import annotations
@@ -36,9 +37,8 @@ class RowLock:
 
 def has_aggregate(node: Any) -> bool:
     """Whether an expression contains an aggregate of its own query level."""
-    if isinstance(node, nodes.Function):
-        if node.name[-1].upper() in AGGREGATES and node.over is None and len(node.name) == 1:
-            return True
+    if isinstance(node, nodes.Function) and node.over is None and node.name[-1].upper() in AGGREGATES:
+        return True
     if isinstance(node, nodes.Query | nodes.Subquery | nodes.Exists):
         return False
     if is_dataclass(node) and not isinstance(node, type):
@@ -123,7 +123,12 @@ class Queries(Expressions):
         return Compiled(sql, compiled.columns)
 
     def _order(
-        self, items: list[nodes.OrderItem], outputs: list[Typed], values: list[Typed], names: Names, distinct: bool = False
+        self,
+        items: list[nodes.OrderItem],
+        outputs: list[Typed],
+        values: list[Typed],
+        names: Names,
+        distinct: bool = False,
     ) -> str:
         if not items:
             return ""
@@ -134,23 +139,29 @@ class Queries(Expressions):
             if isinstance(node, nodes.Literal) and node.kind == "int":
                 if not 1 <= node.value <= len(values):
                     raise SqlError(
-                        108, f"The ORDER BY position number {node.value} is out of range of the number of items in the select list."
+                        108,
+                        f"The ORDER BY position number {node.value} is out of"
+                        " range of the number of items in the select list.",
                     )
                 value = values[node.value - 1]
-            elif isinstance(node, nodes.Column) and len(node.name) == 1:
-                found = [i for i, out in enumerate(outputs) if out.name and fold(out.name) == fold(node.name[0])]
+            elif isinstance(node, nodes.Column) and (len(node.name) == 1 or distinct):
+                found = [i for i, out in enumerate(outputs) if out.name and fold(out.name) == fold(node.name[-1])]
                 if found:
                     value = values[found[0]]
             if value is None:
                 value = self.scalar(node, names)
-                if distinct and value.sql not in {v.sql for v in values} and not any(
-                    value.sql == v.sql for v in values
+                if (
+                    distinct
+                    and value.sql not in {v.sql for v in values}
+                    and not any(value.sql == v.sql for v in values)
                 ):
                     if names.scopes and not names.scopes[0].alias:
                         pass
                     else:
                         raise SqlError(
-                            145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", severity=15
+                            145,
+                            "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.",
+                            severity=15,
                         )
             parts.append(self.order_key(value) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
         return " ORDER BY " + ", ".join(parts)
@@ -169,7 +180,9 @@ class Queries(Expressions):
         if isinstance(value.constant, int) and value.constant >= 0:
             return str(value.constant)
         if value.type is not None and not sqltypes.is_number(value.type):
-            raise SqlError(1060, "The number of rows provided for a TOP or FETCH clauses row count parameter must be an integer.")
+            raise SqlError(
+                1060, "The number of rows provided for a TOP or FETCH clauses row count parameter must be an integer."
+            )
         return f"mssql.top({convert(value, BIGINT, 'cast').sql})"
 
     # --- FROM ------------------------------------------------------------------------------------------------------
@@ -188,10 +201,7 @@ class Queries(Expressions):
                 return f"({left} {'CROSS' if node.kind == 'cross_apply' else 'LEFT'} JOIN LATERAL {right}" + (
                     ")" if node.kind == "cross_apply" else " ON true)"
                 )
-            if isinstance(node.right, nodes.Join):
-                right = self.source(node.right, names, locks, carry)
-            else:
-                right = self.source(node.right, names, locks, carry)
+            right = self.source(node.right, names, locks, carry)
             if node.kind == "cross":
                 return f"({left} CROSS JOIN {right})"
             assert node.on is not None
@@ -217,7 +227,9 @@ class Queries(Expressions):
             if cte is not None:
                 return self._cte(cte, node, names, carry)
         table = self.lookup(node.name, node.line)
-        return self._table(table, node.alias or node.name[-1], node.name if not node.alias else (), node.hints, names, locks, carry)
+        return self._table(
+            table, node.alias or node.name[-1], node.name if not node.alias else (), node.hints, names, locks, carry
+        )
 
     def lookup(self, name: nodes.Name, line: int = 0) -> TableInfo:
         """The table a name stands for; error 208 if there is none."""
@@ -231,7 +243,9 @@ class Queries(Expressions):
             raise SqlError(208, f"Invalid object name '{'.'.join(name)}'.", line=line)
         return found
 
-    def _cte(self, cte: tuple[nodes.Cte, Names | None], node: nodes.TableSource, names: Names, carry: str | None) -> str:
+    def _cte(
+        self, cte: tuple[nodes.Cte, Names | None], node: nodes.TableSource, names: Names, carry: str | None
+    ) -> str:
         definition, outer = cte
         folded = fold(definition.name)
         alias = node.alias or node.name[-1]
@@ -244,10 +258,13 @@ class Queries(Expressions):
     def _recursive(self, cte: nodes.Cte, outer: Names | None, alias: str, names: Names) -> str:
         body = cte.query.body
         if not isinstance(body, nodes.SetOperation) or body.op != "union all":
-            raise SqlError(252, f"Recursive common table expression '{cte.name}' does not contain a top-level UNION ALL operator.")
+            raise SqlError(
+                252, f"Recursive common table expression '{cte.name}' does not contain a top-level UNION ALL operator."
+            )
         anchor = self._branch(body.left, outer)
         columns = [
-            column.with_(name=(cte.columns[i] if cte.columns else column.name), origin="") for i, column in enumerate(anchor.columns)
+            column.with_(name=(cte.columns[i] if cte.columns else column.name), origin="")
+            for i, column in enumerate(anchor.columns)
         ]
         pg = self.fresh("r")
         table = TableInfo(cte.name, "", "", pg, [], "R")
@@ -256,12 +273,16 @@ class Queries(Expressions):
         self.recursive = {**getattr(self, "recursive", {}), fold(cte.name): (table, inside)}
         body_right = self._branch_with(body.right, level, fold(cte.name), pg, inside)
         casts = ", ".join(
-            f"{convert(value.with_(sql=f's.c{i}'), target.type or INT, 'cast').sql} AS c{i}"
+            f"{self._recast(value, i, target)} AS c{i}"
             for i, (value, target) in enumerate(zip(body_right.columns, columns, strict=True), 1)
         )
         names_list = ", ".join(f"c{i}" for i in range(1, len(columns) + 1))
         sql = f"WITH RECURSIVE {pg}({names_list}) AS (({anchor.sql}) UNION ALL SELECT {casts} FROM ({body_right.sql}) AS s) SELECT * FROM {pg}"
         return self._derived(Compiled(sql, columns), alias, [], names)
+
+    @staticmethod
+    def _recast(value: Typed, position: int, target: Typed) -> str:
+        return convert(value.with_(sql=f"s.c{position}"), target.type or INT, "cast").sql
 
     def _branch_with(self, body: Any, level: Names, folded: str, pg: str, inside: list[Typed]) -> Compiled:
         compiler = self
@@ -285,7 +306,8 @@ class Queries(Expressions):
         if columns and len(columns) != len(compiled.columns):
             more = "fewer" if len(columns) > len(compiled.columns) else "more"
             raise SqlError(
-                8158 if more == "more" else 8159, f"'{alias}' has {more} columns than were specified in the column list."
+                8158 if more == "more" else 8159,
+                f"'{alias}' has {more} columns than were specified in the column list.",
             )
         pg_alias = self.fresh("t")
         outputs = []
@@ -304,14 +326,25 @@ class Queries(Expressions):
         return f"({compiled.sql}) AS {pg_alias}"
 
     def _table(
-        self, table: TableInfo, alias: str, exposed: tuple[str, ...], hints: list[nodes.Hint], names: Names,
-        locks: list[RowLock], carry: str | None
-    ) -> str:  # fmt: skip
+        self,
+        table: TableInfo,
+        alias: str,
+        exposed: tuple[str, ...],
+        hints: list[nodes.Hint],
+        names: Names,
+        locks: list[RowLock],
+        carry: str | None,
+    ) -> str:
         folded = fold(alias)
         exposed_name = exposed or (alias,)
-        if any(scope.alias == folded and [fold(p) for p in scope.exposed] == [fold(p) for p in exposed_name] for scope in names.scopes):
+        if any(
+            scope.alias == folded and [fold(p) for p in scope.exposed] == [fold(p) for p in exposed_name]
+            for scope in names.scopes
+        ):
             raise SqlError(
-                1013, f'The objects "{alias}" and "{alias}" in the FROM clause have the same exposed names. Use correlation names to distinguish them.'
+                1013,
+                f'The objects "{alias}" and "{alias}" in the FROM clause have the'
+                " same exposed names. Use correlation names to distinguish them.",
             )
         target = carry is not None and carry in ("", folded)
         if table.type == "V":
@@ -323,9 +356,7 @@ class Queries(Expressions):
             where = f" WHERE _db = {table.extra['database_id']}" if table.database_filter else ""
             return f"(SELECT * FROM {table.pg}{where}) AS {pg_alias}"
         scope.ctid = f"{pg_alias}.ctid"
-        how = locking(
-            hints, table, self.env.isolation, self.env.in_transaction, self.statement == "select", target
-        )
+        how = locking(hints, table, self.env.isolation, self.env.in_transaction, self.statement == "select", target)
         sql = f"{table.pg} AS {pg_alias}"
         if how.table_mode:
             self.table_locks.append((f"LOCK TABLE {table.pg} IN {how.table_mode} MODE", how.table_transient))
@@ -347,10 +378,15 @@ class Queries(Expressions):
                 origin = quoted(column.pg)
                 scope.columns.append(
                     Typed(
-                        f"{pg_alias}.{origin}", column.type, column.nullable, column.identity, column.binary,
-                        name=column.name, origin=origin
+                        f"{pg_alias}.{origin}",
+                        column.type,
+                        column.nullable,
+                        column.identity,
+                        column.binary,
+                        name=column.name,
+                        origin=origin,
                     )
-                )  # fmt: skip
+                )
         for position, column in enumerate(table.columns):
             if column.computed is not None:
                 from airflow_sqlqueue.localdb.tsql.batches import Batch
@@ -359,9 +395,7 @@ class Queries(Expressions):
                 node = Batch(column.computed, tokenize(column.computed)).expression()
                 value = self.scalar(node, Names([scope]))
                 value = convert(value, column.type)
-                scope.columns.insert(
-                    position, Typed(value.sql, column.type, column.nullable, name=column.name)
-                )
+                scope.columns.insert(position, Typed(value.sql, column.type, column.nullable, name=column.name))
         return scope
 
     def _view(self, table: TableInfo, alias: str, names: Names, carry: bool) -> str:
@@ -389,7 +423,12 @@ class Queries(Expressions):
                 if not scopes:
                     if not node.qualifier:
                         raise SqlError(263, "Must specify table to select from.")
-                    raise SqlError(107, f"The column prefix '{'.'.join(node.qualifier)}' does not match with a table name or alias name used in the query.", severity=15)
+                    raise SqlError(
+                        107,
+                        f"The column prefix '{'.'.join(node.qualifier)}' does not"
+                        " match with a table name or alias name used in the query.",
+                        severity=15,
+                    )
                 for scope in scopes:
                     for column in scope.columns:
                         if names.grouped is not None:
@@ -412,14 +451,20 @@ class Queries(Expressions):
         locks: list[RowLock] = []
         from_sql = ", ".join(self.source(node, names, locks, "" if carry else None) for node in select.sources)
         scope = names.scopes[0] if carry and names.scopes else None
-        if carry and (len(names.scopes) != 1 or scope is None or scope.table is None or select.group or select.distinct):
+        if carry and (
+            len(names.scopes) != 1 or scope is None or scope.table is None or select.group or select.distinct
+        ):
             raise SqlError(
-                4405, "The common table expression, derived table or view is not updatable because the modification"
-                " affects multiple base tables or it is grouped."
+                4405,
+                "The common table expression, derived table or view is not updatable because the modification"
+                " affects multiple base tables or it is grouped.",
             )
         where = self.predicate(select.where, names) if select.where is not None else ""
-        aggregated = bool(select.group) or select.having is not None or has_aggregate([i.value for i in select.items]) or any(
-            has_aggregate(item.value) for item in query.order
+        aggregated = (
+            bool(select.group)
+            or select.having is not None
+            or has_aggregate([i.value for i in select.items])
+            or any(has_aggregate(item.value) for item in query.order)
         )
         group = ""
         if aggregated:
@@ -431,10 +476,14 @@ class Queries(Expressions):
         limit, ties = self._limit(select, query, names)
         if query.order and not limit and query.offset is None and self.depth > 1 and not select.top:
             raise SqlError(
-                1033, "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common"
-                " table expressions, unless TOP, OFFSET or FOR XML is also specified.", severity=15
+                1033,
+                "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common"
+                " table expressions, unless TOP, OFFSET or FOR XML is also specified.",
+                severity=15,
             )
-        if locks and (aggregated or select.distinct or names.windows or ties or len({lock.how.strength for lock in locks}) > 4):
+        if locks and (
+            aggregated or select.distinct or names.windows or ties or len({lock.how.strength for lock in locks}) > 4
+        ):
             from_sql, where = self._lock_inside(locks, from_sql, where, names, select, order, limit)
             locks = []
         if select.top is not None and select.top.percent:
@@ -455,7 +504,7 @@ class Queries(Expressions):
             text += order + self._offset(query, names) + limit
         for lock in locks:
             text += f" FOR {lock.how.strength} OF {lock.alias}{lock.how.wait}"
-        result = [value.with_(sql=f"c{i}", origin=value.origin if carry else value.origin) for i, value in enumerate(items, 1)]
+        result = [value.with_(sql=f"c{i}") for i, value in enumerate(items, 1)]
         return Compiled(text, result, scope.table if carry and scope is not None else None)
 
     @staticmethod
@@ -468,7 +517,11 @@ class Queries(Expressions):
         for node in select.group:
             value = self.scalar(node, names)
             if isinstance(node, nodes.Literal):
-                raise SqlError(164, "Each GROUP BY expression must contain at least one column that is not an outer reference.", severity=15)
+                raise SqlError(
+                    164,
+                    "Each GROUP BY expression must contain at least one column that is not an outer reference.",
+                    severity=15,
+                )
             text = value.type is not None and is_text(value.type)
             keys[value.sql] = text
             parts.append(self.order_key(value))
@@ -485,7 +538,11 @@ class Queries(Expressions):
         count = self.count(select.top.value, Names([], names.parent))
         if select.top.ties:
             if not query.order:
-                raise SqlError(1062, "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause.", severity=15)
+                raise SqlError(
+                    1062,
+                    "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause.",
+                    severity=15,
+                )
             return f" FETCH FIRST ({count}) ROWS WITH TIES", True
         return f" LIMIT {count}", False
 
@@ -494,7 +551,7 @@ class Queries(Expressions):
         keys = [self.order_key(v.with_(sql=f"{alias}.c{i}")) for i, v in enumerate(items, 1)]
         inner = f"SELECT DISTINCT ON ({', '.join(keys)}) * FROM ({text}) AS {alias}"
         if not order and query.offset is None:
-            return inner if not any(v.type is not None and is_text(v.type) for v in items) else inner
+            return inner
         outer = self.fresh("o")
         outputs = [v.with_(sql=f"{outer}.c{i}") for i, v in enumerate(items, 1)]
         parts = []
@@ -505,13 +562,19 @@ class Queries(Expressions):
                 index = node.value - 1
             else:
                 if isinstance(node, nodes.Column) and len(node.name) == 1:
-                    index = next((i for i, v in enumerate(items) if v.name and fold(v.name) == fold(node.name[0])), None)
+                    index = next(
+                        (i for i, v in enumerate(items) if v.name and fold(v.name) == fold(node.name[0])), None
+                    )
                 if index is None:
                     value = self.scalar(node, names)
                     index = next((i for i, v in enumerate(items) if v.sql == value.sql), None)
             if index is None:
-                raise SqlError(145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", severity=15)
-            parts.append(self.order_key(outputs[index]) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
+                raise SqlError(
+                    145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", severity=15
+                )
+            parts.append(
+                self.order_key(outputs[index]) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST")
+            )
         clause = " ORDER BY " + ", ".join(parts) if parts else ""
         return f"SELECT * FROM ({inner}) AS {outer}{clause}{self._offset(query, names)}"
 
@@ -531,7 +594,14 @@ class Queries(Expressions):
         return Compiled(sql, [value.with_(sql=f"c{i}") for i, value in enumerate(items, 1)])
 
     def _lock_inside(
-        self, locks: list[RowLock], from_sql: str, where: str, names: Names, select: nodes.Select, order: str, limit: str
+        self,
+        locks: list[RowLock],
+        from_sql: str,
+        where: str,
+        names: Names,
+        select: nodes.Select,
+        order: str,
+        limit: str,
     ) -> tuple[str, str]:
         """PostgreSQL locks no rows beside aggregates, DISTINCT and windows: lock them in an inner query."""
         if len(names.scopes) == 1 and len(locks) == 1:
@@ -559,7 +629,8 @@ class Queries(Expressions):
         unique = any(column.identity and column.sql in wanted for column in scope.columns)
         for partitioned, window_order, frame in names.windows:
             running = frame in ("ROWS UNBOUNDED PRECEDING", "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW") or (
-                unique and frame in ("", "RANGE UNBOUNDED PRECEDING", "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")
+                unique
+                and frame in ("", "RANGE UNBOUNDED PRECEDING", "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")
             )
             if partitioned or window_order != wanted or not running:
                 return False
@@ -584,13 +655,16 @@ class Queries(Expressions):
         left, right = self._branch(body.left, parent), self._branch(body.right, parent)
         if len(left.columns) != len(right.columns):
             raise SqlError(
-                205, "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of"
-                " expressions in their target lists."
+                205,
+                "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of"
+                " expressions in their target lists.",
             )
         columns = []
         for a, b in zip(left.columns, right.columns, strict=True):
             kind = wider(a.type or b.type or INT, b.type or a.type or INT)
-            columns.append(a.with_(type=kind, nullable=a.nullable or b.nullable, origin="", identity=False, constant=None))
+            columns.append(
+                a.with_(type=kind, nullable=a.nullable or b.nullable, origin="", identity=False, constant=None)
+            )
         first, second = self._cast(left, columns), self._cast(right, columns)
         op = body.op.upper()
         texts = any(column.type is not None and is_text(column.type) for column in columns)
@@ -601,7 +675,8 @@ class Queries(Expressions):
         elif body.op in ("except", "intersect") and texts:
             a, b = self.fresh("d"), self.fresh("e")
             match = " AND ".join(
-                f"{self.order_key(c.with_(sql=f'{a}.c{i}'))} IS NOT DISTINCT FROM {self.order_key(c.with_(sql=f'{b}.c{i}'))}"
+                f"{self.order_key(c.with_(sql=f'{a}.c{i}'))} IS NOT"
+                f" DISTINCT FROM {self.order_key(c.with_(sql=f'{b}.c{i}'))}"
                 for i, c in enumerate(columns, 1)
             )
             keys = ", ".join(self.order_key(c.with_(sql=f"{a}.c{i}")) for i, c in enumerate(columns, 1))
@@ -615,15 +690,11 @@ class Queries(Expressions):
         if all(value.type == column.type for value, column in zip(compiled.columns, columns, strict=True)):
             return compiled.sql
         alias = self.fresh("u")
-        parts = []
+        parts: list[str] = []
         for i, (value, column) in enumerate(zip(compiled.columns, columns, strict=True), 1):
             assert column.type is not None
             source = value.with_(sql=f"{alias}.c{i}", constant=None)
-            if value.type is None:
-                sql = convert(source, column.type).sql
-            else:
-                sql = convert(source, column.type).sql
-            parts.append(f"{sql} AS c{i}")
+            parts.append(f"{convert(source, column.type).sql} AS c{i}")
         return f"SELECT {', '.join(parts)} FROM ({compiled.sql}) AS {alias}"
 
     def _values(self, body: nodes.Values, parent: Names | None) -> Compiled:
@@ -636,7 +707,9 @@ class Queries(Expressions):
             kind = self.common([row[position] for row in rows])
             columns.append(Typed(f"c{position + 1}", kind, any(row[position].nullable for row in rows)))
         texts = [
-            "(" + ", ".join(convert(value, column.type or INT).sql for value, column in zip(row, columns, strict=True)) + ")"
+            "("
+            + ", ".join(convert(value, column.type or INT).sql for value, column in zip(row, columns, strict=True))
+            + ")"
             for row in rows
         ]
         names_list = ", ".join(f"c{i}" for i in range(1, len(columns) + 1))

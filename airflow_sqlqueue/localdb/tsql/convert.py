@@ -47,7 +47,8 @@ def _check_allowed(source: SqlType, target: SqlType, mode: str) -> None:
     if mode != "cast" and (pair in _NOT_IMPLICIT or (source.name.endswith("money") and is_text(target))):
         raise SqlError(
             257,
-            f"Implicit conversion from data type {source.name} to {target.name} is not allowed. Use the CONVERT function"
+            f"Implicit conversion from data type {source.name} to"
+            f" {target.name} is not allowed. Use the CONVERT function"
             " to run this query.",
         )
 
@@ -108,7 +109,7 @@ def _to_number(value: Typed, source: SqlType, target: SqlType) -> str:
         sql, kind = f"mssql.dt_days({sql})", "float"
         if goal == "int":
             sql = f"floor({sql})"
-    if kind == "uniqueidentifier" or is_moment(source) and kind != "float":
+    if kind == "uniqueidentifier" or (is_moment(source) and kind != "float"):
         raise SqlError(529, f"Explicit conversion from data type {source.name} to {name} is not allowed.")
     if name == "bit":
         return f"({sql} <> 0)::int::int2"
@@ -187,7 +188,9 @@ def _plain_text(value: Typed, source: SqlType, target: SqlType, style: str) -> t
     sql, kind = value.sql, family(source)
     if kind in ("text", "ntext"):
         length = text_length(source)
-        return (f"mssql.v({sql})" if kind == "ntext" and family(target) == "text" and not _ascii(value) else sql), length
+        return (
+            f"mssql.v({sql})" if kind == "ntext" and family(target) == "text" and not _ascii(value) else sql
+        ), length
     if kind == "binary":
         if style in ("1", "2"):
             prefix = "'0x' || " if style == "1" else ""
@@ -227,7 +230,11 @@ def _to_text(value: Typed, source: SqlType, target: SqlType, mode: str, style: s
             sql = f"mssql.fit({sql}, {limit}, {literal(place)})"
         else:
             sql = f"mssql.cut16({sql}, {limit})"
-    if target.name in ("char", "nchar") and limit != MAX and not (source.name == target.name and source.length == limit):
+    if (
+        target.name in ("char", "nchar")
+        and limit != MAX
+        and not (source.name == target.name and source.length == limit)
+    ):
         sql = f"mssql.pad({sql}, {limit})"
     return sql
 
@@ -247,9 +254,11 @@ def _to_binary(value: Typed, source: SqlType, target: SqlType, mode: str, style:
         if limit != MAX and limit != width:
             if limit < width:
                 return f"substr({sql}, {width - limit + 1})"
-            return f"substr(int8send(0), 1, 0) || decode('{'00' * (limit - width)}', 'hex') || {sql}" if (
-                target.name == "binary"
-            ) else sql
+            return (
+                f"substr(int8send(0), 1, 0) || decode('{'00' * (limit - width)}', 'hex') || {sql}"
+                if (target.name == "binary")
+                else sql
+            )
         return sql
     elif kind == "uniqueidentifier":
         sql, longest = f"mssql.guid_bytes({sql})", 16

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Data definition: PostgreSQL's objects and the metadata rows of what SQL Server shows, in one transaction."""
 
 from __future__ import annotations
@@ -45,20 +46,47 @@ def column_info(definer: Definer, column: ColumnDefinition, number: int, columns
             raise SqlError(2727, f"Cannot define the computed column '{name}'.")
         return ColumnInfo(name, pg, value.type, value.nullable, False, column.computed[1], column_id=number)
     assert column.type is not None
-    if column.type.length is not None and column.type.name in ("char", "varchar", "binary", "varbinary") and column.type.length > 8000:
-        raise SqlError(131, f"The size ({column.type.length}) given to the column '{name}' exceeds the maximum allowed for any data type (8000).", severity=15)
-    if column.identity is not None and column.type.name not in ("bigint", "int", "smallint", "tinyint", "decimal", "numeric"):
+    if (
+        column.type.length is not None
+        and column.type.name in ("char", "varchar", "binary", "varbinary")
+        and column.type.length > 8000
+    ):
         raise SqlError(
-            2749, f"Identity column '{name}' must be of data type int, bigint, smallint, tinyint, or decimal or numeric with a scale"
-            " of 0, unencrypted, and constrained to be nonnullable.", state=2
+            131,
+            f"The size ({column.type.length}) given to the column '{name}'"
+            " exceeds the maximum allowed for any data type (8000).",
+            severity=15,
+        )
+    if column.identity is not None and column.type.name not in (
+        "bigint",
+        "int",
+        "smallint",
+        "tinyint",
+        "decimal",
+        "numeric",
+    ):
+        raise SqlError(
+            2749,
+            f"Identity column '{name}' must be of data type int, bigint,"
+            " smallint, tinyint, or decimal or numeric with a scale"
+            " of 0, unencrypted, and constrained to be nonnullable.",
+            state=2,
         )
     nullable = column.nullable if column.nullable is not None else column.identity is None
     if column.identity is not None and column.nullable:
         raise SqlError(8147, f"Could not create IDENTITY attribute on nullable column '{name}', table ''.")
     return ColumnInfo(
-        name, pg, column.type, nullable, column.identity is not None, None, is_binary_collation(column.collation), number,
-        column.default is not None, *(column.identity or (1, 1))
-    )  # fmt: skip
+        name,
+        pg,
+        column.type,
+        nullable,
+        column.identity is not None,
+        None,
+        is_binary_collation(column.collation),
+        number,
+        column.default is not None,
+        *(column.identity or (1, 1)),
+    )
 
 
 def column_sql(definer: Definer, definition: ColumnDefinition, info: ColumnInfo) -> str:
@@ -89,12 +117,12 @@ def key_sql(table: TableInfo, columns: list[nodes.KeyColumn], compiler: Compiler
     for key in columns:
         info = table.column(key.name)
         if info is None:
-            raise SqlError(
-                1911, f"Column name '{key.name}' does not exist in the target table or view."
-            )
+            raise SqlError(1911, f"Column name '{key.name}' does not exist in the target table or view.")
         if info.type.length == -1 or info.type.name in ("text", "ntext", "image", "xml"):
             raise SqlError(
-                1919, f"Column '{info.name}' in table '{table.name}' is of a type that is invalid for use as a key column in an index."
+                1919,
+                f"Column '{info.name}' in table '{table.name}' is of a type"
+                " that is invalid for use as a key column in an index.",
             )
         value = scope.find(info.folded)[0]
         sql = value.sql.replace(MARK + ".", "")
@@ -117,7 +145,9 @@ def index_sql(definer: Definer, table: TableInfo, index: IndexDefinition, pg: st
         text = compiler.predicate(index.where, Names([scope]))
         where = " WHERE " + text.replace(MARK + ".", "")
         if compiler.parameters:
-            raise SqlError(10735, f"Incorrect WHERE clause for filtered index '{index.name}' on table '{table.name}'.", severity=15)
+            raise SqlError(
+                10735, f"Incorrect WHERE clause for filtered index '{index.name}' on table '{table.name}'.", severity=15
+            )
     include = ""
     plain = []
     for name in index.include:
@@ -146,14 +176,28 @@ def metadata_columns(object_id: str, columns: list[tuple[ColumnInfo, ColumnDefin
         values = ", ".join(
             sql_value(value)
             for value in (
-                info.column_id, info.name, info.folded, info.pg, kind.name, kind.length, kind.precision, kind.scale, info.nullable,
-                info.identity, info.seed if info.identity else None, info.increment if info.identity else None,
-                computed, definition.persisted, _collation(kind, definition), definition.rowguid,
+                info.column_id,
+                info.name,
+                info.folded,
+                info.pg,
+                kind.name,
+                kind.length,
+                kind.precision,
+                kind.scale,
+                info.nullable,
+                info.identity,
+                info.seed if info.identity else None,
+                info.increment if info.identity else None,
+                computed,
+                definition.persisted,
+                _collation(kind, definition),
+                definition.rowguid,
             )
-        )  # fmt: skip
+        )
         rows.append(f"({object_id}, {values})")
     return [
-        "INSERT INTO mssql.columns (object_id, column_id, name, folded, pg_name, type_name, length, num_precision, num_scale, nullable,"
+        "INSERT INTO mssql.columns (object_id, column_id, name, folded,"
+        " pg_name, type_name, length, num_precision, num_scale, nullable,"
         f" identity, seed, increment, computed, persisted, collation_name, rowguid) VALUES {', '.join(rows)}"
     ]
 
@@ -170,14 +214,19 @@ def _collation(kind: SqlType, definition: ColumnDefinition) -> str | None:
     return name
 
 
-def object_row(name: Name, kind: str, parent: str, pg: str | None, database_id: int, schema_id: int, **extra: object) -> str:
+def object_row(
+    name: Name, kind: str, parent: str, pg: str | None, database_id: int, schema_id: int, **extra: object
+) -> str:
     """An INSERT into mssql.objects that returns the new object's id."""
     definition = extra.pop("definition", None)
     system_named = extra.pop("system_named", False)
     return (
-        "INSERT INTO mssql.objects (database_id, schema_id, name, folded, type, parent_object_id, pg_name, definition, system_named, extra)"
-        f" VALUES ({database_id}, {schema_id}, {literal(name[-1])}, {literal(fold(name[-1]))}, {literal(kind)}, {parent},"
-        f" {sql_value(pg)}, {sql_value(definition)}, {sql_value(bool(system_named))}, {literal(json.dumps(extra))}::jsonb)"
+        "INSERT INTO mssql.objects (database_id, schema_id, name, folded,"
+        " type, parent_object_id, pg_name, definition, system_named, extra)"
+        f" VALUES ({database_id}, {schema_id}, {literal(name[-1])},"
+        f" {literal(fold(name[-1]))}, {literal(kind)}, {parent},"
+        f" {sql_value(pg)}, {sql_value(definition)},"
+        f" {sql_value(bool(system_named))}, {literal(json.dumps(extra))}::jsonb)"
         " RETURNING object_id"
     )
 

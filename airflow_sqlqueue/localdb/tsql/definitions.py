@@ -7,11 +7,29 @@ from airflow_sqlqueue.localdb.tsql import lexer, nodes
 from airflow_sqlqueue.localdb.tsql.cursor import TYPE_NAMES
 from airflow_sqlqueue.localdb.tsql.modifications import Modifications
 from airflow_sqlqueue.localdb.tsql.nodes import ColumnDefinition, Constraint, IndexDefinition, KeyColumn, Statement
+from airflow_sqlqueue.localdb.types import SqlType
 
 _INDEX_OPTIONS = frozenset(
-    """PAD_INDEX FILLFACTOR SORT_IN_TEMPDB STATISTICS_NORECOMPUTE STATISTICS_INCREMENTAL DROP_EXISTING ONLINE RESUMABLE
-    MAX_DURATION ALLOW_ROW_LOCKS ALLOW_PAGE_LOCKS OPTIMIZE_FOR_SEQUENTIAL_KEY MAXDOP DATA_COMPRESSION
-    XML_COMPRESSION WAIT_AT_LOW_PRIORITY LOB_COMPACTION IGNORE_DUP_KEY""".split()
+    [
+        "PAD_INDEX",
+        "FILLFACTOR",
+        "SORT_IN_TEMPDB",
+        "STATISTICS_NORECOMPUTE",
+        "STATISTICS_INCREMENTAL",
+        "DROP_EXISTING",
+        "ONLINE",
+        "RESUMABLE",
+        "MAX_DURATION",
+        "ALLOW_ROW_LOCKS",
+        "ALLOW_PAGE_LOCKS",
+        "OPTIMIZE_FOR_SEQUENTIAL_KEY",
+        "MAXDOP",
+        "DATA_COMPRESSION",
+        "XML_COMPRESSION",
+        "WAIT_AT_LOW_PRIORITY",
+        "LOB_COMPACTION",
+        "IGNORE_DUP_KEY",
+    ]
 )
 
 
@@ -31,9 +49,9 @@ class Definitions(Modifications):
                 self.expect_op("=")
                 self.integer()
             elif self.accept("ON") or self.accept_any("TEXTIMAGE_ON", "FILESTREAM_ON"):
-                if self.token.kind in (lexer.STRING, lexer.NSTRING):
-                    self.next()
-                elif self.token.kind == lexer.WORD and self.upper == "DEFAULT":
+                if self.token.kind in (lexer.STRING, lexer.NSTRING) or (
+                    self.token.kind == lexer.WORD and self.upper == "DEFAULT"
+                ):
                     self.next()
                 else:
                     self.identifier()
@@ -271,9 +289,8 @@ class Definitions(Modifications):
     def alter_table(self) -> nodes.AlterTable:
         line = self.expect("TABLE").line
         alter = nodes.AlterTable(self.name(), "", line=line)
-        if self.accept("WITH"):
-            if not self.accept_any("CHECK", "NOCHECK"):
-                self.fail()
+        if self.accept("WITH") and not self.accept_any("CHECK", "NOCHECK"):
+            self.fail()
         if self.accept("ADD"):
             alter.action = "add"
             while True:
@@ -371,7 +388,18 @@ class Definitions(Modifications):
         kind = self.next().upper
         if kind == "PROC":
             kind = "PROCEDURE"
-        known = ("TABLE", "INDEX", "VIEW", "PROCEDURE", "SCHEMA", "DATABASE", "SYNONYM", "TRIGGER", "SEQUENCE", "FUNCTION")
+        known = (
+            "TABLE",
+            "INDEX",
+            "VIEW",
+            "PROCEDURE",
+            "SCHEMA",
+            "DATABASE",
+            "SYNONYM",
+            "TRIGGER",
+            "SEQUENCE",
+            "FUNCTION",
+        )
         if kind not in known:
             if kind in ("LOGIN", "USER", "ROLE", "TYPE", "STATISTICS", "CERTIFICATE", "APPLICATION", "ASSEMBLY"):
                 self.unsupported(f"DROP {kind}")
@@ -440,7 +468,7 @@ class Definitions(Modifications):
 
     def create_sequence(self) -> nodes.CreateSequence:
         line = self.next().line
-        sequence = nodes.CreateSequence(self.name(), nodes.SqlType("bigint"), None, 1, line=line)
+        sequence = nodes.CreateSequence(self.name(), SqlType("bigint"), None, 1, line=line)
         while True:
             if self.accept("AS"):
                 sequence.type = self.type()
@@ -465,6 +493,4 @@ class Definitions(Modifications):
         return str(self.token.value).lower() in TYPE_NAMES
 
     def first_in_batch(self, line: int, kind: str) -> SqlError:
-        return SqlError(
-            111, f"'CREATE {kind}' must be the first statement in a query batch.", severity=15, line=line
-        )
+        return SqlError(111, f"'CREATE {kind}' must be the first statement in a query batch.", severity=15, line=line)

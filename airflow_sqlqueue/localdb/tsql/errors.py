@@ -41,11 +41,14 @@ def _where(pg: Pg, error: PgError) -> dict[str, str]:
     """Names as written of the table, schema, database and index or constraint an error speaks of."""
     rows = pg.query(
         "SELECT o.name, s.name, d.name, COALESCE((SELECT i.name FROM mssql.indexes i WHERE i.object_id = o.object_id"
-        " AND i.pg_name = $3), (SELECT c.name FROM mssql.objects c WHERE c.parent_object_id = o.object_id AND c.pg_name = $3), $3),"
-        " COALESCE((SELECT CASE WHEN i.is_primary_key = 1 THEN 'PRIMARY KEY' WHEN i.is_unique_constraint = 1 THEN 'UNIQUE KEY' END"
+        " AND i.pg_name = $3), (SELECT c.name FROM mssql.objects c WHERE"
+        " c.parent_object_id = o.object_id AND c.pg_name = $3), $3),"
+        " COALESCE((SELECT CASE WHEN i.is_primary_key = 1 THEN 'PRIMARY"
+        " KEY' WHEN i.is_unique_constraint = 1 THEN 'UNIQUE KEY' END"
         "   FROM mssql.indexes i WHERE i.object_id = o.object_id AND i.pg_name = $3), ''),"
         " COALESCE((SELECT c.name FROM mssql.columns c WHERE c.object_id = o.object_id AND c.pg_name = $4), $4)"
-        " FROM mssql.objects o JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id)"
+        " FROM mssql.objects o JOIN mssql.schemas s USING (database_id,"
+        " schema_id) JOIN mssql.databases d USING (database_id)"
         " WHERE s.pg_name = $1 AND o.pg_name = $2",
         error.schema,
         error.table,
@@ -53,7 +56,14 @@ def _where(pg: Pg, error: PgError) -> dict[str, str]:
         error.column,
     )
     if not rows:
-        return {"table": error.table, "schema": "dbo", "database": "tempdb", "index": error.constraint, "kind": "", "column": error.column}
+        return {
+            "table": error.table,
+            "schema": "dbo",
+            "database": "tempdb",
+            "index": error.constraint,
+            "kind": "",
+            "column": error.column,
+        }
     keys = ("table", "schema", "database", "index", "kind", "column")
     return {key: value or "" for key, value in zip(keys, rows[0], strict=True)}
 
@@ -77,8 +87,11 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: b
         if "could not serialize access due to read/write" in error.message:
             return _deadlock()
         return SqlError(
-            3960, "Snapshot isolation transaction aborted due to update conflict. Retry the transaction or change the isolation"
-            " level for the update/delete statement.", state=2
+            3960,
+            "Snapshot isolation transaction aborted due to update"
+            " conflict. Retry the transaction or change the isolation"
+            " level for the update/delete statement.",
+            state=2,
         )
     if state in ("22007", "22008"):
         return SqlError(241, "Conversion failed when converting date and/or time from character string.")
@@ -87,12 +100,16 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: b
     if state == "21000":
         if "MERGE" in error.message:
             return SqlError(
-                8672, "The MERGE statement attempted to UPDATE or DELETE the same row more than once. This happens when a target row"
-                " matches more than one source row."
+                8672,
+                "The MERGE statement attempted to UPDATE or DELETE the"
+                " same row more than once. This happens when a target row"
+                " matches more than one source row.",
             )
         return SqlError(
-            512, "Subquery returned more than 1 value. This is not permitted when the subquery follows =, !=, <, <= , >, >= or when"
-            " the subquery is used as an expression."
+            512,
+            "Subquery returned more than 1 value. This is not permitted"
+            " when the subquery follows =, !=, <, <= , >, >= or when"
+            " the subquery is used as an expression.",
         )
     if state in ("2201W", "2201X"):
         return SqlError(127, "A TOP N or FETCH rowcount value may not be negative.", severity=15)
@@ -112,8 +129,12 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: b
 
 def _deadlock() -> SqlError:
     return SqlError(
-        1205, "Transaction was deadlocked on lock resources with another process and has been chosen as the deadlock victim. Rerun"
-        " the transaction.", severity=13, state=51
+        1205,
+        "Transaction was deadlocked on lock resources with another"
+        " process and has been chosen as the deadlock victim. Rerun"
+        " the transaction.",
+        severity=13,
+        state=51,
     )
 
 
@@ -121,10 +142,16 @@ def _overflow(error: PgError) -> SqlError:
     match = re.match(r"(smallint|integer|bigint) out of range", error.message)
     names = {"integer": "int", "smallint": "smallint", "bigint": "bigint"}
     if match:
-        return SqlError(8115, f"Arithmetic overflow error converting expression to data type {names[match[1]]}.", state=2)
+        return SqlError(
+            8115, f"Arithmetic overflow error converting expression to data type {names[match[1]]}.", state=2
+        )
     match = re.search(r'value "(.*)" is out of range for type (\w+)', error.message)
     if match:
-        return SqlError(8115, f"Arithmetic overflow error converting expression to data type {names.get(match[2], match[2])}.", state=2)
+        return SqlError(
+            8115,
+            f"Arithmetic overflow error converting expression to data type {names.get(match[2], match[2])}.",
+            state=2,
+        )
     if "numeric field overflow" in error.message:
         return SqlError(8115, "Arithmetic overflow error converting numeric to data type numeric.", state=8)
     return SqlError(8115, "Arithmetic overflow error converting expression to data type float.", state=2)
@@ -142,28 +169,40 @@ def _constraint(pg: Pg, error: PgError, statement: str) -> SqlError:
     place = f"{where['schema']}.{where['table']}"
     if error.sqlstate == "23502":
         return SqlError(
-            515, f"Cannot insert the value NULL into column '{where['column']}', table '{where['database']}.{place}'; column does"
-            f" not allow nulls. {statement} fails.", state=2
+            515,
+            f"Cannot insert the value NULL into column '{where['column']}',"
+            f" table '{where['database']}.{place}'; column does"
+            f" not allow nulls. {statement} fails.",
+            state=2,
         )
     if error.sqlstate == "23505":
         value = f" The duplicate key value is ({_key(error.detail)})."
         if where["kind"]:
             return SqlError(
-                2627, f"Violation of {where['kind']} constraint '{where['index']}'. Cannot insert duplicate key in object"
-                f" '{place}'.{value}", severity=14
+                2627,
+                f"Violation of {where['kind']} constraint '{where['index']}'. Cannot insert duplicate key in object"
+                f" '{place}'.{value}",
+                severity=14,
             )
         return SqlError(
-            2601, f"Cannot insert duplicate key row in object '{place}' with unique index '{where['index']}'.{value}", severity=14
+            2601,
+            f"Cannot insert duplicate key row in object '{place}' with unique index '{where['index']}'.{value}",
+            severity=14,
         )
     if error.sqlstate == "23514":
         return SqlError(
-            547, f'The {statement} statement conflicted with the CHECK constraint "{where["index"]}". The conflict occurred in'
-            f' database "{where["database"]}", table "{place}".', state=0
+            547,
+            f"The {statement} statement conflicted with the CHECK"
+            f' constraint "{where["index"]}". The conflict occurred in'
+            f' database "{where["database"]}", table "{place}".',
+            state=0,
         )
     kind = "REFERENCE" if "still referenced" in error.detail or statement == "DELETE" else "FOREIGN KEY"
     return SqlError(
-        547, f'The {statement} statement conflicted with the {kind} constraint "{where["index"]}". The conflict occurred in'
-        f' database "{where["database"]}", table "{place}".', state=0
+        547,
+        f'The {statement} statement conflicted with the {kind} constraint "{where["index"]}". The conflict occurred in'
+        f' database "{where["database"]}", table "{place}".',
+        state=0,
     )
 
 
@@ -171,9 +210,16 @@ def _metadata(error: PgError) -> SqlError:
     """A duplicate in the metadata tables: two sessions created the same thing at the same time."""
     value = _key(error.detail).split(", ")[-1]
     if error.constraint == "columns_name":
-        return SqlError(2705, f"Column names in each table must be unique. Column name '{value}' is specified more than once.", state=3)
+        return SqlError(
+            2705,
+            f"Column names in each table must be unique. Column name '{value}' is specified more than once.",
+            state=3,
+        )
     if error.constraint == "indexes_name":
-        return SqlError(1913, f"The operation failed because an index or statistics with name '{value}' already exists on the table.")
+        return SqlError(
+            1913,
+            f"The operation failed because an index or statistics with name '{value}' already exists on the table.",
+        )
     if error.table == "databases":
         return SqlError(1801, f"Database '{value}' already exists. Choose a different database name.", state=3)
     return SqlError(2714, f"There is already an object named '{value}' in the database.", state=6)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql import nodes, sqltypes
+from airflow_sqlqueue.localdb.tsql import nodes
 from airflow_sqlqueue.localdb.tsql.convert import convert
 from airflow_sqlqueue.localdb.tsql.names import literal
 from airflow_sqlqueue.localdb.tsql.sqltypes import (
@@ -54,7 +54,7 @@ def define(name: str, least: int, most: int | None = None) -> Callable[[Implemen
 
 def call(compiler: Expressions, node: nodes.Function, names: Names) -> Typed:
     """Compile a function call."""
-    from airflow_sqlqueue.localdb.tsql import aggregates, functions_dates, functions_system  # noqa: F401
+    from airflow_sqlqueue.localdb.tsql import aggregates, functions_dates, functions_system
 
     name = node.name[-1].upper()
     if len(node.name) > 1:
@@ -80,9 +80,7 @@ def call(compiler: Expressions, node: nodes.Function, names: Names) -> Typed:
     if len(node.args) < least or (most >= 0 and len(node.args) > most):
         if least == most:
             raise SqlError(174, f"The {node.name[-1].lower()} function requires {least} argument(s).", severity=15)
-        raise SqlError(
-            189, f"The {node.name[-1].lower()} function requires {least} to {most} arguments.", severity=15
-        )
+        raise SqlError(189, f"The {node.name[-1].lower()} function requires {least} to {most} arguments.", severity=15)
     return function(compiler, [compiler.scalar(arg, names) for arg in node.args])
 
 
@@ -113,13 +111,17 @@ _SPECIAL: dict[str, Special] = {"IIF": _iif, "CHOOSE": _choose}
 def _isnull(c: Expressions, a: list[Typed]) -> Typed:
     kind = a[0].type or a[1].type or INT
     other = convert(a[1], kind, "cast" if is_text(kind) or family(kind) == "binary" else "implicit")
-    return Typed(f"COALESCE({convert(a[0], kind).sql}, {other.sql})", kind, a[1].nullable and a[0].nullable, binary=a[0].binary)
+    return Typed(
+        f"COALESCE({convert(a[0], kind).sql}, {other.sql})", kind, a[1].nullable and a[0].nullable, binary=a[0].binary
+    )
 
 
 @define("COALESCE", 2, -1)
 def _coalesce(c: Expressions, a: list[Typed]) -> Typed:
     if all(value.type is None for value in a):
-        raise SqlError(4127, "At least one of the arguments to COALESCE must be an expression that is not the NULL constant.")
+        raise SqlError(
+            4127, "At least one of the arguments to COALESCE must be an expression that is not the NULL constant."
+        )
     kind = c.common(a)
     return Typed(
         f"COALESCE({', '.join(convert(value, kind).sql for value in a)})",
@@ -133,7 +135,9 @@ def _coalesce(c: Expressions, a: list[Typed]) -> Typed:
 def _nullif(c: Expressions, a: list[Typed]) -> Typed:
     if a[0].type is None:
         raise SqlError(4151, "The type of the first argument to NULLIF cannot be the NULL constant.")
-    return Typed(f"(CASE WHEN {c.compare('=', a[0], a[1])} THEN NULL ELSE {a[0].sql} END)", a[0].type, binary=a[0].binary)
+    return Typed(
+        f"(CASE WHEN {c.compare('=', a[0], a[1])} THEN NULL ELSE {a[0].sql} END)", a[0].type, binary=a[0].binary
+    )
 
 
 @define("GREATEST LEAST", 1, -1)
@@ -188,9 +192,20 @@ def _len(c: Expressions, a: list[Typed]) -> Typed:
 
 
 _SIZES = {
-    "bit": 1, "tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "float": 8, "real": 4, "money": 8, "smallmoney": 4,
-    "datetime": 8, "smalldatetime": 4, "date": 3, "uniqueidentifier": 16,
-}  # fmt: skip
+    "bit": 1,
+    "tinyint": 1,
+    "smallint": 2,
+    "int": 4,
+    "bigint": 8,
+    "float": 8,
+    "real": 4,
+    "money": 8,
+    "smallmoney": 4,
+    "datetime": 8,
+    "smalldatetime": 4,
+    "date": 3,
+    "uniqueidentifier": 16,
+}
 
 
 @define("DATALENGTH", 1)
@@ -232,7 +247,13 @@ def _limit(c: Expressions, value: Typed, size: Typed) -> int:
     assert kind is not None
     whole = text_length(kind)
     if isinstance(size.constant, int) and size.constant > 0:
-        return size.constant if whole == MAX and size.constant <= 4000 else min(whole, size.constant) if whole != MAX else MAX
+        return (
+            size.constant
+            if whole == MAX and size.constant <= 4000
+            else min(whole, size.constant)
+            if whole != MAX
+            else MAX
+        )
     return whole
 
 
@@ -276,9 +297,11 @@ def _translate(c: Expressions, a: list[Typed]) -> Typed:
 @define("STUFF", 4)
 def _stuff(c: Expressions, a: list[Typed]) -> Typed:
     return _same(
-        c, a[0], f"mssql.stuff({{}}, {c.integer(a[1])}, {c.integer(a[2])}, {c.text(a[3]).sql})", MAX
-        if c.text(a[0]).type == NMAX or c.text(a[0]).type == VMAX else 4000
-    )  # fmt: skip
+        c,
+        a[0],
+        f"mssql.stuff({{}}, {c.integer(a[1])}, {c.integer(a[2])}, {c.text(a[3]).sql})",
+        MAX if c.text(a[0]).type == NMAX or c.text(a[0]).type == VMAX else 4000,
+    )
 
 
 @define("REPLICATE", 2)
@@ -305,18 +328,26 @@ def _concat(c: Expressions, a: list[Typed]) -> Typed:
     texts = [c.text(v) for v in a]
     sizes = [text_length(t.type) for t in texts if t.type is not None]
     limit = 4000 if unicode else 8000
-    size = MAX if MAX in [t.type.length for t, v in zip(texts, a, strict=True) if t.type and v.type and is_text(v.type)] else min(
-        sum(s if s != MAX else 40 for s in sizes), limit
+    size = (
+        MAX
+        if MAX in [t.type.length for t, v in zip(texts, a, strict=True) if t.type and v.type and is_text(v.type)]
+        else min(sum(s if s != MAX else 40 for s in sizes), limit)
     )
-    return Typed(f"concat({', '.join(t.sql for t in texts)})", SqlType("nvarchar" if unicode else "varchar", length=size), False)
+    return Typed(
+        f"concat({', '.join(t.sql for t in texts)})", SqlType("nvarchar" if unicode else "varchar", length=size), False
+    )
 
 
 @define("CONCAT_WS", 3, 254)
 def _concat_ws(c: Expressions, a: list[Typed]) -> Typed:
     unicode = any(v.type is not None and family(v.type) == "ntext" for v in a)
     texts = ", ".join(c.text(v).sql for v in a[1:])
-    kind = NMAX if any(v.type == NMAX for v in a) else VMAX if any(v.type == VMAX for v in a) else (
-        nvarchar(4000) if unicode else varchar(8000)
+    kind = (
+        NMAX
+        if any(v.type == NMAX for v in a)
+        else VMAX
+        if any(v.type == VMAX for v in a)
+        else (nvarchar(4000) if unicode else varchar(8000))
     )
     return Typed(f"concat_ws(COALESCE({c.text(a[0]).sql}, ''), {texts})", kind, False)
 
@@ -336,19 +367,29 @@ def _ascii(c: Expressions, a: list[Typed]) -> Typed:
 @define("UNICODE", 1)
 def _unicode(c: Expressions, a: list[Typed]) -> Typed:
     text = c.text(a[0]).sql
-    return Typed(f"(CASE WHEN {text} <> '' THEN get_byte(mssql.ntext_bytes({text}), 0) + 256 * get_byte(mssql.ntext_bytes({text}), 1) END)", INT)
+    return Typed(
+        f"(CASE WHEN {text} <> '' THEN get_byte(mssql.ntext_bytes({text}),"
+        f" 0) + 256 * get_byte(mssql.ntext_bytes({text}), 1) END)",
+        INT,
+    )
 
 
 @define("CHAR", 1)
 def _char(c: Expressions, a: list[Typed]) -> Typed:
     n = c.integer(a[0])
-    return Typed(f"(CASE WHEN {n} BETWEEN 0 AND 255 THEN mssql.bytes_text(set_byte('\\x00', 0, {n})) END)", SqlType("char", length=1))
+    return Typed(
+        f"(CASE WHEN {n} BETWEEN 0 AND 255 THEN mssql.bytes_text(set_byte('\\x00', 0, {n})) END)",
+        SqlType("char", length=1),
+    )
 
 
 @define("NCHAR", 1)
 def _nchar(c: Expressions, a: list[Typed]) -> Typed:
     n = c.integer(a[0])
-    return Typed(f"(CASE WHEN {n} BETWEEN 0 AND 65535 THEN mssql.bytes_ntext(decode(mssql.unit_hex({n}), 'hex')) END)", SqlType("nchar", length=1))
+    return Typed(
+        f"(CASE WHEN {n} BETWEEN 0 AND 65535 THEN mssql.bytes_ntext(decode(mssql.unit_hex({n}), 'hex')) END)",
+        SqlType("nchar", length=1),
+    )
 
 
 @define("STR", 1, 3)
@@ -454,10 +495,20 @@ def _floating(name: str, template: str, count: int = 1) -> None:
 
 
 for _name, _template in (
-    ("SQRT", "sqrt({})"), ("SQUARE", "power({0}, 2)"), ("EXP", "exp({})"), ("LOG10", "log10({})"), ("SIN", "sin({})"),
-    ("COS", "cos({})"), ("TAN", "tan({})"), ("ASIN", "asin({})"), ("ACOS", "acos({})"), ("ATAN", "atan({})"),
-    ("COT", "cot({})"), ("DEGREES", "degrees({})"), ("RADIANS", "radians({})"),
-):  # fmt: skip
+    ("SQRT", "sqrt({})"),
+    ("SQUARE", "power({0}, 2)"),
+    ("EXP", "exp({})"),
+    ("LOG10", "log10({})"),
+    ("SIN", "sin({})"),
+    ("COS", "cos({})"),
+    ("TAN", "tan({})"),
+    ("ASIN", "asin({})"),
+    ("ACOS", "acos({})"),
+    ("ATAN", "atan({})"),
+    ("COT", "cot({})"),
+    ("DEGREES", "degrees({})"),
+    ("RADIANS", "radians({})"),
+):
     _floating(_name, _template)
 _floating("ATN2", "atan2({}, {})", 2)
 _floating("PI", "pi()", 0)
@@ -476,7 +527,9 @@ def _power(c: Expressions, a: list[Typed]) -> Typed:
     inner = f"power(({value.sql})::numeric, ({_number(c, a[1]).sql})::numeric)"
     if family(kind) == "float":
         inner = f"power({value.sql}, ({_number(c, a[1]).sql})::float8)"
-    return convert(Typed(inner, SqlType("numeric", precision=38, scale=10) if family(kind) != "float" else FLOAT), kind, "cast")
+    return convert(
+        Typed(inner, SqlType("numeric", precision=38, scale=10) if family(kind) != "float" else FLOAT), kind, "cast"
+    )
 
 
 @define("ROUND", 2, 3)
@@ -501,7 +554,10 @@ def _rand(c: Expressions, a: list[Typed]) -> Typed:
 
 @define("FORMAT FORMATMESSAGE SOUNDEX DIFFERENCE COMPRESS DECOMPRESS GENERATE_SERIES JSON_MODIFY", 0, -1)
 def _refused(c: Expressions, a: list[Typed]) -> Typed:
-    raise SqlError(40517, "FORMAT, FORMATMESSAGE, SOUNDEX, DIFFERENCE, COMPRESS, JSON_MODIFY are not supported by the local server.")
+    raise SqlError(
+        40517,
+        "FORMAT, FORMATMESSAGE, SOUNDEX, DIFFERENCE, COMPRESS, JSON_MODIFY are not supported by the local server.",
+    )
 
 
 def moment(value: Typed, default: SqlType = DATETIME) -> Typed:

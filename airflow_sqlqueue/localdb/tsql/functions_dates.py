@@ -16,11 +16,22 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.compile_expr import Expressions
 
 _PARTS = {
-    "year": "year yyyy yy", "quarter": "quarter qq q", "month": "month mm m", "dayofyear": "dayofyear dy y",
-    "day": "day dd d", "week": "week wk ww", "weekday": "weekday dw w", "hour": "hour hh", "minute": "minute mi n",
-    "second": "second ss s", "millisecond": "millisecond ms", "microsecond": "microsecond mcs",
-    "nanosecond": "nanosecond ns", "tzoffset": "tzoffset tz", "iso_week": "iso_week isowk isoww",
-}  # fmt: skip
+    "year": "year yyyy yy",
+    "quarter": "quarter qq q",
+    "month": "month mm m",
+    "dayofyear": "dayofyear dy y",
+    "day": "day dd d",
+    "week": "week wk ww",
+    "weekday": "weekday dw w",
+    "hour": "hour hh",
+    "minute": "minute mi n",
+    "second": "second ss s",
+    "millisecond": "millisecond ms",
+    "microsecond": "microsecond mcs",
+    "nanosecond": "nanosecond ns",
+    "tzoffset": "tzoffset tz",
+    "iso_week": "iso_week isowk isoww",
+}
 _BY_ABBREVIATION = {short: part for part, shorts in _PARTS.items() for short in shorts.split()}
 _DT2 = SqlType("datetime2", scale=7)
 _ANY = SqlType("datetime2", scale=6)
@@ -164,5 +175,3 @@ def _switchoffset(c: Expressions, a: list[Typed]) -> Typed:
         raise SqlError(40517, "A time zone other than +00:00 is not supported by the local server.")
     scale = a[0].type.scale if a[0].type is not None and a[0].type.scale is not None else 7
     return convert(a[0], SqlType("datetimeoffset", scale=scale), "cast")
-
-

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Table-valued functions: OPENJSON, STRING_SPLIT, and the few system ones that tools call."""
 
 from __future__ import annotations

@@ -31,7 +31,9 @@ def install(conninfo: str) -> None:
         text = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
         result = pg.conn.exec_(f"BEGIN;{text};COMMIT".encode())
         if result.status not in (1, 2):
-            raise RuntimeError("installing the local server's catalog: " + result.error_message.decode(errors="replace"))
+            raise RuntimeError(
+                "installing the local server's catalog: " + result.error_message.decode(errors="replace")
+            )
         pg.conn.enter_pipeline_mode()
         for number, name in enumerate(("master", "tempdb", "model", "msdb"), 1):
             _create(pg.execute, lambda sql: str(pg.query(sql)[0][0]), name, number)

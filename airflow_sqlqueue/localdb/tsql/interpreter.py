@@ -16,9 +16,20 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.session import Session
 
 _DEFINITIONS = (
-    nodes.CreateTable, nodes.AlterTable, nodes.IndexDefinition, nodes.AlterIndex, nodes.Drop, nodes.CreateSchema, nodes.CreateDatabase,
-    nodes.AlterDatabase, nodes.CreateSynonym, nodes.CreateView, nodes.CreateModule, nodes.CreateSequence, nodes.TriggerState,
-)  # fmt: skip
+    nodes.CreateTable,
+    nodes.AlterTable,
+    nodes.IndexDefinition,
+    nodes.AlterIndex,
+    nodes.Drop,
+    nodes.CreateSchema,
+    nodes.CreateDatabase,
+    nodes.AlterDatabase,
+    nodes.CreateSynonym,
+    nodes.CreateView,
+    nodes.CreateModule,
+    nodes.CreateSequence,
+    nodes.TriggerState,
+)
 
 
 class Interpreter:
@@ -32,14 +43,18 @@ class Interpreter:
     def run(self, frame: Frame) -> int:
         """Run a frame's statements; the status of its RETURN, 0 without one."""
         if self.depth >= 32:
-            raise SqlError(217, "Maximum stored procedure, function, trigger, or view nesting level exceeded (limit 32).")
+            raise SqlError(
+                217, "Maximum stored procedure, function, trigger, or view nesting level exceeded (limit 32)."
+            )
         self.depth += 1
         try:
             self.statements(frame.code.statements, frame)
         except Returned as returned:
             return returned.status
         except (Break, Continue):
-            raise SqlError(135, "Cannot use a BREAK statement outside the scope of a WHILE statement.", severity=15) from None
+            raise SqlError(
+                135, "Cannot use a BREAK statement outside the scope of a WHILE statement.", severity=15
+            ) from None
         finally:
             self.depth -= 1
             if frame.tables:
@@ -153,7 +168,12 @@ class Interpreter:
             definitions = []
             for i, column in enumerate(columns, 1):
                 if not column.name:
-                    raise SqlError(1038, f"An object or column name is missing or empty. For SELECT INTO statements, verify each column has a name (column {i}).", severity=15)
+                    raise SqlError(
+                        1038,
+                        "An object or column name is missing or empty. For SELECT"
+                        f" INTO statements, verify each column has a name (column {i}).",
+                        severity=15,
+                    )
                 identity = (1, 1) if column.identity and column.origin else None
                 definitions.append(nodes.ColumnDefinition(column.name, column.type or INT, column.nullable, identity))
             create = nodes.CreateTable(name, definitions, [], [])
@@ -184,12 +204,20 @@ class Interpreter:
         def action() -> None:
             table = session.catalog.find(node.target, session.database)
             if table is None or table.type != "U":
-                raise SqlError(4701, f'Cannot find the object "{node.target[-1]}" because it does not exist or you do not have permissions.')
+                raise SqlError(
+                    4701,
+                    f'Cannot find the object "{node.target[-1]}" because'
+                    " it does not exist or you do not have permissions.",
+                )
             try:
                 session.pg.execute(f"TRUNCATE {table.pg} RESTART IDENTITY")
             except Exception as error:
                 if getattr(error, "sqlstate", "") == "0A000":
-                    raise SqlError(4712, f"Cannot truncate table '{table.name}' because it is being referenced by a FOREIGN KEY constraint.") from None
+                    raise SqlError(
+                        4712,
+                        f"Cannot truncate table '{table.name}' because it"
+                        " is being referenced by a FOREIGN KEY constraint.",
+                    ) from None
                 raise
 
         session.transactions.define(action)
@@ -297,15 +325,25 @@ class Interpreter:
     def _run_throw(self, node: nodes.Throw, frame: Frame) -> None:
         if node.number is None:
             if not frame.caught:
-                raise SqlError(10704, "To rethrow an error, a THROW statement must be used inside a CATCH block.", severity=15)
+                raise SqlError(
+                    10704, "To rethrow an error, a THROW statement must be used inside a CATCH block.", severity=15
+                )
             old = frame.caught[-1]
-            raise Thrown(old.number, old.message, severity=old.severity, state=old.state, line=old.line, procedure=old.procedure)
+            raise Thrown(
+                old.number, old.message, severity=old.severity, state=old.state, line=old.line, procedure=old.procedure
+            )
         assert node.message is not None
         assert node.state is not None
         number = self._integer(node.number, frame)
         if number < 50000:
-            raise SqlError(35100, f"Error number {number} in the THROW statement is outside the valid range. Specify an error number in the valid range of 50000 to 2147483647.")
-        raise Thrown(number, self._text(node.message, frame), state=self._integer(node.state, frame) % 256, line=node.line)
+            raise SqlError(
+                35100,
+                f"Error number {number} in the THROW statement is outside the valid range."
+                " Specify an error number in the valid range of 50000 to 2147483647.",
+            )
+        raise Thrown(
+            number, self._text(node.message, frame), state=self._integer(node.state, frame) % 256, line=node.line
+        )
 
     def _run_raiseerror(self, node: nodes.RaiseError, frame: Frame) -> None:
         session = self.session
@@ -313,7 +351,11 @@ class Interpreter:
         number, text = 50000, ""
         if kind.name in ("int", "smallint", "tinyint", "bigint"):
             number = decode(kind, raw)
-            raise SqlError(18054, f"Error {number}, severity 16, state 1 was raised, but no message with that error number was found in sys.messages.")
+            raise SqlError(
+                18054,
+                f"Error {number}, severity 16, state 1 was raised, but no"
+                " message with that error number was found in sys.messages.",
+            )
         text = decode(kind, raw) or ""
         severity, state = self._integer(node.severity, frame), self._integer(node.state, frame)
         values = []
@@ -322,12 +364,18 @@ class Interpreter:
             values.append(decode(argument_kind, value))
         text = _format(text, values)
         if severity <= 10:
-            frame.output.message(SqlError(number, text, severity=severity, state=state, line=node.line, procedure=frame.procedure))
+            frame.output.message(
+                SqlError(number, text, severity=severity, state=state, line=node.line, procedure=frame.procedure)
+            )
             session.error_number = number if "SETERROR" in node.options else 0
             session.rowcount = 0
             return
         if severity > 18 and "LOG" not in node.options:
-            raise SqlError(2754, "Error severity levels greater than 18 can only be specified by members of the sysadmin role, using the WITH LOG option.")
+            raise SqlError(
+                2754,
+                "Error severity levels greater than 18 can only be specified"
+                " by members of the sysadmin role, using the WITH LOG option.",
+            )
         raise Raised(number, text, severity=severity, state=state, line=node.line, procedure=frame.procedure)
 
     def _run_waitfor(self, node: nodes.WaitFor, frame: Frame) -> None:
@@ -339,7 +387,9 @@ class Interpreter:
             clock = str(value.time() if hasattr(value, "time") else value).split(":")
             seconds = int(clock[0]) * 3600 + int(clock[1]) * 60 + (float(clock[2]) if len(clock) > 2 else 0.0)
         except (ValueError, IndexError):
-            raise SqlError(148, f"Incorrect time syntax in time string '{value}' used with WAITFOR.", severity=15) from None
+            raise SqlError(
+                148, f"Incorrect time syntax in time string '{value}' used with WAITFOR.", severity=15
+            ) from None
         # PostgreSQL sleeps: so the wait ends at once when the client cancels.
         from airflow_sqlqueue.localdb.tsql.pg import Request
 
@@ -352,7 +402,9 @@ class Interpreter:
         session = self.session
         entry = session.catalog.database(node.database)
         if entry is None:
-            raise SqlError(911, f"Database '{node.database}' does not exist. Make sure that the name is entered correctly.")
+            raise SqlError(
+                911, f"Database '{node.database}' does not exist. Make sure that the name is entered correctly."
+            )
         old, session.database = session.database, entry[1]
         frame.output.database(entry[1], old)
         frame.output.message(SqlError(5701, f"Changed database context to '{entry[1]}'.", severity=0, state=1))
@@ -402,7 +454,9 @@ class Interpreter:
             parameters.append(Parameter(name, kind, decode(kind, raw), argument.output))
             if argument.output:
                 if not isinstance(argument.value, nodes.Variable):
-                    raise SqlError(179, "Cannot use the OUTPUT option when passing a constant to a stored procedure.", severity=15)
+                    raise SqlError(
+                        179, "Cannot use the OUTPUT option when passing a constant to a stored procedure.", severity=15
+                    )
                 targets[name or str(position)] = argument.value.name
         outputs: list[Parameter] = []
         count = session.transactions.count
@@ -424,8 +478,11 @@ class Interpreter:
         after = session.transactions.count
         if after != count and session.transactions.state() != -1:
             raise SqlError(
-                266, f"Transaction count after EXECUTE indicates a mismatching number of BEGIN and COMMIT statements. Previous count ="
-                f" {count}, current count = {after}.", state=2
+                266,
+                "Transaction count after EXECUTE indicates a mismatching"
+                " number of BEGIN and COMMIT statements. Previous count ="
+                f" {count}, current count = {after}.",
+                state=2,
             )
 
     def _run_dbcc(self, node: nodes.Dbcc, frame: Frame) -> None:
@@ -456,4 +513,3 @@ def _format(text: str, values: list[object]) -> str:
         return (spec + "s") % value
 
     return re.sub(r"%%|%([-+0# ]*)(\d+|\*)?(\.\d+)?(?:I64|l|h)?([sdiuxXo])", replace, text)[:2047]
-

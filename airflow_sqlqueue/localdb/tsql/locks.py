@@ -33,12 +33,16 @@ def check_hints(hints: list[Hint], table: TableInfo, target: bool) -> set[str]:
             if not arg.isdigit() and table.type == "U" and not table.local:
                 if fold(arg) not in {fold(index.name) for index in table.indexes}:
                     raise SqlError(
-                        308, f"Index '{arg}' on table '{table.schema}.{table.name}' (specified in the FROM clause) does not exist."
+                        308,
+                        f"Index '{arg}' on table '{table.schema}.{table.name}'"
+                        " (specified in the FROM clause) does not exist.",
                     )
                 if any(index.disabled and fold(index.name) == fold(arg) for index in table.indexes):
                     raise SqlError(
-                        315, f"Index \"{arg}\" on table \"{table.schema}.{table.name}\" (specified in the FROM clause) is disabled"
-                        " or resides in a filegroup which is not online."
+                        315,
+                        f'Index "{arg}" on table "{table.schema}.{table.name}"'
+                        " (specified in the FROM clause) is disabled"
+                        " or resides in a filegroup which is not online.",
                     )
     loose = names & {"NOLOCK", "READUNCOMMITTED"}
     if loose and target:

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """System stored procedures, and user procedures whose stored text is run."""
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Arguments:
             key = parameter.name.lower().lstrip("@")
             if not key:
                 if position >= len(names):
-                    raise SqlError(8144, f"Procedure or function {self.name} has too many arguments specified.", state=2)
+                    raise SqlError(
+                        8144, f"Procedure or function {self.name} has too many arguments specified.", state=2
+                    )
                 key = names[position]
             if key not in values:
                 raise SqlError(8145, f"@{key} is not a parameter for procedure {self.name}.")
@@ -59,7 +62,9 @@ def parse_name(text: str) -> nodes.Name:
     return cursor.name()
 
 
-def call(session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame, outputs: list[Parameter]) -> int:
+def call(
+    session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame, outputs: list[Parameter]
+) -> int:
     """Run the procedure ``name``; output parameters are appended to ``outputs``. Returns the status."""
     from airflow_sqlqueue.localdb.tsql import procedures_catalog, procedures_describe  # noqa: F401
 
@@ -71,7 +76,9 @@ def call(session: Session, name: nodes.Name, parameters: list[Parameter], frame:
         if len(name) == 3 and name[0]:
             entry = session.catalog.database(name[0])
             if entry is None:
-                raise SqlError(911, f"Database '{name[0]}' does not exist. Make sure that the name is entered correctly.")
+                raise SqlError(
+                    911, f"Database '{name[0]}' does not exist. Make sure that the name is entered correctly."
+                )
             session.database = entry[1]
         try:
             return function(session, Arguments(name[-1], parameters), frame, outputs)
@@ -80,7 +87,9 @@ def call(session: Session, name: nodes.Name, parameters: list[Parameter], frame:
     return _user(session, name, parameters, frame, outputs)
 
 
-def _user(session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame, outputs: list[Parameter]) -> int:
+def _user(
+    session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame, outputs: list[Parameter]
+) -> int:
     found = session.catalog.find(name, session.database)
     if found is None or found.type != "P":
         raise SqlError(2812, f"Could not find stored procedure '{'.'.join(name)}'.", state=62)
@@ -106,7 +115,9 @@ def _user(session: Session, name: nodes.Name, parameters: list[Parameter], frame
             inner.values[declared.name] = session.evaluate(declared.value, declared.type, inner)[1]
         else:
             raise SqlError(
-                201, f"Procedure or function '{found.name}' expects parameter '{declared.name}', which was not supplied.", state=4
+                201,
+                f"Procedure or function '{found.name}' expects parameter '{declared.name}', which was not supplied.",
+                state=4,
             )
     database, nocount = session.database, session.options.nocount
     session.database = found.database
@@ -116,9 +127,11 @@ def _user(session: Session, name: nodes.Name, parameters: list[Parameter], frame
         session.database = database
         (session.options.on.add if nocount else session.options.on.discard)("NOCOUNT")
     for declared in module.parameters:
-        parameter = given.get(declared.name)  # type: ignore[assignment]
-        if parameter is not None and parameter.output and declared.output:
-            outputs.append(Parameter(parameter.name, declared.type, decode(declared.type, inner.values[declared.name]), True))
+        passed = given.get(declared.name)
+        if passed is not None and passed.output and declared.output:
+            outputs.append(
+                Parameter(passed.name, declared.type, decode(declared.type, inner.values[declared.name]), True)
+            )
     return status
 
 
@@ -164,10 +177,13 @@ def _executesql(session: Session, arguments: Arguments, frame: Frame, outputs: l
     for item in declared:
         if item.name not in given and item.value is None:
             raise SqlError(
-                8178, f"The parameterized query '{text[:50]}' expects the parameter '{item.name}', which was not supplied."
+                8178,
+                f"The parameterized query '{text[:50]}' expects the parameter '{item.name}', which was not supplied.",
             )
         value = given[item.name].value if item.name in given else None
-        values.append(Parameter(item.name, item.type, _fitting(session, item, given.get(item.name), value, frame), item.output))
+        values.append(
+            Parameter(item.name, item.type, _fitting(session, item, given.get(item.name), value, frame), item.output)
+        )
     inner = session.frame(text, values, frame.output, frame)
     database = session.database
     status = session.interpreter.run(inner)
@@ -175,9 +191,9 @@ def _executesql(session: Session, arguments: Arguments, frame: Frame, outputs: l
         old, session.database = session.database, database
         frame.output.database(database, old)
     for item in declared:
-        parameter = given.get(item.name)
-        if parameter is not None and parameter.output and item.output:
-            outputs.append(Parameter(parameter.name, item.type, decode(item.type, inner.values[item.name]), True))
+        passed = given.get(item.name)
+        if passed is not None and passed.output and item.output:
+            outputs.append(Parameter(passed.name, item.type, decode(item.type, inner.values[item.name]), True))
     return status
 
 
@@ -204,17 +220,28 @@ def _userlock(session: Session, frame: Frame, number: int, message: str) -> int:
 
 @procedure("sp_getapplock")
 def _getapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
-    resource, mode, owner, timeout, _ = arguments.take("resource", "lockmode", "lockowner", "locktimeout", "dbprincipal")
+    resource, mode, owner, timeout, _ = arguments.take(
+        "resource", "lockmode", "lockowner", "locktimeout", "dbprincipal"
+    )
     owner = (owner or "Transaction").lower()
     if resource is None:
-        raise SqlError(201, "Procedure or function 'sp_getapplock' expects parameter '@Resource', which was not supplied.", state=4)
+        raise SqlError(
+            201, "Procedure or function 'sp_getapplock' expects parameter '@Resource', which was not supplied.", state=4
+        )
     if mode is None:
-        raise SqlError(201, "Procedure or function 'sp_getapplock' expects parameter '@LockMode', which was not supplied.", state=4)
+        raise SqlError(
+            201, "Procedure or function 'sp_getapplock' expects parameter '@LockMode', which was not supplied.", state=4
+        )
     modes = ("shared", "update", "exclusive", "intentexclusive", "intentshared")
     if mode.lower() not in modes or owner not in ("transaction", "session"):
         return -999
     if owner == "transaction" and not session.transactions.count:
-        return _userlock(session, frame, 50000, "You attempted to acquire a transactional application lock without an active transaction.")
+        return _userlock(
+            session,
+            frame,
+            50000,
+            "You attempted to acquire a transactional application lock without an active transaction.",
+        )
     if timeout is not None and timeout < -1:
         return -999
     if timeout is None:
@@ -230,11 +257,19 @@ def _releaseapplock(session: Session, arguments: Arguments, frame: Frame, output
     if resource is None or owner not in ("transaction", "session"):
         return -999
     if owner == "transaction" and not session.transactions.count:
-        return _userlock(session, frame, 50000, "You attempted to release a transactional application lock without an active transaction.")
+        return _userlock(
+            session,
+            frame,
+            50000,
+            "You attempted to release a transactional application lock without an active transaction.",
+        )
     if not session.applocks.release(resource[:255], owner):
         return _userlock(
-            session, frame, 1223, f"Cannot release the application lock (Database Principal: 'public', Resource: '{resource[:32]}')"
-            " because it is not currently held."
+            session,
+            frame,
+            1223,
+            f"Cannot release the application lock (Database Principal: 'public', Resource: '{resource[:32]}')"
+            " because it is not currently held.",
         )
     return 0
 
@@ -250,13 +285,25 @@ def _nothing(session: Session, arguments: Arguments, frame: Frame, outputs: list
 @procedure("sp_set_session_context")
 def _session_context(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     key, value, _ = arguments.take("key", "value", "read_only")
-    session.pg.query("SELECT set_config('mssql_context.k' || md5(lower($1)), $2, false)", str(key), "" if value is None else str(value))
+    session.pg.query(
+        "SELECT set_config('mssql_context.k' || md5(lower($1)), $2, false)",
+        str(key),
+        "" if value is None else str(value),
+    )
     return 0
 
 
 def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
     """DBCC CHECKIDENT, and the commands that change nothing here."""
-    if node.command in ("FREEPROCCACHE", "DROPCLEANBUFFERS", "TRACEON", "TRACEOFF", "UPDATEUSAGE", "CHECKDB", "CHECKTABLE"):
+    if node.command in (
+        "FREEPROCCACHE",
+        "DROPCLEANBUFFERS",
+        "TRACEON",
+        "TRACEOFF",
+        "UPDATEUSAGE",
+        "CHECKDB",
+        "CHECKTABLE",
+    ):
         return
     if node.command == "USEROPTIONS" or node.command != "CHECKIDENT":
         raise SqlError(40517, f"DBCC {node.command} is not supported by the local server.")
@@ -267,7 +314,9 @@ def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
     name = parse_name(text(node.arguments[0]))
     table = session.catalog.find(name, session.database)
     if table is None or table.type != "U":
-        raise SqlError(2501, f"Cannot find a table or object with the name \"{'.'.join(name)}\". Check the system catalog.", state=45)
+        raise SqlError(
+            2501, f'Cannot find a table or object with the name "{".".join(name)}". Check the system catalog.', state=45
+        )
     column = table.identity
     if column is None:
         raise SqlError(7997, f"'{table.name}' does not contain an identity column.")

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Catalog procedures that ODBC drivers and tools call ("Catalog stored procedures")."""
 
 from __future__ import annotations
@@ -41,13 +42,24 @@ def _unquoted(name: Any) -> Any:
 
 @procedure("sp_tables")
 def _tables(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
-    name, owner, qualifier, kind, _ = arguments.take("table_name", "table_owner", "table_qualifier", "table_type", "fusepattern")
+    name, owner, qualifier, kind, _ = arguments.take(
+        "table_name", "table_owner", "table_qualifier", "table_type", "fusepattern"
+    )
     database = _qualified(session, qualifier)
-    columns = [("TABLE_QUALIFIER", SYSNAME), ("TABLE_OWNER", SYSNAME), ("TABLE_NAME", SYSNAME), ("TABLE_TYPE", varchar(32)), ("REMARKS", varchar(254))]
+    columns = [
+        ("TABLE_QUALIFIER", SYSNAME),
+        ("TABLE_OWNER", SYSNAME),
+        ("TABLE_NAME", SYSNAME),
+        ("TABLE_TYPE", varchar(32)),
+        ("REMARKS", varchar(254)),
+    ]
     sql = (
-        "SELECT table_catalog::text, table_schema::text, table_name::text, CASE table_type WHEN 'BASE TABLE' THEN 'TABLE' ELSE 'VIEW' END,"
-        f" NULL::text FROM mssql_information_schema.tables WHERE _db = {database} AND {_like('table_name', 1)} AND {_like('table_schema', 2)}"
-        " AND ($3 IS NULL OR position(CASE table_type WHEN 'BASE TABLE' THEN '''TABLE''' ELSE '''VIEW''' END IN upper($3)) > 0)"
+        "SELECT table_catalog::text, table_schema::text, table_name::text,"
+        " CASE table_type WHEN 'BASE TABLE' THEN 'TABLE' ELSE 'VIEW' END,"
+        " NULL::text FROM mssql_information_schema.tables WHERE _db ="
+        f" {database} AND {_like('table_name', 1)} AND {_like('table_schema', 2)}"
+        " AND ($3 IS NULL OR position(CASE table_type WHEN 'BASE TABLE'"
+        " THEN '''TABLE''' ELSE '''VIEW''' END IN upper($3)) > 0)"
         " ORDER BY 4, 1, 2, 3"
     )
     result_set(frame.output, session, sql, columns, name or None, owner or None, kind or None)
@@ -56,22 +68,47 @@ def _tables(session: Session, arguments: Arguments, frame: Frame, outputs: list[
 
 def _qualified(session: Session, qualifier: str | None) -> int:
     if qualifier and fold(qualifier) != fold(session.database):
-        raise SqlError(15250, "The database name component of the object qualifier must be the name of the current database.")
+        raise SqlError(
+            15250, "The database name component of the object qualifier must be the name of the current database."
+        )
     return _database(session)
 
 
 _COLUMNS = [
-    ("TABLE_QUALIFIER", SYSNAME), ("TABLE_OWNER", SYSNAME), ("TABLE_NAME", SYSNAME), ("COLUMN_NAME", SYSNAME), ("DATA_TYPE", _SMALL),
-    ("TYPE_NAME", SYSNAME), ("PRECISION", INT), ("LENGTH", INT), ("SCALE", _SMALL), ("RADIX", _SMALL), ("NULLABLE", _SMALL),
-    ("REMARKS", varchar(254)), ("COLUMN_DEF", NMAX), ("SQL_DATA_TYPE", _SMALL), ("SQL_DATETIME_SUB", _SMALL),
-    ("CHAR_OCTET_LENGTH", INT), ("ORDINAL_POSITION", INT), ("IS_NULLABLE", varchar(254)), ("SS_DATA_TYPE", SqlType("tinyint")),
-]  # fmt: skip
+    ("TABLE_QUALIFIER", SYSNAME),
+    ("TABLE_OWNER", SYSNAME),
+    ("TABLE_NAME", SYSNAME),
+    ("COLUMN_NAME", SYSNAME),
+    ("DATA_TYPE", _SMALL),
+    ("TYPE_NAME", SYSNAME),
+    ("PRECISION", INT),
+    ("LENGTH", INT),
+    ("SCALE", _SMALL),
+    ("RADIX", _SMALL),
+    ("NULLABLE", _SMALL),
+    ("REMARKS", varchar(254)),
+    ("COLUMN_DEF", NMAX),
+    ("SQL_DATA_TYPE", _SMALL),
+    ("SQL_DATETIME_SUB", _SMALL),
+    ("CHAR_OCTET_LENGTH", INT),
+    ("ORDINAL_POSITION", INT),
+    ("IS_NULLABLE", varchar(254)),
+    ("SS_DATA_TYPE", SqlType("tinyint")),
+]
 _COLUMNS_100 = [
-    *_COLUMNS[:-1], ("SS_IS_SPARSE", _SMALL), ("SS_IS_COLUMN_SET", _SMALL), ("SS_IS_COMPUTED", _SMALL), ("SS_IS_IDENTITY", _SMALL),
-    ("SS_UDT_CATALOG_NAME", SYSNAME), ("SS_UDT_SCHEMA_NAME", SYSNAME), ("SS_UDT_ASSEMBLY_TYPE_NAME", SYSNAME),
-    ("SS_XML_SCHEMACOLLECTION_CATALOG_NAME", SYSNAME), ("SS_XML_SCHEMACOLLECTION_SCHEMA_NAME", SYSNAME),
-    ("SS_XML_SCHEMACOLLECTION_NAME", SYSNAME), _COLUMNS[-1],
-]  # fmt: skip
+    *_COLUMNS[:-1],
+    ("SS_IS_SPARSE", _SMALL),
+    ("SS_IS_COLUMN_SET", _SMALL),
+    ("SS_IS_COMPUTED", _SMALL),
+    ("SS_IS_IDENTITY", _SMALL),
+    ("SS_UDT_CATALOG_NAME", SYSNAME),
+    ("SS_UDT_SCHEMA_NAME", SYSNAME),
+    ("SS_UDT_ASSEMBLY_TYPE_NAME", SYSNAME),
+    ("SS_XML_SCHEMACOLLECTION_CATALOG_NAME", SYSNAME),
+    ("SS_XML_SCHEMACOLLECTION_SCHEMA_NAME", SYSNAME),
+    ("SS_XML_SCHEMACOLLECTION_NAME", SYSNAME),
+    _COLUMNS[-1],
+]
 
 
 def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool) -> int:
@@ -80,24 +117,36 @@ def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool)
     )
     database = _qualified(session, qualifier)
     extra = (
-        "0::int2, 0::int2, (c.computed IS NOT NULL)::int::int2, c.identity::int2, NULL::text, NULL::text, NULL::text, NULL::text, NULL::text,"
-        " NULL::text, " if modern else ""
+        "0::int2, 0::int2, (c.computed IS NOT NULL)::int::int2, c.identity::int2,"
+        " NULL::text, NULL::text, NULL::text, NULL::text, NULL::text,"
+        " NULL::text, "
+        if modern
+        else ""
     )
     sql = (
-        f"SELECT d.name, s.name, o.name, c.name, {_ODBC}, c.type_name || CASE WHEN c.identity = 1 THEN ' identity' ELSE '' END,"
-        " CASE WHEN c.length = -1 THEN 0 WHEN c.length IS NOT NULL THEN c.length WHEN c.type_name = 'uniqueidentifier' THEN 36"
+        f"SELECT d.name, s.name, o.name, c.name, {_ODBC}, c.type_name"
+        " || CASE WHEN c.identity = 1 THEN ' identity' ELSE '' END,"
+        " CASE WHEN c.length = -1 THEN 0 WHEN c.length IS NOT NULL"
+        " THEN c.length WHEN c.type_name = 'uniqueidentifier' THEN 36"
         " ELSE mssql.precision_of(c.type_name, c.num_precision, c.num_scale) END::int4,"
         " CASE WHEN c.length = -1 THEN 0 WHEN c.type_name IN ('datetime', 'datetime2', 'smalldatetime') THEN 16"
         " ELSE mssql.max_length(c.type_name, c.length, c.num_precision, c.num_scale) END::int4,"
-        " CASE WHEN c.length IS NULL AND c.type_name NOT IN ('uniqueidentifier', 'bit') THEN mssql.scale_of(c.type_name, c.num_scale) END::int2,"
-        " CASE WHEN c.type_name IN ('tinyint', 'smallint', 'int', 'bigint', 'decimal', 'numeric') THEN 10 END::int2, c.nullable::int2, NULL::text,"
-        f" df.definition, {_ODBC}, CASE WHEN c.type_name IN ('datetime', 'datetime2', 'smalldatetime') THEN 3 END::int2,"
-        " CASE WHEN c.length = -1 THEN 0 WHEN c.type_name IN ('nvarchar', 'nchar') THEN c.length * 2 ELSE c.length END::int4,"
-        " row_number() OVER (PARTITION BY o.object_id ORDER BY c.column_id)::int4, CASE c.nullable WHEN 1 THEN 'YES' ELSE 'NO' END,"
+        " CASE WHEN c.length IS NULL AND c.type_name NOT IN ('uniqueidentifier',"
+        " 'bit') THEN mssql.scale_of(c.type_name, c.num_scale) END::int2,"
+        " CASE WHEN c.type_name IN ('tinyint', 'smallint', 'int', 'bigint',"
+        " 'decimal', 'numeric') THEN 10 END::int2, c.nullable::int2, NULL::text,"
+        f" df.definition, {_ODBC}, CASE WHEN c.type_name IN"
+        " ('datetime', 'datetime2', 'smalldatetime') THEN 3 END::int2,"
+        " CASE WHEN c.length = -1 THEN 0 WHEN c.type_name IN ('nvarchar',"
+        " 'nchar') THEN c.length * 2 ELSE c.length END::int4,"
+        " row_number() OVER (PARTITION BY o.object_id ORDER BY"
+        " c.column_id)::int4, CASE c.nullable WHEN 1 THEN 'YES' ELSE 'NO' END,"
         f" {extra}CASE WHEN c.nullable = 1 THEN 38 ELSE 56 END::int2"
-        " FROM mssql.columns c JOIN mssql.objects o USING (object_id) JOIN mssql.schemas s USING (database_id, schema_id)"
+        " FROM mssql.columns c JOIN mssql.objects o USING (object_id)"
+        " JOIN mssql.schemas s USING (database_id, schema_id)"
         " JOIN mssql.databases d USING (database_id) LEFT JOIN mssql.objects df ON df.object_id = c.default_object_id"
-        f" WHERE o.database_id = {database} AND o.type IN ('U', 'V') AND {_like('o.name', 1)} AND {_like('s.name', 2)} AND {_like('c.name', 3)}"
+        f" WHERE o.database_id = {database} AND o.type IN ('U', 'V') AND"
+        f" {_like('o.name', 1)} AND {_like('s.name', 2)} AND {_like('c.name', 3)}"
         " ORDER BY s.name, o.name, c.column_id"
     )
     shape = _COLUMNS_100 if modern else _COLUMNS
@@ -119,39 +168,83 @@ def _sp_columns_100(session: Session, arguments: Arguments, frame: Frame, output
 def _pkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     name, owner, qualifier = arguments.take("table_name", "table_owner", "table_qualifier")
     database = _qualified(session, qualifier)
-    columns = [("TABLE_QUALIFIER", SYSNAME), ("TABLE_OWNER", SYSNAME), ("TABLE_NAME", SYSNAME), ("COLUMN_NAME", SYSNAME), ("KEY_SEQ", _SMALL), ("PK_NAME", SYSNAME)]
+    columns = [
+        ("TABLE_QUALIFIER", SYSNAME),
+        ("TABLE_OWNER", SYSNAME),
+        ("TABLE_NAME", SYSNAME),
+        ("COLUMN_NAME", SYSNAME),
+        ("KEY_SEQ", _SMALL),
+        ("PK_NAME", SYSNAME),
+    ]
     sql = (
-        "SELECT d.name, s.name, o.name, c.name, k.key_ordinal::int2, i.name FROM mssql.indexes i JOIN mssql.index_columns k USING (object_id, index_id)"
-        " JOIN mssql.columns c USING (object_id, column_id) JOIN mssql.objects o USING (object_id) JOIN mssql.schemas s USING (database_id, schema_id)"
-        f" JOIN mssql.databases d USING (database_id) WHERE i.is_primary_key = 1 AND o.database_id = {database} AND o.folded = $1"
+        "SELECT d.name, s.name, o.name, c.name, k.key_ordinal::int2, i.name FROM"
+        " mssql.indexes i JOIN mssql.index_columns k USING (object_id, index_id)"
+        " JOIN mssql.columns c USING (object_id, column_id) JOIN mssql.objects"
+        " o USING (object_id) JOIN mssql.schemas s USING (database_id, schema_id)"
+        " JOIN mssql.databases d USING (database_id) WHERE i.is_primary_key"
+        f" = 1 AND o.database_id = {database} AND o.folded = $1"
         " AND ($2 IS NULL OR s.folded = $2) ORDER BY 1, 2, 3, 5"
     )
-    result_set(frame.output, session, sql, columns, fold(_unquoted(name) or ""), fold(_unquoted(owner)) if owner else None)
+    result_set(
+        frame.output, session, sql, columns, fold(_unquoted(name) or ""), fold(_unquoted(owner)) if owner else None
+    )
     return 0
 
 
 @procedure("sp_statistics", "sp_statistics_100")
 def _statistics(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
-    name, owner, qualifier, index, unique, _ = arguments.take("table_name", "table_owner", "table_qualifier", "index_name", "is_unique", "accuracy")
+    name, owner, qualifier, index, unique, _ = arguments.take(
+        "table_name", "table_owner", "table_qualifier", "index_name", "is_unique", "accuracy"
+    )
     database = _qualified(session, qualifier)
     columns = [
-        ("TABLE_QUALIFIER", SYSNAME), ("TABLE_OWNER", SYSNAME), ("TABLE_NAME", SYSNAME), ("NON_UNIQUE", _SMALL), ("INDEX_QUALIFIER", SYSNAME),
-        ("INDEX_NAME", SYSNAME), ("TYPE", _SMALL), ("SEQ_IN_INDEX", _SMALL), ("COLUMN_NAME", SYSNAME), ("COLLATION", SqlType("char", length=1)),
-        ("CARDINALITY", INT), ("PAGES", INT), ("FILTER_CONDITION", varchar(128)),
-    ]  # fmt: skip
+        ("TABLE_QUALIFIER", SYSNAME),
+        ("TABLE_OWNER", SYSNAME),
+        ("TABLE_NAME", SYSNAME),
+        ("NON_UNIQUE", _SMALL),
+        ("INDEX_QUALIFIER", SYSNAME),
+        ("INDEX_NAME", SYSNAME),
+        ("TYPE", _SMALL),
+        ("SEQ_IN_INDEX", _SMALL),
+        ("COLUMN_NAME", SYSNAME),
+        ("COLLATION", SqlType("char", length=1)),
+        ("CARDINALITY", INT),
+        ("PAGES", INT),
+        ("FILTER_CONDITION", varchar(128)),
+    ]
     sql = (
-        "SELECT d.name, s.name, o.name, (1 - i.is_unique)::int2, o.name, i.name, CASE i.type WHEN 1 THEN 1 ELSE 3 END::int2, k.key_ordinal::int2,"
-        " c.name, CASE k.descending WHEN 1 THEN 'D' ELSE 'A' END, mssql.row_count(o.object_id)::int4, mssql.page_count(o.object_id)::int4, NULL::text"
-        " FROM mssql.indexes i JOIN mssql.index_columns k USING (object_id, index_id) JOIN mssql.columns c USING (object_id, column_id)"
-        " JOIN mssql.objects o USING (object_id) JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id)"
+        "SELECT d.name, s.name, o.name, (1 - i.is_unique)::int2, o.name, i.name,"
+        " CASE i.type WHEN 1 THEN 1 ELSE 3 END::int2, k.key_ordinal::int2,"
+        " c.name, CASE k.descending WHEN 1 THEN 'D' ELSE 'A' END,"
+        " mssql.row_count(o.object_id)::int4, mssql.page_count(o.object_id)::int4, NULL::text"
+        " FROM mssql.indexes i JOIN mssql.index_columns k USING (object_id,"
+        " index_id) JOIN mssql.columns c USING (object_id, column_id)"
+        " JOIN mssql.objects o USING (object_id) JOIN mssql.schemas s USING"
+        " (database_id, schema_id) JOIN mssql.databases d USING (database_id)"
         f" WHERE k.key_ordinal > 0 AND o.database_id = {database} AND o.folded = $1 AND ($2 IS NULL OR s.folded = $2)"
         f" AND {_like('i.name', 3)} AND ($4 IS NULL OR upper($4) <> 'Y' OR i.is_unique = 1) ORDER BY 4, 7, 6, 8"
     )
-    result_set(frame.output, session, sql, columns, fold(_unquoted(name) or ""), fold(_unquoted(owner)) if owner else None, index or None, unique)
+    result_set(
+        frame.output,
+        session,
+        sql,
+        columns,
+        fold(_unquoted(name) or ""),
+        fold(_unquoted(owner)) if owner else None,
+        index or None,
+        unique,
+    )
     return 0
 
 
-@procedure("sp_fkeys", "sp_special_columns", "sp_special_columns_100", "sp_stored_procedures", "sp_sproc_columns", "sp_sproc_columns_100")
+@procedure(
+    "sp_fkeys",
+    "sp_special_columns",
+    "sp_special_columns_100",
+    "sp_stored_procedures",
+    "sp_sproc_columns",
+    "sp_sproc_columns_100",
+)
 def _empty(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     raise SqlError(40517, f"{arguments.name} is not supported by the local server.")
 
@@ -167,16 +260,34 @@ def _databases(session: Session, arguments: Arguments, frame: Frame, outputs: li
 def _datatypes(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     wanted, _ = arguments.take("data_type", "odbcver")
     columns = [
-        ("TYPE_NAME", SYSNAME), ("DATA_TYPE", _SMALL), ("PRECISION", INT), ("LITERAL_PREFIX", varchar(32)), ("LITERAL_SUFFIX", varchar(32)),
-        ("CREATE_PARAMS", varchar(32)), ("NULLABLE", _SMALL), ("CASE_SENSITIVE", _SMALL), ("SEARCHABLE", _SMALL), ("UNSIGNED_ATTRIBUTE", _SMALL),
-        ("MONEY", _SMALL), ("AUTO_INCREMENT", _SMALL), ("LOCAL_TYPE_NAME", SYSNAME), ("MINIMUM_SCALE", _SMALL), ("MAXIMUM_SCALE", _SMALL),
-        ("SQL_DATA_TYPE", _SMALL), ("SQL_DATETIME_SUB", _SMALL), ("NUM_PREC_RADIX", INT), ("INTERVAL_PRECISION", _SMALL), ("USERTYPE", _SMALL),
-    ]  # fmt: skip
+        ("TYPE_NAME", SYSNAME),
+        ("DATA_TYPE", _SMALL),
+        ("PRECISION", INT),
+        ("LITERAL_PREFIX", varchar(32)),
+        ("LITERAL_SUFFIX", varchar(32)),
+        ("CREATE_PARAMS", varchar(32)),
+        ("NULLABLE", _SMALL),
+        ("CASE_SENSITIVE", _SMALL),
+        ("SEARCHABLE", _SMALL),
+        ("UNSIGNED_ATTRIBUTE", _SMALL),
+        ("MONEY", _SMALL),
+        ("AUTO_INCREMENT", _SMALL),
+        ("LOCAL_TYPE_NAME", SYSNAME),
+        ("MINIMUM_SCALE", _SMALL),
+        ("MAXIMUM_SCALE", _SMALL),
+        ("SQL_DATA_TYPE", _SMALL),
+        ("SQL_DATETIME_SUB", _SMALL),
+        ("NUM_PREC_RADIX", INT),
+        ("INTERVAL_PRECISION", _SMALL),
+        ("USERTYPE", _SMALL),
+    ]
     code = _ODBC.replace("c.type_name", "t.name")
     sql = (
-        f"SELECT t.name, {code}, CASE WHEN t.num_precision > 0 THEN t.num_precision ELSE t.size END, NULL::text, NULL::text, NULL::text, 1::int2, 0::int2,"
+        f"SELECT t.name, {code}, CASE WHEN t.num_precision > 0 THEN t.num_precision"
+        " ELSE t.size END, NULL::text, NULL::text, NULL::text, 1::int2, 0::int2,"
         " 3::int2, 0::int2, (t.name LIKE '%money')::int::int2, 0::int2, t.name, 0::int2, t.num_scale::int2, "
-        f"{code}, NULL::int2, 10, NULL::int2, 0::int2 FROM mssql.types t WHERE t.name <> 'sysname' AND ($1 IS NULL OR $1 = '0' OR ({code})::text = $1) ORDER BY 2, 1"
+        f"{code}, NULL::int2, 10, NULL::int2, 0::int2 FROM mssql.types t WHERE t.name <>"
+        f" 'sysname' AND ($1 IS NULL OR $1 = '0' OR ({code})::text = $1) ORDER BY 2, 1"
     )
     result_set(frame.output, session, sql, columns, wanted)
     return 0
@@ -184,7 +295,16 @@ def _datatypes(session: Session, arguments: Arguments, frame: Frame, outputs: li
 
 @procedure("sp_who", "sp_who2")
 def _who(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
-    columns = [("spid", _SMALL), ("ecid", _SMALL), ("status", nvarchar(30)), ("loginame", SYSNAME), ("hostname", SYSNAME), ("blk", SqlType("char", length=5)), ("dbname", SYSNAME), ("cmd", nvarchar(16))]
+    columns = [
+        ("spid", _SMALL),
+        ("ecid", _SMALL),
+        ("status", nvarchar(30)),
+        ("loginame", SYSNAME),
+        ("hostname", SYSNAME),
+        ("blk", SqlType("char", length=5)),
+        ("dbname", SYSNAME),
+        ("cmd", nvarchar(16)),
+    ]
     sql = (
         "SELECT (pid % 32768)::int2, 0::int2, CASE WHEN state = 'active' THEN 'runnable' ELSE 'sleeping' END, 'sa', '',"
         " rpad(COALESCE((SELECT min(b) % 32768 FROM unnest(pg_blocking_pids(pid)) b), 0)::text, 5),"
@@ -201,8 +321,18 @@ def _spaceused(session: Session, arguments: Arguments, frame: Frame, outputs: li
         raise SqlError(40517, "sp_spaceused without a table is not supported by the local server.")
     table = session.catalog.find(parse_name(name), session.database)
     if table is None:
-        raise SqlError(15009, f"The object '{name}' does not exist in database '{session.database}' or is invalid for this operation.")
-    columns = [("name", SYSNAME), ("rows", SqlType("char", length=20)), ("reserved", varchar(18)), ("data", varchar(18)), ("index_size", varchar(18)), ("unused", varchar(18))]
+        raise SqlError(
+            15009,
+            f"The object '{name}' does not exist in database '{session.database}' or is invalid for this operation.",
+        )
+    columns = [
+        ("name", SYSNAME),
+        ("rows", SqlType("char", length=20)),
+        ("reserved", varchar(18)),
+        ("data", varchar(18)),
+        ("index_size", varchar(18)),
+        ("unused", varchar(18)),
+    ]
     size = f"(mssql.page_count({table.object_id}) * 8)::text || ' KB'"
     sql = f"SELECT {literal(table.name)}::text, rpad(mssql.row_count({table.object_id})::text, 20), {size}, {size}, '0 KB', '0 KB'"
     result_set(frame.output, session, sql, columns)
@@ -214,12 +344,18 @@ def _helpindex(session: Session, arguments: Arguments, frame: Frame, outputs: li
     (name,) = arguments.take("objname")
     table = session.catalog.find(parse_name(name or ""), session.database)
     if table is None:
-        raise SqlError(15009, f"The object '{name}' does not exist in database '{session.database}' or is invalid for this operation.")
+        raise SqlError(
+            15009,
+            f"The object '{name}' does not exist in database '{session.database}' or is invalid for this operation.",
+        )
     columns = [("index_name", SYSNAME), ("index_description", varchar(210)), ("index_keys", nvarchar(2078))]
     sql = (
-        "SELECT i.name, CASE i.type WHEN 1 THEN 'clustered' ELSE 'nonclustered' END || CASE i.is_unique WHEN 1 THEN ', unique' ELSE '' END"
-        " || CASE i.is_primary_key WHEN 1 THEN ', primary key' ELSE '' END || ' located on PRIMARY', (SELECT string_agg(c.name || CASE k.descending WHEN 1"
-        " THEN '(-)' ELSE '' END, ', ' ORDER BY k.key_ordinal) FROM mssql.index_columns k JOIN mssql.columns c USING (object_id, column_id)"
+        "SELECT i.name, CASE i.type WHEN 1 THEN 'clustered' ELSE 'nonclustered'"
+        " END || CASE i.is_unique WHEN 1 THEN ', unique' ELSE '' END"
+        " || CASE i.is_primary_key WHEN 1 THEN ', primary key' ELSE '' END || '"
+        " located on PRIMARY', (SELECT string_agg(c.name || CASE k.descending WHEN 1"
+        " THEN '(-)' ELSE '' END, ', ' ORDER BY k.key_ordinal) FROM"
+        " mssql.index_columns k JOIN mssql.columns c USING (object_id, column_id)"
         " WHERE k.object_id = i.object_id AND k.index_id = i.index_id AND k.included = 0)"
         f" FROM mssql.indexes i WHERE i.object_id = {table.object_id} ORDER BY i.name"
     )
@@ -234,6 +370,8 @@ def _rename(session: Session, arguments: Arguments, frame: Frame, outputs: list[
     name: nodes.Name = parse_name(old or "")
     session.transactions.define(lambda: session.definer.rename(name, str(new), kind))
     frame.output.message(
-        SqlError(15477, "Caution: Changing any part of an object name could break scripts and stored procedures.", severity=0)
+        SqlError(
+            15477, "Caution: Changing any part of an object name could break scripts and stored procedures.", severity=0
+        )
     )
     return 0

@@ -54,16 +54,51 @@ def send(session: Session, frame: Frame, columns: list[tuple[str, SqlType]], row
 def type_row(kind: SqlType) -> tuple[int, str, int, int, int]:
     """System type id, full name, max_length, precision and scale of a type."""
     ids = {
-        "image": 34, "text": 35, "uniqueidentifier": 36, "date": 40, "time": 41, "datetime2": 42, "datetimeoffset": 43, "tinyint": 48,
-        "smallint": 52, "int": 56, "smalldatetime": 58, "real": 59, "money": 60, "datetime": 61, "float": 62, "sql_variant": 98,
-        "ntext": 99, "bit": 104, "decimal": 106, "numeric": 108, "smallmoney": 122, "bigint": 127, "varbinary": 165, "varchar": 167,
-        "binary": 173, "char": 175, "nvarchar": 231, "nchar": 239, "xml": 241,
-    }  # fmt: skip
+        "image": 34,
+        "text": 35,
+        "uniqueidentifier": 36,
+        "date": 40,
+        "time": 41,
+        "datetime2": 42,
+        "datetimeoffset": 43,
+        "tinyint": 48,
+        "smallint": 52,
+        "int": 56,
+        "smalldatetime": 58,
+        "real": 59,
+        "money": 60,
+        "datetime": 61,
+        "float": 62,
+        "sql_variant": 98,
+        "ntext": 99,
+        "bit": 104,
+        "decimal": 106,
+        "numeric": 108,
+        "smallmoney": 122,
+        "bigint": 127,
+        "varbinary": 165,
+        "varchar": 167,
+        "binary": 173,
+        "char": 175,
+        "nvarchar": 231,
+        "nchar": 239,
+        "xml": 241,
+    }
     sizes = {
-        "uniqueidentifier": (16, 0, 0), "date": (3, 10, 0), "tinyint": (1, 3, 0), "smallint": (2, 5, 0), "int": (4, 10, 0),
-        "bigint": (8, 19, 0), "smalldatetime": (4, 16, 0), "real": (4, 24, 0), "money": (8, 19, 4), "smallmoney": (4, 10, 4),
-        "datetime": (8, 23, 3), "float": (8, 53, 0), "bit": (1, 1, 0),
-    }  # fmt: skip
+        "uniqueidentifier": (16, 0, 0),
+        "date": (3, 10, 0),
+        "tinyint": (1, 3, 0),
+        "smallint": (2, 5, 0),
+        "int": (4, 10, 0),
+        "bigint": (8, 19, 0),
+        "smalldatetime": (4, 16, 0),
+        "real": (4, 24, 0),
+        "money": (8, 19, 4),
+        "smallmoney": (4, 10, 4),
+        "datetime": (8, 23, 3),
+        "float": (8, 53, 0),
+        "bit": (1, 1, 0),
+    }
     length, precision, scale = sizes.get(kind.name, (16, 0, 0))
     if kind.length is not None:
         length = kind.length if kind.length < 0 else kind.length * (2 if kind.name in ("nvarchar", "nchar") else 1)
@@ -89,9 +124,10 @@ class _Guess:
     def note(self, node: Any, kind: SqlType | None) -> None:
         while isinstance(node, nodes.Unary) and node.op in ("-", "+"):
             node = node.value
-        if isinstance(node, nodes.Variable) and node.name not in self.declared and not node.name.startswith("@@"):
-            if self.found.get(node.name) is None:
-                self.found[node.name] = kind
+        if not isinstance(node, nodes.Variable) or node.name in self.declared or node.name.startswith("@@"):
+            return
+        if self.found.get(node.name) is None:
+            self.found[node.name] = kind
 
     def visit(self, node: Any, columns: list[Any]) -> None:
         """Walk a tree; ``columns`` are the tables in sight."""
@@ -116,7 +152,7 @@ class _Guess:
         elif isinstance(node, nodes.In):
             for item in node.items or []:
                 self.note(item, self._type(node.value, columns))
-            self.note(node.value, self._type((node.items or [None])[0], columns))
+            self.note(node.value, self._type(node.items[0] if node.items else None, columns))
         elif isinstance(node, nodes.Between):
             for item in (node.low, node.high):
                 self.note(item, self._type(node.value, columns))
@@ -151,7 +187,11 @@ class _Guess:
                 self.note(arg, INT)
 
     def _insert(self, node: nodes.Insert) -> None:
-        table = self.session.catalog.find(node.target, self.session.database) if not node.target[0].startswith("@") else None
+        table = (
+            self.session.catalog.find(node.target, self.session.database)
+            if not node.target[0].startswith("@")
+            else None
+        )
         if table is None or not isinstance(node.source, nodes.Query):
             return
         names = node.columns or [c.name for c in table.columns if c.computed is None and not c.identity]
@@ -179,7 +219,11 @@ class _Guess:
             if isinstance(source, nodes.Join):
                 found += self._tables([source.left, source.right])
             elif isinstance(source, nodes.TableSource):
-                table = self.session.catalog.find(source.name, self.session.database) if not source.name[0].startswith("@") else None
+                table = (
+                    self.session.catalog.find(source.name, self.session.database)
+                    if not source.name[0].startswith("@")
+                    else None
+                )
                 if table is not None:
                     found.append((source.alias or source.name[-1], table))
         return found
@@ -209,21 +253,62 @@ class _Guess:
 
 
 _UNDECLARED = [
-    ("parameter_ordinal", INT), ("name", SYSNAME), ("suggested_system_type_id", INT), ("suggested_system_type_name", nvarchar(256)),
-    ("suggested_max_length", _SMALL), ("suggested_precision", _TINY), ("suggested_scale", _TINY), ("suggested_user_type_id", INT),
-    ("suggested_user_type_database", SYSNAME), ("suggested_user_type_schema", SYSNAME), ("suggested_user_type_name", SYSNAME),
-    ("suggested_assembly_qualified_type_name", nvarchar(4000)), ("suggested_xml_collection_id", INT),
-    ("suggested_xml_collection_database", SYSNAME), ("suggested_xml_collection_schema", SYSNAME),
-    ("suggested_xml_collection_name", SYSNAME), ("suggested_is_xml_document", BIT), ("suggested_is_case_sensitive", BIT),
-    ("suggested_is_fixed_length_clr_type", BIT), ("suggested_is_input", BIT), ("suggested_is_output", BIT),
-    ("formal_parameter_name", SYSNAME), ("suggested_tds_type_id", INT), ("suggested_tds_length", INT),
-]  # fmt: skip
+    ("parameter_ordinal", INT),
+    ("name", SYSNAME),
+    ("suggested_system_type_id", INT),
+    ("suggested_system_type_name", nvarchar(256)),
+    ("suggested_max_length", _SMALL),
+    ("suggested_precision", _TINY),
+    ("suggested_scale", _TINY),
+    ("suggested_user_type_id", INT),
+    ("suggested_user_type_database", SYSNAME),
+    ("suggested_user_type_schema", SYSNAME),
+    ("suggested_user_type_name", SYSNAME),
+    ("suggested_assembly_qualified_type_name", nvarchar(4000)),
+    ("suggested_xml_collection_id", INT),
+    ("suggested_xml_collection_database", SYSNAME),
+    ("suggested_xml_collection_schema", SYSNAME),
+    ("suggested_xml_collection_name", SYSNAME),
+    ("suggested_is_xml_document", BIT),
+    ("suggested_is_case_sensitive", BIT),
+    ("suggested_is_fixed_length_clr_type", BIT),
+    ("suggested_is_input", BIT),
+    ("suggested_is_output", BIT),
+    ("formal_parameter_name", SYSNAME),
+    ("suggested_tds_type_id", INT),
+    ("suggested_tds_length", INT),
+]
 _TDS = {
-    "image": 34, "text": 35, "uniqueidentifier": 36, "date": 40, "time": 41, "datetime2": 42, "datetimeoffset": 43, "tinyint": 38,
-    "smallint": 38, "int": 38, "bigint": 38, "smalldatetime": 111, "datetime": 111, "real": 109, "float": 109, "money": 110,
-    "smallmoney": 110, "bit": 104, "decimal": 106, "numeric": 108, "varbinary": 165, "varchar": 167, "binary": 173, "char": 175,
-    "nvarchar": 231, "nchar": 239, "xml": 241, "ntext": 99, "sql_variant": 98,
-}  # fmt: skip
+    "image": 34,
+    "text": 35,
+    "uniqueidentifier": 36,
+    "date": 40,
+    "time": 41,
+    "datetime2": 42,
+    "datetimeoffset": 43,
+    "tinyint": 38,
+    "smallint": 38,
+    "int": 38,
+    "bigint": 38,
+    "smalldatetime": 111,
+    "datetime": 111,
+    "real": 109,
+    "float": 109,
+    "money": 110,
+    "smallmoney": 110,
+    "bit": 104,
+    "decimal": 106,
+    "numeric": 108,
+    "varbinary": 165,
+    "varchar": 167,
+    "binary": 173,
+    "char": 175,
+    "nvarchar": 231,
+    "nchar": 239,
+    "xml": 241,
+    "ntext": 99,
+    "sql_variant": 98,
+}
 
 
 @procedure("sp_describe_undeclared_parameters")
@@ -236,32 +321,87 @@ def _undeclared(session: Session, arguments: Arguments, frame: Frame, outputs: l
     declared.update({s.name: s.type for s in statements if isinstance(s, nodes.Declare)})
     guess.visit(statements, [])
     rows = []
-    order = sorted((name for name in guess.found if name not in local), key=lambda name: (text or "").lower().find(name))
+    order = sorted(
+        (name for name in guess.found if name not in local), key=lambda name: (text or "").lower().find(name)
+    )
     for number, name in enumerate(order, 1):
         kind = guess.found[name] or nvarchar(4000)
         identifier, full, length, precision, scale = type_row(kind)
         position = (text or "").lower().find(name)
         shown = (text or "")[position : position + len(name)]
         rows.append(
-            [number, shown, identifier, full, length, precision, scale, None, None, None, None, None, None, None, None, None,
-             False, False, False, True, False, None, _TDS[kind.name], 65535 if length == -1 else length]
-        )  # fmt: skip
+            [
+                number,
+                shown,
+                identifier,
+                full,
+                length,
+                precision,
+                scale,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                False,
+                False,
+                False,
+                True,
+                False,
+                None,
+                _TDS[kind.name],
+                65535 if length == -1 else length,
+            ]
+        )
     send(session, frame, _UNDECLARED, rows)
     return 0
 
 
 _FIRST = [
-    ("is_hidden", BIT), ("column_ordinal", INT), ("name", SYSNAME), ("is_nullable", BIT), ("system_type_id", INT),
-    ("system_type_name", nvarchar(256)), ("max_length", _SMALL), ("precision", _TINY), ("scale", _TINY), ("collation_name", SYSNAME),
-    ("user_type_id", INT), ("user_type_database", SYSNAME), ("user_type_schema", SYSNAME), ("user_type_name", SYSNAME),
-    ("assembly_qualified_type_name", nvarchar(4000)), ("xml_collection_id", INT), ("xml_collection_database", SYSNAME),
-    ("xml_collection_schema", SYSNAME), ("xml_collection_name", SYSNAME), ("is_xml_document", BIT), ("is_case_sensitive", BIT),
-    ("is_fixed_length_clr_type", BIT), ("source_server", SYSNAME), ("source_database", SYSNAME), ("source_schema", SYSNAME),
-    ("source_table", SYSNAME), ("source_column", SYSNAME), ("is_identity_column", BIT), ("is_part_of_unique_key", BIT),
-    ("is_updateable", BIT), ("is_computed_column", BIT), ("is_sparse_column_set", BIT), ("ordinal_in_order_by_list", _SMALL),
-    ("order_by_is_descending", _SMALL), ("order_by_list_length", _SMALL), ("tds_type_id", INT), ("tds_length", INT),
-    ("tds_collation_id", INT), ("tds_collation_sort_id", _TINY),
-]  # fmt: skip
+    ("is_hidden", BIT),
+    ("column_ordinal", INT),
+    ("name", SYSNAME),
+    ("is_nullable", BIT),
+    ("system_type_id", INT),
+    ("system_type_name", nvarchar(256)),
+    ("max_length", _SMALL),
+    ("precision", _TINY),
+    ("scale", _TINY),
+    ("collation_name", SYSNAME),
+    ("user_type_id", INT),
+    ("user_type_database", SYSNAME),
+    ("user_type_schema", SYSNAME),
+    ("user_type_name", SYSNAME),
+    ("assembly_qualified_type_name", nvarchar(4000)),
+    ("xml_collection_id", INT),
+    ("xml_collection_database", SYSNAME),
+    ("xml_collection_schema", SYSNAME),
+    ("xml_collection_name", SYSNAME),
+    ("is_xml_document", BIT),
+    ("is_case_sensitive", BIT),
+    ("is_fixed_length_clr_type", BIT),
+    ("source_server", SYSNAME),
+    ("source_database", SYSNAME),
+    ("source_schema", SYSNAME),
+    ("source_table", SYSNAME),
+    ("source_column", SYSNAME),
+    ("is_identity_column", BIT),
+    ("is_part_of_unique_key", BIT),
+    ("is_updateable", BIT),
+    ("is_computed_column", BIT),
+    ("is_sparse_column_set", BIT),
+    ("ordinal_in_order_by_list", _SMALL),
+    ("order_by_is_descending", _SMALL),
+    ("order_by_list_length", _SMALL),
+    ("tds_type_id", INT),
+    ("tds_length", INT),
+    ("tds_collation_id", INT),
+    ("tds_collation_sort_id", _TINY),
+]
 
 
 @procedure("sp_describe_first_result_set")
@@ -281,7 +421,18 @@ def _first(session: Session, arguments: Arguments, frame: Frame, outputs: list[P
                 kind = column.type or INT
                 identifier, full, length, precision, scale = type_row(kind)
                 collation = "SQL_Latin1_General_CP1_CI_AS" if kind.is_string else None
-                row = [False, number, column.name or None, column.nullable, identifier, full, length, precision, scale, collation]
+                row = [
+                    False,
+                    number,
+                    column.name or None,
+                    column.nullable,
+                    identifier,
+                    full,
+                    length,
+                    precision,
+                    scale,
+                    collation,
+                ]
                 row += [None] * 9 + [False, False, False] + [None] * 5
                 row += [column.identity, False, bool(column.origin), False, False, None, None, None, _TDS[kind.name]]
                 row += [65535 if length == -1 else length, 13632521 if collation else None, 52 if collation else None]

@@ -9,14 +9,62 @@ from airflow_sqlqueue.localdb.tsql.expressions import Expressions
 from airflow_sqlqueue.localdb.tsql.nodes import Hint, Query, Source
 
 HINTS = frozenset(
-    """NOEXPAND INDEX FORCESEEK FORCESCAN HOLDLOCK NOLOCK NOWAIT PAGLOCK READCOMMITTED READCOMMITTEDLOCK READPAST
-    READUNCOMMITTED REPEATABLEREAD ROWLOCK SERIALIZABLE SNAPSHOT TABLOCK TABLOCKX UPDLOCK XLOCK KEEPIDENTITY
-    KEEPDEFAULTS IGNORE_CONSTRAINTS IGNORE_TRIGGERS FASTFIRSTROW""".split()
+    [
+        "NOEXPAND",
+        "INDEX",
+        "FORCESEEK",
+        "FORCESCAN",
+        "HOLDLOCK",
+        "NOLOCK",
+        "NOWAIT",
+        "PAGLOCK",
+        "READCOMMITTED",
+        "READCOMMITTEDLOCK",
+        "READPAST",
+        "READUNCOMMITTED",
+        "REPEATABLEREAD",
+        "ROWLOCK",
+        "SERIALIZABLE",
+        "SNAPSHOT",
+        "TABLOCK",
+        "TABLOCKX",
+        "UPDLOCK",
+        "XLOCK",
+        "KEEPIDENTITY",
+        "KEEPDEFAULTS",
+        "IGNORE_CONSTRAINTS",
+        "IGNORE_TRIGGERS",
+        "FASTFIRSTROW",
+    ]
 )
+_ASSIGNMENTS = frozenset(["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="])
 _QUERY_HINTS = frozenset(
-    """MAXDOP RECOMPILE OPTIMIZE FAST LOOP HASH MERGE ORDER CONCAT FORCE MAXRECURSION KEEP KEEPFIXED EXPAND USE QUERYTRACEON
-    ROBUST PARAMETERIZATION IGNORE_NONCLUSTERED_COLUMNSTORE_INDEX NO_PERFORMANCE_SPOOL MIN_GRANT_PERCENT
-    MAX_GRANT_PERCENT LABEL TABLE""".split()
+    [
+        "MAXDOP",
+        "RECOMPILE",
+        "OPTIMIZE",
+        "FAST",
+        "LOOP",
+        "HASH",
+        "MERGE",
+        "ORDER",
+        "CONCAT",
+        "FORCE",
+        "MAXRECURSION",
+        "KEEP",
+        "KEEPFIXED",
+        "EXPAND",
+        "USE",
+        "QUERYTRACEON",
+        "ROBUST",
+        "PARAMETERIZATION",
+        "IGNORE_NONCLUSTERED_COLUMNSTORE_INDEX",
+        "NO_PERFORMANCE_SPOOL",
+        "MIN_GRANT_PERCENT",
+        "MAX_GRANT_PERCENT",
+        "LABEL",
+        "TABLE",
+    ]
 )
 
 
@@ -194,16 +242,15 @@ class Queries(Expressions):
         if self.accept_op("*"):
             return nodes.SelectItem(nodes.Star(()))
         following = self.peek()
-        if assign and token.kind == lexer.VARIABLE and following.kind == lexer.OPERATOR:
-            if following.value in ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="):
-                variable = self.variable()
-                op = str(self.next().value)
-                return nodes.SelectItem(self.expression(), variable=variable, op=op)
-        if following.kind == lexer.OPERATOR and following.value == "=":
-            if self.is_identifier(token) or token.kind in (lexer.STRING, lexer.NSTRING):
-                self.next()
-                self.next()
-                return nodes.SelectItem(self.expression(), alias=str(token.value))
+        operator = following.value if following.kind == lexer.OPERATOR else ""
+        if assign and token.kind == lexer.VARIABLE and operator in _ASSIGNMENTS:
+            variable = self.variable()
+            self.next()
+            return nodes.SelectItem(self.expression(), variable=variable, op=operator)
+        if operator == "=" and (self.is_identifier(token) or token.kind in (lexer.STRING, lexer.NSTRING)):
+            self.next()
+            self.next()
+            return nodes.SelectItem(self.expression(), alias=str(token.value))
         value = self.expression()
         return nodes.SelectItem(value, alias=self.alias(strings=True))
 
@@ -297,9 +344,9 @@ class Queries(Expressions):
             return self._parenthesised_source()
         if self.upper in ("OPENROWSET", "OPENQUERY", "OPENXML", "OPENDATASOURCE", "CONTAINSTABLE", "FREETEXTTABLE"):
             self.unsupported(self.upper)
-        name = self.name()
+        table = self.name()
         if self.is_op("(") and not self._old_hints_ahead():
-            return self._function_source(name, token.line)
+            return self._function_source(table, token.line)
         if self.upper == "FOR" and self.peek().upper == "SYSTEM_TIME":
             self.unsupported("FOR SYSTEM_TIME")
         hints: list[Hint] = []
@@ -317,7 +364,7 @@ class Queries(Expressions):
             hints += self.hint_list()
         if self.upper == "TABLESAMPLE":
             self.unsupported("TABLESAMPLE")
-        return nodes.TableSource(name, alias, hints, token.line)
+        return nodes.TableSource(table, alias, hints, token.line)
 
     def _old_hints_ahead(self) -> bool:
         return self.is_op("(") and self.peek().upper in HINTS and self.peek(2).value in (")", ",", "(", "=")
@@ -343,7 +390,7 @@ class Queries(Expressions):
                 self.fail()
             self.next()
             hint = Hint(word)
-            if word in ("INDEX", "FORCESEEK") and self.is_op("(") or (word == "INDEX" and self.is_op("=")):
+            if (word in ("INDEX", "FORCESEEK") and self.is_op("(")) or (word == "INDEX" and self.is_op("=")):
                 self.accept_op("=")
                 if self.accept_op("("):
                     while True:

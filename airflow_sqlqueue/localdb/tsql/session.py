@@ -282,11 +282,15 @@ class Session:
     def run_plan(self, plan: Plan, frame: Frame, statement: str = "") -> int:
         if plan.writes and self.transactions.doomed:
             raise SqlError(
-                3930, "The current transaction cannot be committed and cannot support operations that write to the log file. Roll back"
-                " the transaction."
+                3930,
+                "The current transaction cannot be committed and cannot"
+                " support operations that write to the log file. Roll back"
+                " the transaction.",
             )
         receiver = _Receiver(plan, frame)
-        request = Request(plan.sql, self.values(plan, frame), plan.oids, plan.name, receiver, plan.chunk if plan.columns else 0)
+        request = Request(
+            plan.sql, self.values(plan, frame), plan.oids, plan.name, receiver, plan.chunk if plan.columns else 0
+        )
         middle = [Request(text) for text in plan.before]
         if plan.prelock:
             middle.append(Request(plan.prelock, request.values, plan.oids))
@@ -315,7 +319,15 @@ class Session:
             value = convert(value, target, "assign")
             return compiler.finish(f"SELECT {value.sql}", assign=[("@", target)])
 
-        box = Frame(frame.code, frame.output, dict(frame.types), frame.values, frame.tables, caught=frame.caught, parent=frame.parent)
+        box = Frame(
+            frame.code,
+            frame.output,
+            dict(frame.types),
+            frame.values,
+            frame.tables,
+            caught=frame.caught,
+            parent=frame.parent,
+        )
         self.execute(node, box, build)
         plan = self.plan(node, box, build)
         return plan.assign[0][1], box.values.pop("@", None)
@@ -328,7 +340,9 @@ class Session:
             text = compiler.predicate(node, Names())
             return compiler.finish(f"SELECT ({text}) IS TRUE", assign=[("@", SqlType("bit"))])
 
-        box = Frame(frame.code, frame.output, frame.types, frame.values, frame.tables, caught=frame.caught, parent=frame.parent)
+        box = Frame(
+            frame.code, frame.output, frame.types, frame.values, frame.tables, caught=frame.caught, parent=frame.parent
+        )
         self.execute(node, box, build)
         return box.values.pop("@", None) == b"\x01"
 
@@ -377,7 +391,9 @@ def open_engine(conninfo: str, database: str, login: str, wait: Wait) -> Session
         session = Session(pg, database or "master", login)
         entry = session.catalog.database(session.database)
         if entry is None:
-            raise SqlError(4060, f'Cannot open database "{database}" requested by the login. The login failed.', severity=11)
+            raise SqlError(
+                4060, f'Cannot open database "{database}" requested by the login. The login failed.', severity=11
+            )
         session.database = session.home = entry[1]
     except BaseException:
         pg.close()

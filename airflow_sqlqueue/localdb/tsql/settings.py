@@ -10,24 +10,47 @@ from airflow_sqlqueue.localdb.tsql import nodes
 from airflow_sqlqueue.localdb.tsql.codec import decode, encode
 from airflow_sqlqueue.localdb.tsql.frames import Frame
 from airflow_sqlqueue.localdb.tsql.functions_system import VERSION
-from airflow_sqlqueue.localdb.tsql.sqltypes import family
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.session import Session
 
 ISOLATION_BY_NUMBER = {
-    1: "READ UNCOMMITTED", 2: "READ COMMITTED", 3: "REPEATABLE READ", 4: "SERIALIZABLE", 5: "SNAPSHOT",
-}  # fmt: skip
+    1: "READ UNCOMMITTED",
+    2: "READ COMMITTED",
+    3: "REPEATABLE READ",
+    4: "SERIALIZABLE",
+    5: "SNAPSHOT",
+}
 _BITS = {
-    "IMPLICIT_TRANSACTIONS": 2, "CURSOR_CLOSE_ON_COMMIT": 4, "ANSI_WARNINGS": 8, "ANSI_PADDING": 16, "ANSI_NULLS": 32,
-    "ARITHABORT": 64, "ARITHIGNORE": 128, "QUOTED_IDENTIFIER": 256, "NOCOUNT": 512, "ANSI_NULL_DFLT_ON": 1024,
-    "ANSI_NULL_DFLT_OFF": 2048, "CONCAT_NULL_YIELDS_NULL": 4096, "NUMERIC_ROUNDABORT": 8192, "XACT_ABORT": 16384,
-}  # fmt: skip
-_ANSI = ("ANSI_WARNINGS", "ANSI_PADDING", "ANSI_NULLS", "QUOTED_IDENTIFIER", "ANSI_NULL_DFLT_ON", "CONCAT_NULL_YIELDS_NULL", "ARITHABORT")
+    "IMPLICIT_TRANSACTIONS": 2,
+    "CURSOR_CLOSE_ON_COMMIT": 4,
+    "ANSI_WARNINGS": 8,
+    "ANSI_PADDING": 16,
+    "ANSI_NULLS": 32,
+    "ARITHABORT": 64,
+    "ARITHIGNORE": 128,
+    "QUOTED_IDENTIFIER": 256,
+    "NOCOUNT": 512,
+    "ANSI_NULL_DFLT_ON": 1024,
+    "ANSI_NULL_DFLT_OFF": 2048,
+    "CONCAT_NULL_YIELDS_NULL": 4096,
+    "NUMERIC_ROUNDABORT": 8192,
+    "XACT_ABORT": 16384,
+}
+_ANSI = (
+    "ANSI_WARNINGS",
+    "ANSI_PADDING",
+    "ANSI_NULLS",
+    "QUOTED_IDENTIFIER",
+    "ANSI_NULL_DFLT_ON",
+    "CONCAT_NULL_YIELDS_NULL",
+    "ARITHABORT",
+)
 _NEEDED_ON = ("ANSI_WARNINGS", "ANSI_PADDING", "ANSI_NULLS", "CONCAT_NULL_YIELDS_NULL")
 _VERSION_TEXT = (
-    f"Microsoft SQL Server 2022 (RTM) - {VERSION} (X64) compatible: this is the local server of airflow-sqlqueue, T-SQL translated"
+    f"Microsoft SQL Server 2022 (RTM) - {VERSION} (X64) compatible:"
+    " this is the local server of airflow-sqlqueue, T-SQL translated"
     " for an embedded PostgreSQL 18"
 )
 
@@ -87,7 +110,10 @@ def set_option(session: Session, node: nodes.SetOption, frame: Frame) -> None:
         value = node.value
         if name == "ISOLATION":
             if value == "SNAPSHOT" and session.transactions.count and options.isolation != "SNAPSHOT":
-                raise SqlError(3951, "Transaction failed because the isolation level of the session was changed to SNAPSHOT inside it.")
+                raise SqlError(
+                    3951,
+                    "Transaction failed because the isolation level of the session was changed to SNAPSHOT inside it.",
+                )
             options.isolation = value
             if session.transactions.pending and session.transactions.pending[0].startswith("BEGIN"):
                 session.transactions.pending[0] = session.transactions.begin_sql()
@@ -111,7 +137,15 @@ def set_option(session: Session, node: nodes.SetOption, frame: Frame) -> None:
             options.context_info = session.evaluate(value, SqlType("varbinary", length=128), frame)[1]
         elif name == "FMTONLY":
             options.fmtonly = bool(value)
-        elif name in ("NOEXEC", "PARSEONLY", "SHOWPLAN_TEXT", "SHOWPLAN_ALL", "SHOWPLAN_XML", "REMOTE_PROC_TRANSACTIONS", "OFFSETS"):
+        elif name in (
+            "NOEXEC",
+            "PARSEONLY",
+            "SHOWPLAN_TEXT",
+            "SHOWPLAN_ALL",
+            "SHOWPLAN_XML",
+            "REMOTE_PROC_TRANSACTIONS",
+            "OFFSETS",
+        ):
             if value is True:
                 raise SqlError(40517, f"SET {name} ON is not supported by the local server.")
         elif name in ("LANGUAGE", "DATEFORMAT", "DATEFIRST"):
@@ -128,7 +162,11 @@ def _number(session: Session, value: Any, frame: Frame) -> int:
 
 def _only(session: Session, name: str, value: Any, frame: Frame) -> None:
     allowed = {"LANGUAGE": ("us_english", "english"), "DATEFORMAT": ("mdy",), "DATEFIRST": ("7",)}[name]
-    given = str(value.value if isinstance(value, nodes.Literal) else decode(SqlType("nvarchar", length=-1), session.evaluate(value, SqlType("nvarchar", length=-1), frame)[1]))
+    given = str(
+        value.value
+        if isinstance(value, nodes.Literal)
+        else decode(SqlType("nvarchar", length=-1), session.evaluate(value, SqlType("nvarchar", length=-1), frame)[1])
+    )
     if given.lower() not in allowed:
         raise SqlError(40517, f"SET {name} {given} is not supported by the local server.")
 
@@ -143,13 +181,19 @@ def set_lock_timeout(session: Session, milliseconds: int) -> None:
 def _identity_insert(session: Session, name: nodes.Name, on: bool) -> None:
     table = session.catalog.find(name, session.database)
     if table is None:
-        raise SqlError(1088, f'Cannot find the object "{".".join(name)}" because it does not exist or you do not have permissions.', state=11)
+        raise SqlError(
+            1088,
+            f'Cannot find the object "{".".join(name)}" because it does not exist or you do not have permissions.',
+            state=11,
+        )
     if table.identity is None:
         raise SqlError(8106, f"Table '{table.name}' does not have the identity property. Cannot perform SET operation.")
     if on and session.identity_insert[0] not in ("", table.pg):
         raise SqlError(
-            8107, f"IDENTITY_INSERT is already ON for table '{session.identity_insert[1]}'. Cannot perform SET operation for table"
-            f" '{table.name}'."
+            8107,
+            "IDENTITY_INSERT is already ON for table"
+            f" '{session.identity_insert[1]}'. Cannot perform SET operation for table"
+            f" '{table.name}'.",
         )
     session.identity_insert = (table.pg, table.full_name) if on else ("", "")
 
@@ -179,19 +223,46 @@ def system_value(session: Session, name: str, frame: Frame) -> Any:
         if error is None:
             return None
         return {
-            "@@error_number": error.number, "@@error_message": error.message, "@@error_severity": error.severity,
-            "@@error_state": error.state, "@@error_line": error.line, "@@error_procedure": error.procedure or None,
-        }[name]  # fmt: skip
+            "@@error_number": error.number,
+            "@@error_message": error.message,
+            "@@error_severity": error.severity,
+            "@@error_state": error.state,
+            "@@error_line": error.line,
+            "@@error_procedure": error.procedure or None,
+        }[name]
     simple = {
-        "@@rowcount": session.rowcount, "@@rowcount_big": session.rowcount, "@@error": session.error_number,
-        "@@trancount": transactions.count, "@@xact_state": transactions.state(), "@@spid": session.spid % 32768,
-        "@@options": options.bits(), "@@lock_timeout": options.lock_timeout, "@@version": _VERSION_TEXT,
-        "@@servername": "localdb", "@@servicename": "MSSQLSERVER", "@@language": "us_english", "@@langid": 0,
-        "@@datefirst": 7, "@@max_precision": 38, "@@max_connections": 32767, "@@procid": 0, "@@fetch_status": 0,
-        "@@microsoftversion": 0x10001026, "@@textsize": options.textsize, "@@dbts": bytes(8), "@@cpu_busy": 0, "@@connections": 1,
-        "@@cursor_rows": 0, "@@timeticks": 31250, "@@login": session.login, "@@app_name": "", "@@host_name": "",
-        "@@transaction_id": transactions.descriptor, "@@context_info": options.context_info, "@@nestlevel": _depth(frame),
-    }  # fmt: skip
+        "@@rowcount": session.rowcount,
+        "@@rowcount_big": session.rowcount,
+        "@@error": session.error_number,
+        "@@trancount": transactions.count,
+        "@@xact_state": transactions.state(),
+        "@@spid": session.spid % 32768,
+        "@@options": options.bits(),
+        "@@lock_timeout": options.lock_timeout,
+        "@@version": _VERSION_TEXT,
+        "@@servername": "localdb",
+        "@@servicename": "MSSQLSERVER",
+        "@@language": "us_english",
+        "@@langid": 0,
+        "@@datefirst": 7,
+        "@@max_precision": 38,
+        "@@max_connections": 32767,
+        "@@procid": 0,
+        "@@fetch_status": 0,
+        "@@microsoftversion": 0x10001026,
+        "@@textsize": options.textsize,
+        "@@dbts": bytes(8),
+        "@@cpu_busy": 0,
+        "@@connections": 1,
+        "@@cursor_rows": 0,
+        "@@timeticks": 31250,
+        "@@login": session.login,
+        "@@app_name": "",
+        "@@host_name": "",
+        "@@transaction_id": transactions.descriptor,
+        "@@context_info": options.context_info,
+        "@@nestlevel": _depth(frame),
+    }
     return simple[name]
 
 
@@ -215,7 +286,8 @@ def quick_value(node: nodes.Expr, kind: SqlType | None, frame: Frame) -> tuple[S
         return kind, None
     if node.kind == "int" and kind.name in ("int", "bigint"):
         return kind, encode(kind, node.value)
-    if node.kind in ("varchar", "nvarchar") and family(kind) in ("text", "ntext") and kind.name.endswith("varchar"):
-        if node.value.isascii() and (kind.length is None or kind.length < 0 or len(node.value) <= kind.length):
+    if node.kind in ("varchar", "nvarchar") and kind.name in ("varchar", "nvarchar") and node.value.isascii():
+        assert kind.length is not None
+        if kind.length < 0 or len(node.value) <= kind.length:
             return kind, encode(kind, node.value)
     return None

@@ -30,10 +30,37 @@ _STORAGE = {
     "datetime2": ("timestamp", 1114),
     "datetimeoffset": ("timestamptz", 1184),
 }
-_PRECEDENCE = (
-    "sql_variant xml datetimeoffset datetime2 datetime smalldatetime date time float real decimal numeric money smallmoney"
-    " bigint int smallint tinyint bit ntext text image uniqueidentifier nvarchar nchar varchar char varbinary binary"
-).split()
+_PRECEDENCE = [
+    "sql_variant",
+    "xml",
+    "datetimeoffset",
+    "datetime2",
+    "datetime",
+    "smalldatetime",
+    "date",
+    "time",
+    "float",
+    "real",
+    "decimal",
+    "numeric",
+    "money",
+    "smallmoney",
+    "bigint",
+    "int",
+    "smallint",
+    "tinyint",
+    "bit",
+    "ntext",
+    "text",
+    "image",
+    "uniqueidentifier",
+    "nvarchar",
+    "nchar",
+    "varchar",
+    "char",
+    "varbinary",
+    "binary",
+]
 _RANK = {name: rank for rank, name in enumerate(_PRECEDENCE)}
 _FAMILY = {
     **dict.fromkeys(("bit", "tinyint", "smallint", "int", "bigint"), "int"),

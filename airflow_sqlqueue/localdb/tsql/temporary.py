@@ -41,16 +41,29 @@ class Temporary:
             raise SqlError(40517, "A global temporary table is not supported by the local server.")
         self.serial += 1
         definer = self.session.definer
-        table = TableInfo(name, "dbo", "tempdb", f"pg_temp.{quoted(f't{self.serial}')}", [], "U" if local else "TT", -self.serial, local=True)
+        table = TableInfo(
+            name,
+            "dbo",
+            "tempdb",
+            f"pg_temp.{quoted(f't{self.serial}')}",
+            [],
+            "U" if local else "TT",
+            -self.serial,
+            local=True,
+        )
         primary = {fold(key.name) for c in node.constraints if c.kind == "primary" for key in c.columns}
         for number, definition in enumerate(node.columns, 1):
             if fold(definition.name) in primary:
                 definition.nullable = False
-            table.columns.append(ddl.column_info(definer, definition, number, [c for c in table.columns if c.computed is None]))
+            table.columns.append(
+                ddl.column_info(definer, definition, number, [c for c in table.columns if c.computed is None])
+            )
             if definition.default is not None:
                 table.columns[-1].default = True
         pairs = zip(table.columns, node.columns, strict=True)
-        stored = [ddl.column_sql(definer, definition, info) for info, definition in pairs if definition.computed is None]
+        stored = [
+            ddl.column_sql(definer, definition, info) for info, definition in pairs if definition.computed is None
+        ]
         self.session.pg.execute(f"CREATE TEMP TABLE {quoted(f't{self.serial}')} ({', '.join(stored)})")
         for position, constraint in enumerate(node.constraints):
             self._constraint(table, constraint, position)
@@ -70,10 +83,14 @@ class Temporary:
         elif constraint.kind == "check":
             compiler = Compiler(self.session.definer.environment())
             assert constraint.expression is not None
-            text = compiler.predicate(constraint.expression, Names([compiler.table_scope(table, table.name, ddl.MARK)])).replace(ddl.MARK + ".", "")
+            text = compiler.predicate(
+                constraint.expression, Names([compiler.table_scope(table, table.name, ddl.MARK)])
+            ).replace(ddl.MARK + ".", "")
             self.session.pg.execute(f"ALTER TABLE {table.pg} ADD CONSTRAINT {quoted(name)} CHECK ({text})")
         elif constraint.kind == "foreign":
-            self.session.info(SqlError(1766, "Foreign key references to temporary tables are not enforced.", severity=10))
+            self.session.info(
+                SqlError(1766, "Foreign key references to temporary tables are not enforced.", severity=10)
+            )
 
     def drop(self, name: nodes.Name, exists: bool) -> None:
         table = self.tables.pop(fold(name[-1]), None)
@@ -81,7 +98,10 @@ class Temporary:
             if exists:
                 return
             raise SqlError(
-                3701, f"Cannot drop the table '{name[-1]}', because it does not exist or you do not have permission.", severity=11, state=5
+                3701,
+                f"Cannot drop the table '{name[-1]}', because it does not exist or you do not have permission.",
+                severity=11,
+                state=5,
             )
         self.session.pg.execute(f"DROP TABLE {table.pg}")
         self.session.dropped_tables.append(table)
@@ -89,7 +109,11 @@ class Temporary:
 
     def discard(self, frame: Frame) -> None:
         """Drop the table variables of a frame that ended; what cannot be dropped now goes with the connection."""
-        own = [table for table in frame.tables.values() if frame.parent is None or table not in frame.parent.tables.values()]
+        own = [
+            table
+            for table in frame.tables.values()
+            if frame.parent is None or table not in frame.parent.tables.values()
+        ]
         pg = self.session.pg
         if pg.conn.transaction_status in (pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS):
             pg.run([Request(f"DROP TABLE IF EXISTS {table.pg}") for table in own])

@@ -100,8 +100,10 @@ class Transactions:
             raise SqlError(3902, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.")
         if self.doomed:
             raise SqlError(
-                3930, "The current transaction cannot be committed and cannot support operations that write to the log file. Roll back"
-                " the transaction."
+                3930,
+                "The current transaction cannot be committed and cannot"
+                " support operations that write to the log file. Roll back"
+                " the transaction.",
             )
         if self.count > 1:
             self.count -= 1
@@ -140,7 +142,9 @@ class Transactions:
         if self.count == 0:
             raise SqlError(628, "Cannot issue SAVE TRANSACTION when there is no active transaction.")
         if self.doomed:
-            raise SqlError(3931, "The current transaction cannot be committed and cannot be rolled back to a savepoint.")
+            raise SqlError(
+                3931, "The current transaction cannot be committed and cannot be rolled back to a savepoint."
+            )
         self.pending.append(f"SAVEPOINT {quoted('u ' + fold(name))}")
         self.savepoints.append(fold(name))
 
@@ -194,7 +198,10 @@ class Transactions:
         """An uncommittable transaction does not outlive its batch."""
         if self.doomed:
             output.message(
-                SqlError(3998, "Uncommittable transaction is detected at the end of the batch. The transaction is rolled back.")
+                SqlError(
+                    3998,
+                    "Uncommittable transaction is detected at the end of the batch. The transaction is rolled back.",
+                )
             )
             self._over("rollback", output)
             output.done(None)
@@ -209,8 +216,10 @@ class Transactions:
         inside = self.count > 0 and not self.doomed
         if self.doomed:
             raise SqlError(
-                3930, "The current transaction cannot be committed and cannot support operations that write to the log file. Roll back"
-                " the transaction."
+                3930,
+                "The current transaction cannot be committed and cannot"
+                " support operations that write to the log file. Roll back"
+                " the transaction.",
             )
         if inside:
             self._flush()

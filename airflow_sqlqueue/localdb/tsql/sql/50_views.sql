@@ -233,18 +233,34 @@ SELECT k.database_id AS _db, d.name::mssql.sysname AS "constraint_catalog", s.na
 FROM mssql.objects k JOIN mssql.objects o ON o.object_id = k.parent_object_id JOIN mssql.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
 JOIN mssql.databases d ON d.database_id = o.database_id WHERE k.type IN ('PK', 'UQ', 'F', 'C');
 CREATE VIEW mssql_information_schema.key_column_usage AS
-SELECT o.database_id AS _db, d.name::mssql.sysname AS "constraint_catalog", s.name::mssql.sysname AS "constraint_schema", i.name::mssql.sysname AS "constraint_name",
-  d.name::mssql.sysname AS "table_catalog", s.name::mssql.sysname AS "table_schema", o.name::mssql.sysname AS "table_name", c.name::mssql.sysname AS "column_name",
-  k.key_ordinal AS "ordinal_position"
-FROM mssql.indexes i JOIN mssql.index_columns k USING (object_id, index_id) JOIN mssql.columns c USING (object_id, column_id) JOIN mssql.objects o USING (object_id)
-JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id) WHERE i.is_primary_key = 1 OR i.is_unique_constraint = 1;
+SELECT o.database_id AS _db, d.name::mssql.sysname AS "constraint_catalog", s.name::mssql.sysname AS "constraint_schema", k.constraint_name::mssql.sysname AS "constraint_name",
+  d.name::mssql.sysname AS "table_catalog", s.name::mssql.sysname AS "table_schema", o.name::mssql.sysname AS "table_name", k.column_name::mssql.sysname AS "column_name",
+  k.position AS "ordinal_position"
+FROM (SELECT i.object_id, i.name AS constraint_name, c.name AS column_name, k.key_ordinal AS position
+      FROM mssql.indexes i JOIN mssql.index_columns k USING (object_id, index_id) JOIN mssql.columns c USING (object_id, column_id)
+      WHERE i.is_primary_key = 1 OR i.is_unique_constraint = 1
+      UNION ALL
+      SELECT f.parent_object_id, n.name, c.name, f.constraint_column_id
+      FROM mssql_sys.foreign_key_columns f JOIN mssql.objects n ON n.object_id = f.constraint_object_id
+      JOIN mssql.columns c ON c.object_id = f.parent_object_id AND c.column_id = f.parent_column_id) AS k
+JOIN mssql.objects o USING (object_id) JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id);
 CREATE VIEW mssql_information_schema.constraint_column_usage AS
 SELECT _db, "table_catalog", "table_schema", "table_name", "column_name", "constraint_catalog", "constraint_schema", "constraint_name" FROM mssql_information_schema.key_column_usage;
 CREATE VIEW mssql_information_schema.referential_constraints AS
 SELECT k.database_id AS _db, d.name::mssql.sysname AS "constraint_catalog", s.name::mssql.sysname AS "constraint_schema", k.name::mssql.sysname AS "constraint_name",
-  d.name::mssql.sysname AS "unique_constraint_catalog", s.name::mssql.sysname AS "unique_constraint_schema", NULL::mssql.sysname AS "unique_constraint_name",
-  'SIMPLE'::mssql.n60 AS "match_option", 'NO ACTION'::mssql.n60 AS "update_rule", 'NO ACTION'::mssql.n60 AS "delete_rule"
-FROM mssql.objects k JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id) WHERE k.type = 'F';
+  d.name::mssql.sysname AS "unique_constraint_catalog", rs.name::mssql.sysname AS "unique_constraint_schema",
+  (SELECT i.name FROM mssql.indexes i WHERE i.object_id = r.object_id AND i.is_unique = 1 AND
+     (SELECT array_agg(column_id ORDER BY key_ordinal) FROM mssql.index_columns x WHERE x.object_id = i.object_id AND x.index_id = i.index_id AND x.included = 0)
+     = (SELECT array_agg(f.referenced_column_id ORDER BY f.constraint_column_id) FROM mssql_sys.foreign_key_columns f WHERE f.constraint_object_id = k.object_id)
+   ORDER BY i.index_id LIMIT 1)::mssql.sysname AS "unique_constraint_name",
+  'SIMPLE'::mssql.n60 AS "match_option",
+  (SELECT CASE confupdtype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT' ELSE 'NO ACTION' END FROM pg_constraint p
+   WHERE p.conname = k.pg_name AND p.conrelid = to_regclass(mssql.pg_table(k.parent_object_id)))::mssql.n60 AS "update_rule",
+  (SELECT CASE confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT' ELSE 'NO ACTION' END FROM pg_constraint p
+   WHERE p.conname = k.pg_name AND p.conrelid = to_regclass(mssql.pg_table(k.parent_object_id)))::mssql.n60 AS "delete_rule"
+FROM mssql.objects k JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id)
+JOIN mssql.objects r ON r.object_id = (k.extra->>'target')::int JOIN mssql.schemas rs ON rs.database_id = r.database_id AND rs.schema_id = r.schema_id
+WHERE k.type = 'F';
 CREATE VIEW mssql_information_schema.routines AS
 SELECT o.database_id AS _db, d.name::mssql.sysname AS "routine_catalog", s.name::mssql.sysname AS "routine_schema", o.name::mssql.sysname AS "routine_name",
   'PROCEDURE'::mssql.n60 AS "routine_type", o.definition::mssql.nmax AS "routine_definition"
