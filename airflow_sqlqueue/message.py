@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -132,38 +131,6 @@ def decode_headers(text: str | None) -> DecodedHeaders:
 
 class _Pairs(list[tuple[str, object]]):
     """A JSON object's members, duplicates included: one that is overwritten can be poison all the same."""
-
-
-def outgoing_headers(
-    message_type: str | None = None,
-    *,
-    message_id: str | None = None,
-    content_type: str | None = "application/json",
-    intent: str = "Send",
-    endpoint: str = "airflow-sqlqueue",
-    extra: Headers | None = None,
-) -> dict[str, str | None]:
-    """The headers that a .NET endpoint expects of a message, with ``extra`` on top (reference/envelope.md 3.3).
-
-    ``message_type`` is the value of ``NServiceBus.EnclosedMessageTypes``: full type names, the most derived first, with
-    ``;`` between them. A message without one is only understood by serializers that read the type from the body.
-    Correlation and conversation begin with this message unless ``extra`` says otherwise.
-    """
-    identity = message_id or str(uuid.uuid4())
-    headers: dict[str, str | None] = {
-        HeaderNames.MESSAGE_ID: identity,
-        HeaderNames.CORRELATION_ID: identity,
-        HeaderNames.CONVERSATION_ID: identity,
-        HeaderNames.MESSAGE_INTENT: intent,
-        HeaderNames.TIME_SENT: format_time(datetime.now(timezone.utc)),
-        HeaderNames.ORIGINATING_ENDPOINT: endpoint,
-        HeaderNames.ORIGINATING_MACHINE: socket.gethostname(),
-    }
-    if content_type:
-        headers[HeaderNames.CONTENT_TYPE] = content_type
-    if message_type:
-        headers[HeaderNames.ENCLOSED_MESSAGE_TYPES] = message_type
-    return {**headers, **(extra or {})}
 
 
 _WIRE_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d):(\d{6}) Z")

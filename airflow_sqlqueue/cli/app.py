@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import uuid
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -17,13 +16,8 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, DriverNotFoundError, MessageError, SqlQueueError
-from airflow_sqlqueue.message import (
-    HeaderNames,
-    Message,
-    ReceivedMessage,
-    decode_headers,
-    outgoing_headers,
-)
+from airflow_sqlqueue.message import HeaderNames, ReceivedMessage, decode_headers
+from airflow_sqlqueue.outgoing import Sender
 
 app = typer.Typer(
     help="Queue tables of the NServiceBus SQL Server transport.",
@@ -72,12 +66,16 @@ def send(
     pairs = [pair.partition("=") for pair in header or []]
     if wrong := next((name for name, equals, _ in pairs if not (name and equals)), None):
         raise ConfigurationError(f"--header takes NAME=VALUE, not {wrong!r}.")
-    headers = outgoing_headers(message_type, content_type=content_type, extra={name: value for name, _, value in pairs})
-    lifetime = None if expire_after is None else timedelta(seconds=expire_after)
-    message = Message(headers, _read_body(body), lifetime)
+    written = {
+        "headers": {name: value for name, _, value in pairs},
+        "body": _read_body(body),
+        "time_to_be_received": expire_after,
+    }
+    sender = Sender(str(uuid.uuid4()), "sqlqueue", content_type, message_type)
+    (message,) = sender.messages([written])
     with Target.of(url, conn_id).queue(queue) as table:
         table.send([message])
-    show({"queue": table.address.canonical, "message_id": headers[HeaderNames.MESSAGE_ID]}, as_json=as_json)
+    show({"queue": table.address.canonical, "message_id": message.header(HeaderNames.MESSAGE_ID)}, as_json=as_json)
 
 
 def _read_body(text: str) -> bytes:

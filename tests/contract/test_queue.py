@@ -17,7 +17,7 @@ from airflow_sqlqueue.errors import (
     QueueNotFoundError,
     ServerUnreachableError,
 )
-from airflow_sqlqueue.message import Message, decode_headers, outgoing_headers
+from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
@@ -43,7 +43,7 @@ def test_send_then_receive_in_order(
     with connect() as session:
         create_queue(session, address_of.resolve(queue_name), layout=layout)
         queue = QueueTable(session, address_of.resolve(queue_name))
-        headers = outgoing_headers("Shop.PlaceOrder", extra={"Grüße": "☃ 😀", "none": None})
+        headers = {"NServiceBus.CorrelationId": "c-1", "Grüße": "☃ 😀", "none": None}
         assert queue.send(Message(headers, f"{n}".encode()) for n in range(300)) == 300
         first = queue.receive(1)[0]
         assert first.body == b"0"

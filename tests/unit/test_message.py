@@ -15,7 +15,6 @@ from airflow_sqlqueue.message import (
     encode_headers,
     format_interval,
     format_time,
-    outgoing_headers,
     parse_time,
 )
 
@@ -95,10 +94,3 @@ def test_intervals(interval: timedelta, wire: str) -> None:
 def test_the_repr_of_a_message_shows_neither_headers_nor_body() -> None:
     shown = repr(Message({"secret": "s3cret"}, b"s3cret"))
     assert "s3cret" not in shown
-
-
-def test_outgoing_headers_begin_a_conversation() -> None:
-    headers = outgoing_headers("Shop.PlaceOrder", message_id="m", extra={"NServiceBus.ConversationId": "c"})
-    assert headers["NServiceBus.CorrelationId"] == headers["NServiceBus.MessageId"] == "m"
-    assert headers["NServiceBus.ConversationId"] == "c"
-    assert parse_time(headers["NServiceBus.TimeSent"]) is not None
