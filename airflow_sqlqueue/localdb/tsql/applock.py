@@ -1,7 +1,7 @@
 """Application locks (sp_getapplock, sp_releaseapplock) by PostgreSQL's advisory locks of the session.
 
-Those of a transaction are released when it ends, which this module does itself: PostgreSQL could not release its
-own transaction-level ones earlier, as sp_releaseapplock does. Intent modes are rounded up to the next stricter PostgreSQL has.
+Those of a transaction are released when it ends, which this module does itself: PostgreSQL could not release its own
+transaction-level ones earlier, as sp_releaseapplock does. Intent modes are rounded up to the next stricter one.
 """
 
 from __future__ import annotations

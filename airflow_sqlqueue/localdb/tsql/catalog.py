@@ -15,9 +15,11 @@ from airflow_sqlqueue.localdb.types import SqlType
 _TABLE_SQL = """
 SELECT json_build_object('id', o.object_id, 'name', o.name, 'type', o.type, 'pg', o.pg_name, 'definition', o.definition,
   'schema', s.name, 'schema_pg', s.pg_name, 'database', d.name, 'extra', o.extra,
-  'triggers', (SELECT count(*) FROM mssql.objects t WHERE t.parent_object_id = o.object_id AND t.type = 'TR' AND t.disabled = 0),
+  'triggers', (SELECT count(*) FROM mssql.objects t
+    WHERE t.parent_object_id = o.object_id AND t.type = 'TR' AND t.disabled = 0),
   'columns', (SELECT json_agg(json_build_array(c.name, c.pg_name, c.type_name, c.length, c.num_precision, c.num_scale,
-      c.nullable, c.identity, c.computed, c.collation_name, c.column_id, c.seed, c.increment, c.default_object_id) ORDER BY c.column_id)
+      c.nullable, c.identity, c.computed, c.collation_name, c.column_id, c.seed, c.increment, c.default_object_id)
+      ORDER BY c.column_id)
     FROM mssql.columns c WHERE c.object_id = o.object_id),
   'indexes', (SELECT json_agg(json_build_array(i.name, i.index_id, i.type, i.pg_name, i.disabled) ORDER BY i.index_id)
     FROM mssql.indexes i WHERE i.object_id = o.object_id))

@@ -509,9 +509,9 @@ class Compiler(Queries):
                 )
             parts.append(f"{sql} AS v{i}")
             chosen.sets.append((column, f"v{i}"))
-        for i, (name, kind, expr, column) in enumerate(variables):
-            if column is not None:
-                sql = convert(Typed(next(s for c, s in sets if c.pg == column.pg), column.type), kind, "assign").sql
+        for i, (name, kind, expr, own) in enumerate(variables):
+            if own is not None:
+                sql = convert(Typed(next(s for c, s in sets if c.pg == own.pg), own.type), kind, "assign").sql
             else:
                 assert expr is not None
                 sql = convert(self.scalar(expr, names), kind, "assign").sql

@@ -324,7 +324,9 @@ class Expressions:
             return Typed(sql, result)
         sql = f"(({x})::numeric {op} ({y})::numeric)"
         if op == "/":
-            sql = f"trunc(({x})::numeric(60,{min((result.scale or 0) + 8, 40)}) / ({y})::numeric, {result.scale})::numeric({result.precision},{result.scale})"
+            digits = min((result.scale or 0) + 8, 40)
+            quotient = f"trunc(({x})::numeric(60,{digits}) / ({y})::numeric, {result.scale})"
+            sql = f"{quotient}::numeric({result.precision},{result.scale})"
         elif result.precision == 38:
             sql = f"{sql}::numeric(38,{result.scale})"
         return Typed(sql, result)

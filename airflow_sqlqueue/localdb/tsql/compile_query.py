@@ -277,7 +277,8 @@ class Queries(Expressions):
             for i, (value, target) in enumerate(zip(body_right.columns, columns, strict=True), 1)
         )
         names_list = ", ".join(f"c{i}" for i in range(1, len(columns) + 1))
-        sql = f"WITH RECURSIVE {pg}({names_list}) AS (({anchor.sql}) UNION ALL SELECT {casts} FROM ({body_right.sql}) AS s) SELECT * FROM {pg}"
+        union = f"({anchor.sql}) UNION ALL SELECT {casts} FROM ({body_right.sql}) AS s"
+        sql = f"WITH RECURSIVE {pg}({names_list}) AS ({union}) SELECT * FROM {pg}"
         return self._derived(Compiled(sql, columns), alias, [], names)
 
     @staticmethod
@@ -673,15 +674,16 @@ class Queries(Expressions):
             keys = ", ".join(self.order_key(c.with_(sql=f"{alias}.c{i}")) for i, c in enumerate(columns, 1))
             sql = f"SELECT DISTINCT ON ({keys}) * FROM (({first}) UNION ALL ({second})) AS {alias}"
         elif body.op in ("except", "intersect") and texts:
-            a, b = self.fresh("d"), self.fresh("e")
+            one, two = self.fresh("d"), self.fresh("e")
             match = " AND ".join(
-                f"{self.order_key(c.with_(sql=f'{a}.c{i}'))} IS NOT"
-                f" DISTINCT FROM {self.order_key(c.with_(sql=f'{b}.c{i}'))}"
+                f"{self.order_key(c.with_(sql=f'{one}.c{i}'))} IS NOT"
+                f" DISTINCT FROM {self.order_key(c.with_(sql=f'{two}.c{i}'))}"
                 for i, c in enumerate(columns, 1)
             )
-            keys = ", ".join(self.order_key(c.with_(sql=f"{a}.c{i}")) for i, c in enumerate(columns, 1))
+            keys = ", ".join(self.order_key(c.with_(sql=f"{one}.c{i}")) for i, c in enumerate(columns, 1))
             negated = "NOT " if body.op == "except" else ""
-            sql = f"SELECT DISTINCT ON ({keys}) * FROM ({first}) AS {a} WHERE {negated}EXISTS (SELECT 1 FROM ({second}) AS {b} WHERE {match})"
+            found = f"{negated}EXISTS (SELECT 1 FROM ({second}) AS {two} WHERE {match})"
+            sql = f"SELECT DISTINCT ON ({keys}) * FROM ({first}) AS {one} WHERE {found}"
         else:
             sql = f"({first}) {op} ({second})"
         return Compiled(sql, columns)

@@ -1,7 +1,7 @@
 """Conversions between T-SQL types as PostgreSQL expressions.
 
 Source: "Data type conversion (Database Engine)", "CAST and CONVERT". Three modes: ``cast`` (explicit: text is cut to
-length), ``assign`` (to a column or variable; a column's text that does not fit is error 2628) and ``implicit`` (operands).
+length), ``assign`` (to a column or variable; a column's text that does not fit is error 2628), ``implicit`` (operands).
 """
 
 from __future__ import annotations

@@ -426,7 +426,7 @@ def _isdate(c: Expressions, a: list[Typed]) -> Typed:
     return Typed(f"(CASE WHEN mssql.attempt({c.text(a[0]).sql}, {conversion}) IS NULL THEN 0 ELSE 1 END)", INT)
 
 
-# --- JSON, hashes, identifiers -----------------------------------------------------------------------------------------
+# --- JSON, hashes, identifiers ---------------------------------------------------------------------------------------
 
 
 @define("ISJSON", 1)
@@ -462,7 +462,7 @@ def _checksum(c: Expressions, a: list[Typed]) -> Typed:
     return Typed(f"mssql.checksum(mssql.f(concat_ws(E'\\x01', {texts})))", INT)
 
 
-# --- numbers -----------------------------------------------------------------------------------------------------------
+# --- numbers ---------------------------------------------------------------------------------------------------------
 
 
 def _number(c: Expressions, value: Typed) -> Typed:

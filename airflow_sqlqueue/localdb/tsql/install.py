@@ -20,7 +20,7 @@ def _open(conninfo: str) -> Pg:
 
 
 def install(conninfo: str) -> None:
-    """Install everything into the database of ``conninfo`` unless it is there; creates master, tempdb, model and msdb."""
+    """Install everything into the database of ``conninfo`` unless it is there, with master, tempdb, model, msdb."""
     pg = _open(conninfo)
     try:
         pg.execute("SELECT pg_advisory_lock(7146313)")

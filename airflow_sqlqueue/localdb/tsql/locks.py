@@ -1,7 +1,7 @@
 """What table hints and the isolation level ask of PostgreSQL's locks.
 
-Source: "Table hints (Transact-SQL)". A shared lock is FOR KEY SHARE while it lasts for the statement and FOR SHARE when it is
-held, an update lock FOR NO KEY UPDATE, an exclusive one FOR UPDATE, which is what PostgreSQL's DELETE takes.
+Source: "Table hints (Transact-SQL)". A shared lock is FOR KEY SHARE while it lasts for the statement and FOR SHARE when
+it is held, an update lock FOR NO KEY UPDATE, an exclusive one FOR UPDATE, which is what PostgreSQL's DELETE takes.
 """
 
 from __future__ import annotations

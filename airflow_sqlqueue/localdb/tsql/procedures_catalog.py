@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.session import Session
 
 _SMALL = SqlType("smallint")
-_ODBC = """CASE c.type_name WHEN 'bit' THEN -7 WHEN 'tinyint' THEN -6 WHEN 'smallint' THEN 5 WHEN 'int' THEN 4 WHEN 'bigint' THEN -5
-  WHEN 'decimal' THEN 3 WHEN 'numeric' THEN 2 WHEN 'money' THEN 3 WHEN 'smallmoney' THEN 3 WHEN 'float' THEN 6 WHEN 'real' THEN 7
-  WHEN 'char' THEN 1 WHEN 'varchar' THEN 12 WHEN 'text' THEN -1 WHEN 'nchar' THEN -8 WHEN 'nvarchar' THEN -9 WHEN 'ntext' THEN -10
-  WHEN 'binary' THEN -2 WHEN 'varbinary' THEN -3 WHEN 'image' THEN -4 WHEN 'uniqueidentifier' THEN -11 WHEN 'date' THEN 91
-  WHEN 'time' THEN -154 WHEN 'datetimeoffset' THEN -155 WHEN 'xml' THEN -152 WHEN 'sql_variant' THEN -150 ELSE 93 END::int2"""
+_ODBC = """CASE c.type_name WHEN 'bit' THEN -7 WHEN 'tinyint' THEN -6 WHEN 'smallint' THEN 5 WHEN 'int' THEN 4
+  WHEN 'bigint' THEN -5 WHEN 'decimal' THEN 3 WHEN 'numeric' THEN 2 WHEN 'money' THEN 3 WHEN 'smallmoney' THEN 3
+  WHEN 'float' THEN 6 WHEN 'real' THEN 7 WHEN 'char' THEN 1 WHEN 'varchar' THEN 12 WHEN 'text' THEN -1
+  WHEN 'nchar' THEN -8
+  WHEN 'nvarchar' THEN -9 WHEN 'ntext' THEN -10 WHEN 'binary' THEN -2 WHEN 'varbinary' THEN -3 WHEN 'image' THEN -4
+  WHEN 'uniqueidentifier' THEN -11 WHEN 'date' THEN 91 WHEN 'time' THEN -154 WHEN 'datetimeoffset' THEN -155
+  WHEN 'xml' THEN -152 WHEN 'sql_variant' THEN -150 ELSE 93 END::int2"""
 
 
 def _like(column: str, number: int, exact: str = "") -> str:
@@ -283,11 +285,15 @@ def _datatypes(session: Session, arguments: Arguments, frame: Frame, outputs: li
     ]
     code = _ODBC.replace("c.type_name", "t.name")
     sql = (
-        f"SELECT t.name, {code}, CASE WHEN t.num_precision > 0 THEN t.num_precision"
+        f"SELECT t.name, {code}, CASE WHEN t.name IN ('nchar', 'nvarchar') THEN 4000"
+        " WHEN t.name IN ('text', 'image') THEN 2147483647 WHEN t.name IN ('ntext', 'xml') THEN 1073741823"
+        " WHEN t.name = 'uniqueidentifier' THEN 36 WHEN t.num_precision > 0 THEN t.num_precision"
         " ELSE t.size END, NULL::text, NULL::text, NULL::text, 1::int2, 0::int2,"
         " 3::int2, 0::int2, (t.name LIKE '%money')::int::int2, 0::int2, t.name, 0::int2, t.num_scale::int2, "
         f"{code}, NULL::int2, 10, NULL::int2, 0::int2 FROM mssql.types t WHERE t.name <>"
-        f" 'sysname' AND ($1 IS NULL OR $1 = '0' OR ({code})::text = $1) ORDER BY 2, 1"
+        f" 'sysname' AND ($1 IS NULL OR $1 = '0' OR ({code})::text = $1)"
+        # The best type of a code comes first: pyodbc takes the precision of its datetime parameters from it.
+        " ORDER BY 2, t.name <> 'datetime2', 1"
     )
     result_set(frame.output, session, sql, columns, wanted)
     return 0
@@ -334,7 +340,8 @@ def _spaceused(session: Session, arguments: Arguments, frame: Frame, outputs: li
         ("unused", varchar(18)),
     ]
     size = f"(mssql.page_count({table.object_id}) * 8)::text || ' KB'"
-    sql = f"SELECT {literal(table.name)}::text, rpad(mssql.row_count({table.object_id})::text, 20), {size}, {size}, '0 KB', '0 KB'"
+    count = f"rpad(mssql.row_count({table.object_id})::text, 20)"
+    sql = f"SELECT {literal(table.name)}::text, {count}, {size}, {size}, '0 KB', '0 KB'"
     result_set(frame.output, session, sql, columns)
     return 0
 

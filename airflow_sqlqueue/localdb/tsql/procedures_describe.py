@@ -1,7 +1,7 @@
 """sp_describe_undeclared_parameters and sp_describe_first_result_set: what a statement needs and gives before it runs.
 
-Drivers ask for the first when a parameter is NULL and its type unknown (pyodbc's None, ``fast_executemany``). The type of a
-parameter is that of what it stands beside: the column it is inserted into, assigned to or compared with, else
+Drivers ask for the first when a parameter is NULL and its type unknown (pyodbc's None, ``fast_executemany``). The type
+of a parameter is that of what it stands beside: the column it is inserted into, assigned to or compared with, else
 ``nvarchar(4000)``; TOP, OFFSET and FETCH take bigint.
 """
 

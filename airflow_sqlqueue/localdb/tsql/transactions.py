@@ -1,7 +1,7 @@
 """Transactions: T-SQL's nesting count over PostgreSQL's transactions and savepoints.
 
-A transaction begins in PostgreSQL with its first statement. Under XACT_ABORT OFF each statement runs in a savepoint, sent
-and released in the same round trip, so that its error undoes only itself, as SQL Server has it.
+A transaction begins in PostgreSQL with its first statement. Under XACT_ABORT OFF each statement runs in a savepoint,
+sent and released in the same round trip, so that its error undoes only itself, as SQL Server has it.
 """
 
 from __future__ import annotations
