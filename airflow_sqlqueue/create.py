@@ -12,6 +12,9 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import identifier, query
 
 LAYOUTS = ("modern", "clustered")
+LEDGER_SCHEMA = "sqlqueue"
+"""The schema of the drain's ledger, unless another is set."""
+
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for others who create the same table."""
 

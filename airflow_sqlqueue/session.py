@@ -7,6 +7,7 @@ trip as the statement before it. READ COMMITTED is set explicitly, a lock timeou
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,7 +38,7 @@ T = TypeVar("T")
 DEFAULT_LOCK_TIMEOUT = 30.0
 """Seconds a statement waits for a lock before it is given up (error 1222)."""
 
-_UNREACHABLE = {"08001", "HYT00", "HYT01", "08S01"}
+_KNOCK_SECONDS = 2.0
 _LOST = {"08S01", "08003", "08007", "01002"}
 _LOGIN = {18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064}
 _PERMISSION = {229, 230, 262, 297, 300, 916, 1088, 2760, 15151, 15247}
@@ -57,10 +58,9 @@ class Session:
         *,
         lock_timeout: float = DEFAULT_LOCK_TIMEOUT,
         statement_timeout: int = 0,
-        connect: Callable[[], pyodbc.Connection] | None = None,
     ) -> None:
         self.settings = settings
-        self._connection = open_connection(settings, connect)
+        self._connection = open_connection(settings)
         self._connection.timeout = statement_timeout
         self._cursor: pyodbc.Cursor | None = None
         self._cursor_text = ""
@@ -174,15 +174,12 @@ def retrying(work: Callable[[], T], *, attempts: int = 5) -> T:
     return retry(work)
 
 
-def open_connection(
-    settings: ConnectionSettings, connect: Callable[[], pyodbc.Connection] | None = None
-) -> pyodbc.Connection:
+def open_connection(settings: ConnectionSettings) -> pyodbc.Connection:
     """A connection of the driver's, with autocommit; raises what :class:`Session` raises."""
     pyodbc = load_pyodbc()
     text = settings.odbc_connection_string()
+    _knock(settings)
     try:
-        if connect is not None:
-            return connect()
         return pyodbc.connect(text, autocommit=True, timeout=settings.login_timeout)
     except pyodbc.Error as error:
         where = f"{settings.host}:{settings.port}"
@@ -202,9 +199,23 @@ def open_connection(
                 f"No trusted encrypted connection to {where}: install the server's certificate, or set "
                 "TrustServerCertificate=yes (or Encrypt=no) in the connection if you may."
             ) from quiet(error)
-        raise ServerUnreachableError(
-            f"No SQL Server answers at {where}: check the host, the port and that the server runs."
-        ) from quiet(error)
+        raise _unreachable(settings) from quiet(error)
+
+
+def _knock(settings: ConnectionSettings) -> None:
+    """See that the port is open: on a refused connection the driver tries on until its login timeout is over."""
+    try:
+        socket.create_connection((settings.host, settings.port), timeout=_KNOCK_SECONDS).close()
+    except (ConnectionRefusedError, socket.gaierror) as error:
+        raise _unreachable(settings) from error
+    except OSError:
+        pass  # Slow, or one of several addresses is down: the driver knows better.
+
+
+def _unreachable(settings: ConnectionSettings) -> ServerUnreachableError:
+    return ServerUnreachableError(
+        f"No SQL Server answers at {settings.host}:{settings.port}: check the host, the port and that the server runs."
+    )
 
 
 def translate(error: Exception, purpose: str) -> SqlQueueError:

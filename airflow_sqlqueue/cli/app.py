@@ -12,9 +12,6 @@ import typer
 from airflow_sqlqueue.cli.output import counted, progress_bar, show, stderr
 from airflow_sqlqueue.cli.target import Target
 from airflow_sqlqueue.create import create_queue
-from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.files import StagingFolder
-from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, DriverNotFoundError, MessageError, SqlQueueError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage, decode_headers
 from airflow_sqlqueue.outgoing import Sender
@@ -145,6 +142,11 @@ def drain(
     keep_expired: Annotated[bool, typer.Option(help="Write expired messages too, flagged.")] = False,
 ) -> None:
     """Drain the queue into a sealed batch of Parquet files."""
+    # Arrow takes longer to load than most commands take to run.
+    from airflow_sqlqueue.drain.drain import Drain
+    from airflow_sqlqueue.drain.files import StagingFolder
+    from airflow_sqlqueue.drain.options import DrainOptions
+
     options = DrainOptions(max_messages=max_messages, keep_expired=keep_expired)
     target = Target.of(url, conn_id)
     folder = StagingFolder.of(staging)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,8 +11,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
-stdout = Console(soft_wrap=True)
+_WIDTH = None if sys.stdout.isatty() else 200
+
+stdout = Console(width=_WIDTH, soft_wrap=True)
 stderr = Console(stderr=True, soft_wrap=True)
 
 
@@ -21,28 +25,29 @@ def show(values: Mapping[str, Any] | list[dict[str, Any]], *, as_json: bool, tit
         stdout.out(json.dumps(values, default=str), highlight=False)
         return
     if isinstance(values, Mapping):
-        table = Table(show_header=False, box=None, title=title or None, title_justify="left")
+        table = Table(show_header=False, box=None, title=Text(title) if title else None, title_justify="left")
         for name, value in values.items():
-            table.add_row(name.replace("_", " "), _text(value), end_section=False)
+            table.add_row(Text(name.replace("_", " ")), _text(value))
     else:
-        table = Table(title=title or None, title_justify="left")
+        table = Table(title=Text(title) if title else None, title_justify="left")
         for name in values[0] if values else ["nothing"]:
-            table.add_column(name.replace("_", " "), overflow="fold")
+            table.add_column(Text(name.replace("_", " ")), overflow="fold")
         for record in values:
             table.add_row(*map(_text, record.values()))
-    stdout.print(table, markup=False)
+    stdout.print(table)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> Text:
+    """A value for people. A ``Text``, because rich would take the brackets of an address for markup."""
     if isinstance(value, list):
-        return "\n".join(map(str, value))
+        return Text("\n".join(map(str, value)))
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return Text("yes" if value else "no")
     if isinstance(value, int):
-        return f"{value:,}"
+        return Text(f"{value:,}")
     if isinstance(value, float):
-        return f"{value:,.2f}"
-    return "" if value is None else str(value)
+        return Text(f"{value:,.2f}")
+    return Text("" if value is None else str(value))
 
 
 @contextmanager

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.drain.ledger import LEDGER_SCHEMA
+from airflow_sqlqueue.create import LEDGER_SCHEMA
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -29,15 +30,17 @@ class Target:
     @classmethod
     def of(cls, url: str | None, conn_id: str | None) -> Target:
         """From ``--url`` or ``--conn-id``: exactly one of them."""
-        if (url is None) == (conn_id is None):
-            raise ConfigurationError("Name the server with one of --url (or SQLQUEUE_URL) and --conn-id.")
-        if url is not None:
+        if url is not None and conn_id is None:
             settings = ConnectionSettings.from_url(url)
             return cls(lambda: Session(settings), AddressResolver(default_catalog=settings.database))
-        from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+        if conn_id is None or url is not None:
+            raise ConfigurationError("Name the server with one of --url (or SQLQUEUE_URL) and --conn-id.")
+        # Airflow logs to standard output, which belongs to the answer.
+        with redirect_stdout(sys.stderr):
+            from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
-        hook = SqlQueueHook(sqlqueue_conn_id=conn_id)
-        return cls(hook.session, hook.resolver, hook.ledger_schema)
+            hook = SqlQueueHook(sqlqueue_conn_id=conn_id)
+            return cls(hook.session, hook.resolver, hook.ledger_schema)
 
     def resolve(self, queue_name: str) -> ResolvedAddress:
         return self.resolver.resolve(queue_name)

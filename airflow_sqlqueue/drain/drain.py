@@ -13,8 +13,9 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
+from airflow_sqlqueue.create import LEDGER_SCHEMA
 from airflow_sqlqueue.drain.files import StagingFolder
-from airflow_sqlqueue.drain.ledger import LEDGER_SCHEMA, Ledger, Part
+from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.worker import Worker

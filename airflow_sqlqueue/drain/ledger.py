@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from airflow_sqlqueue.create import create_lock
+from airflow_sqlqueue.create import LEDGER_SCHEMA, create_lock
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError
 from airflow_sqlqueue.layout import exists
@@ -16,7 +16,6 @@ from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query
 
-LEDGER_SCHEMA = "sqlqueue"
 _NOT_OPEN = 50001
 
 

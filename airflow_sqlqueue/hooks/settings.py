@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.connection import DEFAULT_PORT, ConnectionSettings, load_pyodbc
-from airflow_sqlqueue.drain.ledger import LEDGER_SCHEMA
+from airflow_sqlqueue.create import LEDGER_SCHEMA
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT

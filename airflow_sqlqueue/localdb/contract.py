@@ -1,8 +1,8 @@
 """What the TDS front and the T-SQL engine know of each other, and nothing else.
 
-One process serves one client connection. The front decodes requests and calls an :class:`Engine`; the engine runs T-SQL
-and reports what happens, in order, to an :class:`Output` that writes TDS tokens. Result rows stay in PostgreSQL's binary
-format from libpq to the encoder, so that a large body is never turned into a Python value on its way out.
+One process serves one client connection. The front decodes requests and calls an :class:`Engine`; the engine runs
+T-SQL and reports what happens, in order, to an :class:`Output` that writes TDS tokens. Result rows stay in PostgreSQL's
+binary format from libpq to the encoder, so that a large body is never turned into a Python value on its way out.
 """
 
 from __future__ import annotations
@@ -98,8 +98,13 @@ class Engine(Protocol):
     :class:`Attention` or :class:`ClientGone` when ``wait`` did, after the statement was cancelled on PostgreSQL.
     """
 
-    database: str
-    transaction_descriptor: int  # 0 outside a transaction
+    @property
+    def database(self) -> str:
+        """The current database."""
+
+    @property
+    def transaction_descriptor(self) -> int:
+        """Names the open transaction; 0 outside one."""
 
     def batch(self, text: str, output: Output) -> None:
         """A SQL batch."""

@@ -1,0 +1,157 @@
+"""The command line as a person or a script meets it: a process, its output and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+TRUST = "?Encrypt=yes&TrustServerCertificate=yes"
+
+
+@pytest.fixture(scope="module")
+def url(server: Any) -> str:
+    return str(server.url("sqlqueue")) + TRUST
+
+
+@pytest.fixture
+def name() -> str:
+    return f"cli.{uuid.uuid4().hex[:10]}"
+
+
+def sqlqueue(*arguments: str, url: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("SQLQUEUE_")} | environment
+    if url is not None:
+        variables["SQLQUEUE_URL"] = url
+    command = [sys.executable, "-m", "airflow_sqlqueue", *arguments]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
+
+
+def answer(*arguments: str, url: str) -> Any:
+    """The JSON that a command prints; it must succeed and print nothing else."""
+    done = sqlqueue(*arguments, "--json", url=url)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+def test_every_command_in_turn(url: str, name: str, tmp_path: Path) -> None:
+    address = f"{name}@[dbo]@[sqlqueue]"
+    assert answer("create", name, url=url) == {"queue": address, "created": True}
+    assert answer("create", name, url=url)["created"] is False
+    body = tmp_path / "body.json"
+    body.write_text('{"order": 1}')
+    sent = answer("send", name, "--type", "Shop.PlaceOrder", "--body", f"@{body}", "--header", "a=b=c", url=url)
+    assert answer("send", name, "--type", "Shop.Late", "--expire-after", "0.001", url=url)["message_id"]
+    assert answer("depth", name, url=url)["messages"] == 1
+    first, _ = answer("peek", name, "--headers", "--body", url=url)
+    assert (first["message_id"], first["type"], first["body"]) == (
+        sent["message_id"],
+        "Shop.PlaceOrder",
+        '{"order": 1}',
+    )
+    assert first["headers"]["a"] == "b=c"
+    assert answer("purge-expired", name, "--dry-run", url=url)["remaining"] == 1
+    assert answer("purge-expired", name, url=url)["deleted"] == 1
+    assert answer("generate", name, "--count", "50", "--seed", "3", url=url)["sent"] == 50
+    batch = answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)
+    assert batch["messages"] + batch["expired"] == 51
+    assert all(Path(path.removeprefix("file://")).exists() for path in batch["paths"])
+    again = answer("drain", name, "--staging", str(tmp_path / "staging"), "--batch-id", batch["batch_id"], url=url)
+    assert again["paths"] == batch["paths"]
+    assert answer("depth", name, url=url)["messages"] == 0
+
+
+def test_people_get_a_table(url: str, name: str) -> None:
+    assert sqlqueue("create", name, url=url).returncode == 0
+    sqlqueue("generate", name, "--count", "3", url=url)
+    shown = sqlqueue("peek", name, url=url)
+    assert shown.returncode == 0
+    assert "message id" in shown.stdout
+    assert f"{name}@[dbo]@[sqlqueue]" in shown.stdout
+
+
+def test_a_body_from_standard_input(url: str, name: str) -> None:
+    answer("create", name, url=url)
+    command = [sys.executable, "-m", "airflow_sqlqueue", "send", name, "--type", "T", "--body", "-", "--url", url]
+    subprocess.run(command, input=b"\x00\xff", check=True, capture_output=True, timeout=60)
+    assert answer("peek", name, url=url)[0]["body_bytes"] == 2
+
+
+def test_an_airflow_connection_serves_as_well(url: str, name: str) -> None:
+    parts = urlsplit(url)
+    connection = {
+        "conn_type": "sqlqueue",
+        "host": parts.hostname,
+        "port": parts.port,
+        "login": parts.username,
+        "password": parts.password,
+        "schema": parts.path.lstrip("/"),
+        "extra": {"trust_server_certificate": True},
+    }
+    done = sqlqueue("create", name, "--conn-id", "mine", "--json", AIRFLOW_CONN_MINE=json.dumps(connection))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["created"] is True
+
+
+def one_sentence(done: subprocess.CompletedProcess[str], code: int) -> str:
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("Error: ")
+    assert "[Microsoft]" not in line
+    return line
+
+
+def test_failures_are_one_sentence(url: str, name: str) -> None:
+    assert "create it with" in one_sentence(sqlqueue("depth", name, url=url), 1)
+    assert "create it with" in one_sentence(sqlqueue("drain", name, "--staging", "/tmp/never", url=url), 1)
+    assert not Path("/tmp/never").exists()
+    parts = urlsplit(url)
+    wrong = url.replace(f":{parts.password}@", ":s3cret@")
+    refused = one_sentence(sqlqueue("depth", name, url=wrong), 1)
+    assert "refused the login" in refused
+    assert "s3cret" not in refused
+    assert "No SQL Server answers" in one_sentence(sqlqueue("depth", name, url="mssql://sa:x@127.0.0.1:1/d"), 1)
+    assert "cannot be loaded" in one_sentence(sqlqueue("depth", name, url=url + "&driver=No+Such+Driver"), 1)
+    untrusted = url.replace("TrustServerCertificate=yes", "TrustServerCertificate=no")
+    assert "TrustServerCertificate" in one_sentence(sqlqueue("depth", name, url=untrusted), 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["depth", "@[dbo]"], "no table name"),
+        (["depth", "x" * 129], "shorten it"),
+        (["send", "q", "--type", "T", "--header", "nothing"], "--header takes NAME=VALUE"),
+        (["send", "q", "--type", "T", "--body", "@/no/such/file"], "cannot be read"),
+        (["drain", "q", "--staging", "/tmp/a[b]"], "patterns to Spark"),
+        (["drain", "q", "--staging", "/tmp/a", "--max-messages", "0"], "max_messages must be 1 or more"),
+        (["create", "q", "--layout", "round"], "no layout 'round'"),
+    ],
+)
+def test_wrong_calls(url: str, arguments: list[str], sentence: str) -> None:
+    assert sentence in one_sentence(sqlqueue(*arguments, url=url), 2)
+
+
+def test_wrong_calls_without_a_server() -> None:
+    assert "one of --url" in one_sentence(sqlqueue("depth", "q"), 2)
+    assert "must have the form" in one_sentence(sqlqueue("depth", "q", url="http://x"), 2)
+    unknown = sqlqueue("depth")
+    assert unknown.returncode == 2
+    assert "Missing argument" in unknown.stderr
+
+
+def test_a_table_that_is_no_queue(url: str, tmp_path: Path) -> None:
+    answer("create", "seed", url=url)
+    answer("send", "seed", "--type", "T", url=url)
+    answer("drain", "seed", "--staging", str(tmp_path), url=url)
+    assert "not a queue table" in one_sentence(sqlqueue("depth", "Batch@[sqlqueue]", url=url), 1)
