@@ -75,7 +75,7 @@ class Batch(Definitions):
             return nodes.SelectStatement(self.query())
         if word in ("INSERT", "UPDATE", "DELETE", "MERGE"):
             if word == "UPDATE" and self.peek().upper == "STATISTICS":
-                self.unsupported("UPDATE STATISTICS")
+                return self._update_statistics()
             return {"INSERT": self.insert, "UPDATE": self.update, "DELETE": self.delete, "MERGE": self.merge}[word]([])
         method = getattr(self, "_on_" + word.lower(), None) if word else None
         if method is not None:
@@ -90,6 +90,19 @@ class Batch(Definitions):
             if self.index == 0 or all(t.kind == lexer.OPERATOR and t.value == ";" for t in self.tokens[: self.index]):
                 return self._procedure_call()
         self.fail()
+
+    def _update_statistics(self) -> Statement:
+        """UPDATE STATISTICS: PostgreSQL keeps its own, and no result depends on them."""
+        self.expect("UPDATE", "STATISTICS")
+        self.name()
+        if self.is_op("("):
+            self.skip_parentheses()
+        elif self.is_identifier() and self.upper not in _REFUSED:
+            self.next()
+        if self.accept("WITH"):
+            while self.next().upper and self.accept_op(","):
+                pass
+        return nodes.Simple("statistics")
 
     # --- control of flow -------------------------------------------------------------------------------------------
 

@@ -48,6 +48,13 @@ SYSTEM_VARIABLES = {
 }
 
 
+def _literal_size(value: Typed, own: SqlType, other: SqlType) -> SqlType:
+    """An integer literal beside a decimal counts with the digits it has, not with those of int."""
+    if isinstance(value.constant, int) and other.name in ("decimal", "numeric"):
+        return SqlType("decimal", precision=len(str(abs(value.constant))), scale=0)
+    return own
+
+
 @dataclass
 class Environment:
     """What the meaning of a statement depends on besides its text."""
@@ -307,7 +314,7 @@ class Expressions:
         first = left if is_number(a) else convert(left, kind)
         second = right if is_number(b) else convert(right, kind)
         a, b = first.type or kind, second.type or kind
-        result = sqltypes.arithmetic(op, a, b)
+        result = sqltypes.arithmetic(op, _literal_size(first, a, b), _literal_size(second, b, a))
         pg = storage(result)
         x, y = convert(first, a).sql, convert(second, b).sql
         if family(result) in ("int", "float") or result.name.endswith("money"):

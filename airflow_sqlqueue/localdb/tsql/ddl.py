@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.contract import SqlError
@@ -11,8 +12,10 @@ from airflow_sqlqueue.localdb.tsql import nodes
 from airflow_sqlqueue.localdb.tsql.catalog import ColumnInfo, TableInfo, is_binary_collation
 from airflow_sqlqueue.localdb.tsql.compile_dml import Compiler
 from airflow_sqlqueue.localdb.tsql.convert import convert
+from airflow_sqlqueue.localdb.tsql.cursor import RESERVED
+from airflow_sqlqueue.localdb.tsql.lexer import NUMBER, OPERATOR, QUOTED, WORD, tokenize
 from airflow_sqlqueue.localdb.tsql.names import bracketed, fold, literal, pg_name, quoted
-from airflow_sqlqueue.localdb.tsql.nodes import ColumnDefinition, Constraint, IndexDefinition, Name
+from airflow_sqlqueue.localdb.tsql.nodes import ColumnDefinition, IndexDefinition, Name
 from airflow_sqlqueue.localdb.tsql.sqltypes import is_text, storage
 from airflow_sqlqueue.localdb.tsql.typed import Names
 from airflow_sqlqueue.localdb.types import SqlType
@@ -243,9 +246,18 @@ def object_row(
     )
 
 
-def default_text(constraint: Constraint) -> str:
-    return f"({constraint.text})"
-
-
-def display(name: Name) -> str:
-    return ".".join(bracketed(part) for part in name)
+def shown(text: str) -> str:
+    """An expression as the catalog views show it: names in brackets, numbers in parentheses, nothing else changed."""
+    parts: list[str] = []
+    tokens = tokenize(text)
+    for token, following in pairwise(tokens):
+        called = following.kind == OPERATOR and following.value == "("
+        if token.kind == QUOTED or (token.kind == WORD and token.upper not in RESERVED and not called):
+            parts.append(bracketed(token.value))
+        elif token.kind == NUMBER:
+            parts.append(f"({token.value})")
+        elif token.kind == WORD:
+            parts.append(token.value.lower() if called else f" {token.upper} ")
+        else:
+            parts.append(text[token.start : token.end])
+    return "(" + " ".join("".join(parts).split()) + ")"

@@ -166,7 +166,7 @@ class Definer:
             None,
             place.database_id,
             place.schema_id,
-            definition=f"({text})",
+            definition=ddl.shown(text),
             system_named=not name,
         )
         identifier = self.value(row)
@@ -213,7 +213,7 @@ class Definer:
                     pg,
                     place.database_id,
                     place.schema_id,
-                    definition=f"({c.text})",
+                    definition=ddl.shown(c.text),
                     system_named=not c.name,
                 )
             )
@@ -347,7 +347,7 @@ class Definer:
             else "(SELECT greatest(max(index_id), 1) + 1 FROM (SELECT index_id FROM"
             f" mssql.indexes WHERE object_id = {object_id} UNION ALL SELECT 1) s)"
         )
-        where = f"({index.where_text})" if index.where is not None else None
+        where = ddl.shown(index.where_text) if index.where is not None else None
         self.run(
             "INSERT INTO mssql.indexes (object_id, index_id, name, folded, type,"
             " is_unique, is_primary_key, is_unique_constraint, filter, pg_name,"

@@ -60,12 +60,15 @@ def _where(pg: Pg, error: PgError) -> dict[str, str]:
             "table": error.table,
             "schema": "dbo",
             "database": "tempdb",
-            "index": error.constraint,
+            "index": re.sub(r"^(ck|fk|ix)\d+\.", "", error.constraint),
             "kind": "",
             "column": error.column,
         }
     keys = ("table", "schema", "database", "index", "kind", "column")
-    return {key: value or "" for key, value in zip(keys, rows[0], strict=True)}
+    found = {key: value or "" for key, value in zip(keys, rows[0], strict=True)}
+    # A constraint that fails while it is made has no row yet, only the name it was to have in PostgreSQL.
+    found["index"] = re.sub(r"^(ck|fk|ix)\d+\.", "", found["index"])
+    return found
 
 
 def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: bool = True) -> SqlError:

@@ -29,3 +29,4 @@ class Plan:
     name: bytes = b""
     selects: bool = False
     uses: int = 0
+    node: object = None  # keeps the statement alive, whose id is a key of the cache

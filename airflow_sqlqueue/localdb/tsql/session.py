@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +30,7 @@ from airflow_sqlqueue.localdb.tsql.transactions import Transactions
 from airflow_sqlqueue.localdb.types import SqlType
 
 _CODES, _PLANS = 256, 64
+log = logging.getLogger(__name__)
 
 
 class Session:
@@ -53,6 +55,7 @@ class Session:
         self.output: Output | None = None
         self._codes: OrderedDict[tuple[object, ...], Code] = OrderedDict()
         self._names = itertools.count(1)
+        self._garbage: list[bytes] = []
         self.home = database
         pg.execute("LISTEN mssql_catalog")
         pg.execute("SET TimeZone = 'UTC'")
@@ -100,6 +103,10 @@ class Session:
     def _refresh(self) -> None:
         if self.pg.notified():
             self.catalog.forget()
+        if self._garbage and not self.pg.in_transaction:
+            names, self._garbage = self._garbage, []
+            self.pg.run([Request(f"DEALLOCATE {name.decode()}") for name in names])
+            self.pg.prepared.difference_update(names)
 
     def call(self, procedure: str, parameters: Sequence[Parameter], output: Output) -> int:
         """Run a stored procedure by name."""
@@ -189,10 +196,7 @@ class Session:
         return code
 
     def _forget(self, code: Code) -> None:
-        names = [plan.name for plan in code.plans.values() if plan.name in self.pg.prepared]
-        if names and not self.pg.in_transaction:
-            self.pg.run([Request(f"DEALLOCATE {name.decode()}") for name in names])
-            self.pg.prepared.difference_update(names)
+        self._garbage += [plan.name for plan in code.plans.values() if plan.name in self.pg.prepared]
 
     def frame(self, text: str, parameters: Sequence[Parameter], output: Output, parent: Frame | None = None) -> Frame:
         """A frame for running ``text`` with ``parameters`` as its variables."""
@@ -245,9 +249,14 @@ class Session:
                 plan = compiler.compile(node) if build is None else build(compiler)
             except RecursionError:
                 raise SqlError(191, "Some part of your SQL statement is nested too deeply.", severity=15) from None
+            except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError):
+                log.exception("compiling a statement")
+                raise SqlError(40517, "The statement is not supported by the local server.") from None
             assert isinstance(plan, Plan)
             if len(plans) > _PLANS * max(len(frame.code.statements), 1):
+                self._forget(frame.code)
                 plans.clear()
+            plan.node = node
             plans[key] = plan
         plan.uses += 1
         if plan.uses == 2 and not plan.name:
@@ -276,6 +285,7 @@ class Session:
                 if not stale or (self.transactions.count and self.options.xact_abort):
                     raise translate(self.pg, error, type(node).__name__.upper()) from None
                 self.catalog.forget()
+                self._forget(frame.code)
                 frame.code.plans.clear()
         raise AssertionError
 

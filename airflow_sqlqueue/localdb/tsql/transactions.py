@@ -238,7 +238,7 @@ class Transactions:
                 else:
                     session.pg.run([Request("ROLLBACK TO SAVEPOINT _d"), Request("RELEASE SAVEPOINT _d")])
             if isinstance(error, PgError):
-                raise translate(session.pg, error, "CREATE") from None
+                raise translate(session.pg, error, "ALTER TABLE") from None
             raise
         session.pg.execute("RELEASE SAVEPOINT _d" if inside else "COMMIT")
         session.catalog.forget()

@@ -159,11 +159,11 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def queue(client: Client) -> Iterator[str]:
+def queue(client: Client) -> str:
     """An empty queue table with a dot and a bracket in its name; the name comes quoted."""
     name = f"[dbo].[queue.{next(_numbers)}]]x]"
     client.ok(QUEUE.format(name))
-    yield name
+    return name
 
 
 @pytest.fixture

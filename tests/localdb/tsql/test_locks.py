@@ -55,7 +55,10 @@ def test_update_locks_exclude_each_other_and_not_readers(connect: Connect, numbe
 
 def test_a_blocking_claim_sees_what_the_other_committed(connect: Connect, numbers: str) -> None:
     one, two = connect(), connect()
-    claim = f"WITH c AS (SELECT TOP (1) * FROM {numbers} WITH (UPDLOCK) ORDER BY k) UPDATE c SET v = v + 1 OUTPUT inserted.v"
+    claim = (
+        f"WITH c AS (SELECT TOP (1) * FROM {numbers} WITH (UPDLOCK) ORDER BY k)"
+        " UPDATE c SET v = v + 1 OUTPUT inserted.v"
+    )
     one.ok("BEGIN TRAN")
     assert one.value(claim) == 1
     result: list[Any] = []
@@ -115,7 +118,8 @@ def test_hints_that_contradict_each_other(client: Any, numbers: str) -> None:
 def test_serializable_upsert(connect: Connect, numbers: str) -> None:
     one, two = connect(), connect()
     one.ok(
-        f"BEGIN TRAN; IF NOT EXISTS (SELECT * FROM {numbers} WITH (UPDLOCK, HOLDLOCK) WHERE k = 9) INSERT {numbers} VALUES (9, 0)"
+        f"BEGIN TRAN; IF NOT EXISTS (SELECT * FROM {numbers} WITH"
+        f" (UPDLOCK, HOLDLOCK) WHERE k = 9) INSERT {numbers} VALUES (9, 0)"
     )
     assert two.error(f"SET LOCK_TIMEOUT 0; INSERT {numbers} VALUES (9, 1)").number == 1222
     one.ok("COMMIT")
@@ -124,7 +128,10 @@ def test_serializable_upsert(connect: Connect, numbers: str) -> None:
 
 def test_application_locks(connect: Connect) -> None:
     one, two = connect(), connect()
-    take = "DECLARE @rc int; EXEC @rc = sp_getapplock @Resource = 'r', @LockMode = 'Exclusive', @LockOwner = '{}', @LockTimeout = 0; SELECT @rc"
+    take = (
+        "DECLARE @rc int; EXEC @rc = sp_getapplock @Resource = 'r', @LockMode = 'Exclusive', @LockOwner = '{}',"
+        " @LockTimeout = 0; SELECT @rc"
+    )
     assert one.value("BEGIN TRAN;" + take.format("Transaction")) == 0
     assert two.value(take.format("Session")) == -1
     one.ok("COMMIT")

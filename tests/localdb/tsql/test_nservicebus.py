@@ -98,7 +98,8 @@ def test_create_is_idempotent(
         client.ok(text)
         assert client.value("SELECT @@TRANCOUNT") == 0
     kinds = client.rows(
-        f"SELECT name, type_desc, has_filter FROM {prefix}sys.indexes WHERE object_id = OBJECT_ID('{name}') AND name IS NOT NULL"
+        f"SELECT name, type_desc, has_filter FROM {prefix}sys.indexes"
+        f" WHERE object_id = OBJECT_ID('{name}') AND name IS NOT NULL"
         " ORDER BY name"
     )
     assert kinds == [("Index_Expires", "NONCLUSTERED", bool(where)), ("Index_RowVersion", clustering, False)]
@@ -168,7 +169,8 @@ def test_send_of_version_6_writes_the_legacy_columns(client: Any, queue: str) ->
         "SELECT count(*) FROM {0} WITH (READPAST, READCOMMITTEDLOCK)",
         "SELECT count(*) FROM (SELECT TOP 10 * FROM {0} WITH (READPAST, READCOMMITTEDLOCK)) AS c",
         "SELECT isnull(cast(max([RowVersion]) - min([RowVersion]) + 1 AS int), 0) Id FROM {0} WITH (nolock)",
-        "SELECT isnull(cast(max([RowVersion]) - min([RowVersion]) + 1 AS int), 0) Id FROM {0} WITH (READPAST, READCOMMITTEDLOCK)",
+        "SELECT isnull(cast(max([RowVersion]) - min([RowVersion]) +"
+        " 1 AS int), 0) Id FROM {0} WITH (READPAST, READCOMMITTEDLOCK)",
         "SELECT COUNT_BIG(*) FROM {0} (NOLOCK)",
         "SELECT rows FROM sys.partitions WHERE object_id = OBJECT_ID('{0}') AND index_id IN (0, 1)",
         "SELECT row_count FROM sys.dm_db_partition_stats WHERE object_id = OBJECT_ID('{0}') AND index_id < 2",
@@ -186,8 +188,10 @@ def test_depth(client: Any, queue: str, text: str) -> None:
     [
         "DELETE FROM {0} WHERE [Id] IN (SELECT TOP (@n) [Id] FROM {0} WITH (UPDLOCK, READPAST, ROWLOCK)"
         " WHERE [Expires] < GETUTCDATE() ORDER BY [RowVersion])",
-        "DELETE FROM {0} WHERE RowVersion IN (SELECT TOP (@n) RowVersion FROM {0} WITH (NOLOCK) WHERE Expires < GETUTCDATE())",
-        "DELETE FROM {0} WHERE RowVersion IN (SELECT TOP (@n) RowVersion FROM {0} WITH (READPAST) WHERE Expires < GETUTCDATE())",
+        "DELETE FROM {0} WHERE RowVersion IN (SELECT TOP (@n) RowVersion"
+        " FROM {0} WITH (NOLOCK) WHERE Expires < GETUTCDATE())",
+        "DELETE FROM {0} WHERE RowVersion IN (SELECT TOP (@n) RowVersion"
+        " FROM {0} WITH (READPAST) WHERE Expires < GETUTCDATE())",
         "DELETE TOP (@n) FROM {0} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE Expires < GETUTCDATE()",
         "DELETE TOP (@n) FROM q FROM {0} AS q WITH (READPAST, INDEX(Index_Expires)) WHERE q.Expires < GETUTCDATE()",
     ],
@@ -216,14 +220,16 @@ def test_delayed_delivery(client: Any, queue: str, table: str) -> None:
         " SET @Due = DATEADD(n, @n, @Due); SET @Due = DATEADD(hh, @h, @Due); SET @Due = DATEADD(day, @d, @Due);"
         f" INSERT INTO {delayed} (Headers, Body, Due) VALUES (@Headers, @Body, @Due);"
     )
-    zero = {name: (INT, 0) for name in ("ms", "s", "n", "h", "d")}
+    zero = dict.fromkeys(("ms", "s", "n", "h", "d"), (INT, 0))
     for days, text in ((-1, "due"), (40, "later")):
         client.ok(store, Headers=(TEXT, text), Body=(BODY, b"b"), **{**zero, "d": (INT, days)})
     move = (
-        f"WITH message AS (SELECT TOP(@BatchSize) * FROM {delayed} WITH (UPDLOCK, READPAST, ROWLOCK) WHERE Due < GETUTCDATE())"
+        f"WITH message AS (SELECT TOP(@BatchSize) * FROM {delayed}"
+        " WITH (UPDLOCK, READPAST, ROWLOCK) WHERE Due < GETUTCDATE())"
         " DELETE FROM message OUTPUT NEWID(), NULL, NULL, 1, NULL, deleted.Headers, deleted.Body"
         f" INTO {queue} (Id, CorrelationId, ReplyToAddress, Recoverable, Expires, Headers, Body);"
-        f" SELECT TOP 1 GETUTCDATE() AS UtcNow, Due AS NextDue FROM {delayed} WITH (READPAST, READCOMMITTEDLOCK) ORDER BY Due"
+        " SELECT TOP 1 GETUTCDATE() AS UtcNow, Due AS NextDue FROM"
+        f" {delayed} WITH (READPAST, READCOMMITTEDLOCK) ORDER BY Due"
     )
     recorder = client.ok(move, BatchSize=(INT, 100))
     assert recorder.counts == [1, 1]
@@ -259,7 +265,10 @@ def test_subscriptions(client: Any, table: str) -> None:
 
 
 def test_recoverable_is_found_by_the_catalog(client: Any, queue: str) -> None:
-    text = f"IF EXISTS (SELECT * FROM sys.columns WHERE object_id = OBJECT_ID(N'{queue}') AND name = 'Recoverable') SELECT 1 ELSE SELECT 0"
+    text = (
+        f"IF EXISTS (SELECT * FROM sys.columns WHERE object_id = OBJECT_ID(N'{queue}') AND name = 'Recoverable')"
+        " SELECT 1 ELSE SELECT 0"
+    )
     assert client.value(text) == 1
     client.ok(f"ALTER TABLE {queue} DROP COLUMN Recoverable")
     assert client.value(text) == 0
