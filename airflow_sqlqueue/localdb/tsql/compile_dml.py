@@ -38,7 +38,7 @@ class Compiler(Queries):
         return self.merge(statement)
 
     def finish(self, sql: str, **options: object) -> Plan:
-        plan = Plan(sql, self.parameters, self.oids, self.kinds)
+        plan = Plan(sql if "\x01" in sql else self.pruned(sql), self.parameters, self.oids, self.kinds)
         for key, value in options.items():
             setattr(plan, key, value)
         plan.before = list(dict.fromkeys(text for text, _ in self.table_locks))
@@ -51,6 +51,13 @@ class Compiler(Queries):
         ):
             plan.chunk = 32
         return plan
+
+    def pruned(self, sql: str) -> str:
+        """``sql`` without computed columns of locking subqueries that nothing reads (a BodyString over every body)."""
+        for column, piece in self.prunable:
+            if not re.search(rf"\b{re.escape(column)}\b", sql):
+                sql = sql.replace(piece, "NULL::int4 AS " + piece.rsplit(" AS ", 1)[1], 1)
+        return sql
 
     # --- SELECT ----------------------------------------------------------------------------------------------------
 
@@ -585,10 +592,10 @@ class Compiler(Queries):
         used = set(re.findall(r"\bm\.(x\d+)\b", plan.sql))
         parts = [*chosen.head, *(f"{sql} AS {name}" for name, sql in chosen.exports.items() if name in used)]
         select = f"SELECT {', '.join(parts)}{chosen.tail}"
-        plan.sql = plan.sql.replace("\x01", f"WITH m AS MATERIALIZED ({select}) ", 1)
+        plan.sql = self.pruned(plan.sql.replace("\x01", f"WITH m AS MATERIALIZED ({select}) ", 1))
         if " FOR " in chosen.tail and "SKIP LOCKED" not in chosen.tail and "NOWAIT" not in chosen.tail:
             # A row that another transaction changed while this one waited has moved: wait first, look again after.
-            plan.prelock = f"SELECT count(*) FROM ({select}) AS m"
+            plan.prelock = self.pruned(f"SELECT count(*) FROM ({select}) AS m")
         return plan
 
     # --- MERGE -----------------------------------------------------------------------------------------------------

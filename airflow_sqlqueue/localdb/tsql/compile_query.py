@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from airflow_sqlqueue.localdb.contract import SqlError
@@ -25,6 +25,7 @@ class Compiled:
     sql: str
     columns: list[Typed]
     table: TableInfo | None = None
+    pieces: list[str] = field(default_factory=list)  # its select list, where row locks keep PostgreSQL from pruning it
 
 
 @dataclass(slots=True)
@@ -70,6 +71,7 @@ class Queries(Expressions):
         self.transient = False
         self.held = False
         self.depth = 0
+        self.prunable: list[tuple[str, str]] = []  # a column of a derived table, and how it is computed
 
     # --- entry points ----------------------------------------------------------------------------------------------
 
@@ -324,6 +326,9 @@ class Queries(Expressions):
         scope = Scope(fold(alias), outputs, compiled.table, pg_alias, (alias,))
         scope.ctid = f"{pg_alias}._ctid" if compiled.table is not None else ""
         names.scopes.append(scope)
+        for i, piece in enumerate(compiled.pieces, 1):
+            if "(" in piece:
+                self.prunable.append((f"{pg_alias}.c{i}", piece))
         return f"({compiled.sql}) AS {pg_alias}"
 
     def _table(
@@ -506,7 +511,8 @@ class Queries(Expressions):
         for lock in locks:
             text += f" FOR {lock.how.strength} OF {lock.alias}{lock.how.wait}"
         result = [value.with_(sql=f"c{i}") for i, value in enumerate(items, 1)]
-        return Compiled(text, result, scope.table if carry and scope is not None else None)
+        pieces = columns[: len(items)] if locks and not select.distinct else []
+        return Compiled(text, result, scope.table if carry and scope is not None else None, pieces)
 
     @staticmethod
     def _output(value: Typed) -> str:

@@ -309,3 +309,11 @@ def test_a_receive_in_two_connections(connect: Callable[[], Any], queue: str) ->
     assert second.rows(RECEIVE["7"].format(queue))[0][-1] == b"\x01"
     first.ok("ROLLBACK TRANSACTION")
     assert second.rows(RECEIVE["7"].format(queue))[0][-1] == b"\x00"
+
+
+def test_a_receive_computes_only_what_it_returns(client: Any, queue: str) -> None:
+    client.ok(f"ALTER TABLE {queue} ADD Broken AS CAST(Headers AS int)")
+    send(client, queue, b"b", text="no number")
+    assert client.rows(RECEIVE["7"].format(queue))[0][-1] == b"b"
+    send(client, queue, text="no number")
+    assert client.error(f"SELECT Broken FROM {queue}").number == 245
