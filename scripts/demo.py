@@ -1,7 +1,8 @@
 """The main job, end to end, on a local server: queue, Parquet, Spark, a table and a report.
 
-Sends a shop's traffic to a queue, runs the example DAG ``audit_to_lake`` on it with Airflow, adds up what came out of every
-step, and fails loudly where the numbers do not agree. ``COUNT`` and ``SEED`` in the environment change the traffic.
+Sends a shop's traffic to a queue, runs the example DAG ``audit_to_lake`` on it with Airflow, adds up what came out of
+every step, and fails loudly where the numbers do not agree. ``COUNT`` and ``SEED`` in the environment change the
+traffic.
 """
 
 from __future__ import annotations
