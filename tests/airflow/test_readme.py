@@ -1,0 +1,41 @@
+"""What the README shows exists and works as it is shown."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from airflow_sqlqueue.cli.app import app
+
+README = Path(__file__).parents[2].joinpath("README.md").read_text("utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_dag_can_be_built() -> None:
+    names: dict[str, Any] = {}
+    exec(compile(BLOCKS[0], "README.md", "exec"), names)
+    assert names["drain"].upstream_task_ids == {"wait"}
+    assert names["drain"].downstream_task_ids == {"purge"}
+
+
+def test_every_class_of_the_table_exists() -> None:
+    from airflow_sqlqueue import operators, sensors
+
+    shown = re.findall(r"^\| `(SqlQueue\w+)`", README, re.MULTILINE)
+    exported = {*operators.__all__, *sensors.__all__}
+    assert set(shown) == {name for name in exported if name.startswith("SqlQueue")}
+
+
+def test_every_command_exists() -> None:
+    known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    shown = set(re.findall(r"^sqlqueue ([\w-]+)", README, re.MULTILINE))
+    shown |= set(re.search(r"# also: (.*)", README)[1].split(", "))  # type: ignore[index]
+    assert shown == known
+
+
+def test_the_local_server_is_a_context_manager() -> None:
+    done = subprocess.run([sys.executable, "-c", BLOCKS[1]], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("mssql://sa:")
