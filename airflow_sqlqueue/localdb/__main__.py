@@ -21,9 +21,9 @@ from airflow_sqlqueue.localdb.tds import tls
 from airflow_sqlqueue.localdb.tds.connection import Front
 from airflow_sqlqueue.localdb.tds.login import Credentials
 from airflow_sqlqueue.localdb.tsql import install
-from airflow_sqlqueue.localdb.tsql.session import open_engine
+from airflow_sqlqueue.localdb.tsql.runtime.session import open_engine
 
-PASSWORD_VARIABLE = "SQLQUEUE_LOCALDB_PASSWORD"  # noqa: S105 - the name of a variable
+PASSWORD_VARIABLE = "SQLQUEUE_LOCALDB_PASSWORD"
 SYSTEM_DATABASES = ("master", "tempdb", "msdb", "model")
 
 

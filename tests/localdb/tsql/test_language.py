@@ -1,4 +1,3 @@
-# ruff: noqa: DTZ001 - SQL Server's datetime has no zone
 """Control of flow, transactions, errors, and values: what a batch means whoever sends it."""
 
 from __future__ import annotations
@@ -332,7 +331,7 @@ def test_triggers(client: Any, table: str) -> None:
 def test_attention_leaves_the_transaction_open(conninfo: str, table: str) -> None:
     import select
 
-    from airflow_sqlqueue.localdb.tsql.session import open_engine
+    from airflow_sqlqueue.localdb.tsql.runtime.session import open_engine
 
     impatient = False
 
@@ -376,7 +375,7 @@ def test_a_table_made_anew_by_another_connection(connect: Any, table: str) -> No
 
 
 def test_unknown_database(conninfo: str) -> None:
-    from airflow_sqlqueue.localdb.tsql.session import open_engine
+    from airflow_sqlqueue.localdb.tsql.runtime.session import open_engine
 
     with pytest.raises(SqlError) as caught:
         open_engine(conninfo, "nope", "sa", lambda fd: None)

@@ -1,0 +1,1 @@
+"""Built-in functions: how each is called in PostgreSQL and what type it has."""

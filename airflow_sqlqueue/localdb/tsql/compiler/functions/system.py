@@ -1,0 +1,204 @@
+"""Functions that tell of the server, the session and the catalog ("System functions", "Metadata functions")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.localdb.tsql.compiler.functions.registry import Special, define
+from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Typed
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, SYSNAME, nvarchar
+from airflow_sqlqueue.localdb.tsql.parser import nodes
+
+from airflow_sqlqueue.localdb.tsql.names import literal
+from airflow_sqlqueue.localdb.types import SqlType
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.localdb.tsql.compiler.expressions import Expressions
+
+VERSION = "16.0.4135.4"
+_SERVER = {
+    "PRODUCTVERSION": VERSION,
+    "PRODUCTMAJORVERSION": "16",
+    "PRODUCTMINORVERSION": "0",
+    "PRODUCTBUILD": "4135",
+    "PRODUCTLEVEL": "RTM",
+    "EDITION": "Developer Edition (64-bit)",
+    "ENGINEEDITION": 3,
+    "EDITIONID": -2117995310,
+    "SERVERNAME": "localdb",
+    "MACHINENAME": "localdb",
+    "COMPUTERNAMEPHYSICALNETBIOS": "localdb",
+    "INSTANCENAME": None,
+    "COLLATION": "SQL_Latin1_General_CP1_CI_AS",
+    "ISCLUSTERED": 0,
+    "ISHADRENABLED": 0,
+    "ISINTEGRATEDSECURITYONLY": 0,
+    "ISSINGLEUSER": 0,
+    "ISFULLTEXTINSTALLED": 0,
+    "ISXTPSUPPORTED": 0,
+    "LCID": 1033,
+    "SQLCHARSETNAME": "iso_1",
+    "PROCESSID": 1,
+    "ISLOCALDB": 0,
+    "BUILDCLRVERSION": "v4.0.30319",
+    "PRODUCTUPDATELEVEL": None,
+    "ISBIGDATACLUSTER": 0,
+    "ISPOLYBASEINSTALLED": 0,
+    "LICENSETYPE": "DISABLED",
+}
+_DATABASE = {
+    "COLLATION": "SQL_Latin1_General_CP1_CI_AS",
+    "STATUS": "ONLINE",
+    "UPDATEABILITY": "READ_WRITE",
+    "USERACCESS": "MULTI_USER",
+    "RECOVERY": "FULL",
+    "VERSION": 957,
+    "ISAUTOCLOSE": 0,
+    "ISAUTOSHRINK": 0,
+    "ISREADCOMMITTEDSNAPSHOTON": 1,
+    "COMPARISONSTYLE": 196609,
+    "LCID": 1033,
+    "SERVICEOBJECTIVE": None,
+    "EDITION": None,
+}
+
+
+def _value(value: object) -> Typed:
+    if value is None:
+        return Typed("NULL::text", nvarchar(128))
+    if isinstance(value, int):
+        return Typed(f"({value})::int4", INT)
+    return Typed(literal(str(value)) + "::text", nvarchar(128))
+
+
+def _property(known: dict[str, object], position: int) -> Special:
+    def compile_(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+        arg = node.args[position] if len(node.args) > position else None
+        if isinstance(arg, nodes.Literal) and isinstance(arg.value, str):
+            return _value(known.get(arg.value.upper()))
+        assert arg is not None
+        text = c.text(c.scalar(arg, names)).sql
+        parts = " ".join(f"WHEN '{key}' THEN {literal(str(v))}" for key, v in known.items() if v is not None)
+        return Typed(f"(CASE upper({text}) {parts} END)::text", nvarchar(128))
+
+    return compile_
+
+
+def _object_id(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+    first = node.args[0] if node.args else None
+    if isinstance(first, nodes.Literal) and isinstance(first.value, str):
+        name = first.value.strip()
+        if name.lower().startswith("tempdb..") or name.startswith("#"):
+            table = c.env.catalog.temporary.get(name.split(".")[-1].strip("[]").lower())
+            return Typed(f"{table.object_id}::int4" if table is not None else "NULL::int4", INT)
+    args = [c.text(c.scalar(arg, names)).sql for arg in node.args]
+    kind = args[1] if len(args) > 1 else "NULL::text"
+    return Typed(f"mssql.object_id({_db(c)}, {args[0]}, {kind})", INT)
+
+
+def _db(c: Expressions) -> str:
+    return c.parameter("@@db_id", INT)
+
+
+SPECIAL: dict[str, Special] = {
+    "SERVERPROPERTY": _property(dict(_SERVER), 0),
+    "DATABASEPROPERTYEX": _property(dict(_DATABASE), 1),
+    "DATABASEPROPERTY": _property(dict(_DATABASE), 1),
+    "OBJECT_ID": _object_id,
+}
+
+
+def _catalog(name: str, function: str, kind: SqlType, least: int, most: int, text: tuple[int, ...] = ()) -> None:
+    """A function of the database's catalog, run in PostgreSQL with the current database as first argument."""
+
+    def implementation(c: Expressions, a: list[Typed]) -> Typed:
+        args = [_db(c)]
+        for index in range(most):
+            if index >= len(a):
+                args.append("NULL")
+            else:
+                args.append(c.text(a[index]).sql if index in text else c.integer(a[index]))
+        return Typed(f"mssql.{function}({', '.join(args)})", kind)
+
+    define(name, least, most)(implementation)
+
+
+_catalog("OBJECT_NAME", "object_name", SYSNAME, 1, 2)
+_catalog("OBJECT_SCHEMA_NAME", "object_schema_name", SYSNAME, 1, 2)
+_catalog("OBJECT_DEFINITION", "object_definition", NMAX, 1, 1)
+_catalog("OBJECTPROPERTY OBJECTPROPERTYEX", "objectproperty", INT, 2, 2, (1,))
+_catalog("COL_LENGTH", "col_length", SqlType("smallint"), 2, 2, (0, 1))
+_catalog("COL_NAME", "col_name", SYSNAME, 2, 2)
+_catalog("COLUMNPROPERTY", "columnproperty", INT, 3, 3, (1, 2))
+_catalog("INDEXPROPERTY", "indexproperty", INT, 3, 3, (1, 2))
+_catalog("INDEX_COL", "index_col", SYSNAME, 3, 3, (0,))
+_catalog("SCHEMA_ID", "schema_id", INT, 0, 1, (0,))
+_catalog("SCHEMA_NAME", "schema_name", SYSNAME, 0, 1)
+_catalog("IDENT_CURRENT", "ident_current", SqlType("numeric", precision=38, scale=0), 1, 1, (0,))
+_catalog("IDENT_SEED", "ident_seed", SqlType("numeric", precision=38, scale=0), 1, 1, (0,))
+_catalog("IDENT_INCR", "ident_incr", SqlType("numeric", precision=38, scale=0), 1, 1, (0,))
+_catalog("DB_ID", "db_id", SqlType("smallint"), 0, 1, (0,))
+_catalog("DB_NAME", "db_name", SYSNAME, 0, 1)
+_catalog("TYPE_ID", "type_id", INT, 1, 1, (0,))
+_catalog("TYPE_NAME", "type_name", SYSNAME, 1, 1)
+_catalog("APPLOCK_TEST", "applock_test", INT, 4, 4, (0, 1, 2, 3))
+
+
+def _session(name: str, variable: str, kind: SqlType, least: int = 0, most: int = 0) -> None:
+    """A function whose value the session provides as the parameter ``variable``."""
+    define(name, least, most)(lambda c, a: Typed(c.parameter(variable, kind), kind))
+
+
+_session("SCOPE_IDENTITY", "@@scope_identity", SqlType("numeric", precision=38, scale=0))
+_session("ROWCOUNT_BIG", "@@rowcount_big", BIGINT)
+_session("XACT_STATE", "@@xact_state", SqlType("smallint"))
+_session("ERROR_NUMBER", "@@error_number", INT)
+_session("ERROR_MESSAGE", "@@error_message", nvarchar(4000))
+_session("ERROR_SEVERITY", "@@error_severity", INT)
+_session("ERROR_STATE", "@@error_state", INT)
+_session("ERROR_LINE", "@@error_line", INT)
+_session("ERROR_PROCEDURE", "@@error_procedure", nvarchar(128))
+_session("SUSER_SNAME SUSER_NAME ORIGINAL_LOGIN SYSTEM_USER", "@@login", SYSNAME, 0, 1)
+_session("APP_NAME PROGRAM_NAME", "@@app_name", SYSNAME)
+_session("HOST_NAME", "@@host_name", SYSNAME)
+_session("CURRENT_TRANSACTION_ID", "@@transaction_id", BIGINT)
+_session("CONTEXT_INFO", "@@context_info", SqlType("varbinary", length=128))
+_session("TRIGGER_NESTLEVEL", "@@nestlevel", INT, 0, 3)
+
+
+def _fixed(name: str, value: object, least: int = 0, most: int = -1) -> None:
+    define(name, least, most)(lambda c, a: _value(value))
+
+
+_fixed("USER_NAME USER CURRENT_USER SESSION_USER", "dbo", 0, 1)
+_fixed("USER_ID DATABASE_PRINCIPAL_ID", 1, 0, 1)
+_fixed("SUSER_ID", 1, 0, 1)
+_fixed("SUSER_SID", None, 0, 2)
+_fixed("HAS_PERMS_BY_NAME", 1, 3, 5)
+_fixed("HAS_DBACCESS", 1, 1, 1)
+_fixed("IS_SRVROLEMEMBER IS_MEMBER IS_ROLEMEMBER", 1, 1, 2)
+_fixed("HOST_ID GETANSINULL", 1, 0, 1)
+_fixed("COLLATIONPROPERTY", None, 2, 2)
+_fixed("CONNECTIONPROPERTY", None, 1, 1)
+_fixed("FULLTEXTSERVICEPROPERTY", 0, 1, 1)
+_fixed("FILE_ID FILE_NAME FILEGROUP_ID FILEGROUP_NAME", None, 1, 1)
+
+
+@define("SESSIONPROPERTY", 1)
+def _sessionproperty(c: Expressions, a: list[Typed]) -> Typed:
+    on = "'ANSI_NULLS', 'ANSI_PADDING', 'ANSI_WARNINGS', 'ARITHABORT', 'CONCAT_NULL_YIELDS_NULL', 'QUOTED_IDENTIFIER'"
+    text = c.text(a[0]).sql
+    return Typed(
+        f"(CASE WHEN upper({text}) IN ({on}) THEN 1 WHEN upper({text}) = 'NUMERIC_ROUNDABORT' THEN 0 END)", INT
+    )
+
+
+@define("SESSION_CONTEXT", 1)
+def _session_context(c: Expressions, a: list[Typed]) -> Typed:
+    setting = f"current_setting('mssql_context.k' || md5(lower({c.text(a[0]).sql})), true)"
+    return Typed(f"NULLIF({setting}, '')", nvarchar(4000))
+
+
+@define("STATS_DATE", 2)
+def _stats_date(c: Expressions, a: list[Typed]) -> Typed:
+    return Typed("NULL::timestamp", SqlType("datetime"))

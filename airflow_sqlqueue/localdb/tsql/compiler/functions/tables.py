@@ -1,0 +1,84 @@
+"""Table-valued functions: OPENJSON, STRING_SPLIT, and the few system ones that tools call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
+from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Scope, Typed
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, family, nvarchar
+from airflow_sqlqueue.localdb.tsql.parser import nodes
+
+from airflow_sqlqueue.localdb.contract import SqlError
+from airflow_sqlqueue.localdb.tsql.names import fold, literal
+from airflow_sqlqueue.localdb.types import SqlType
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.localdb.tsql.compiler.queries import Queries
+
+
+def table_function(c: Queries, node: nodes.FunctionSource, names: Names) -> str:
+    """The FROM item for a call of a table-valued function."""
+    name = node.name[-1].upper()
+    # An argument may use the columns of sources to the left, as CROSS APPLY does.
+    args = [c.scalar(arg, names) for arg in node.args]
+    alias = c.fresh("t")
+    if name == "OPENJSON" and len(node.name) == 1:
+        return _openjson(c, node, args, alias, names)
+    if name == "STRING_SPLIT" and len(node.name) == 1 and len(args) in (2, 3):
+        text, separator = c.text(args[0]), c.text(args[1])
+        kind = text.type or nvarchar(4000)
+        columns = [Typed(f"{alias}.c1", kind, name="value")]
+        if len(args) == 3 and args[2].constant == 1:
+            columns.append(Typed(f"{alias}.c2", BIGINT, name="ordinal"))
+        _add(names, node, columns, alias)
+        return f"LATERAL string_to_table({text.sql}, {separator.sql}) WITH ORDINALITY AS {alias}(c1, c2)"
+    if name == "GENERATE_SERIES" and len(node.name) == 1 and len(args) in (2, 3):
+        kind = args[0].type or INT
+        step = convert(args[2], kind).sql if len(args) == 3 else "1"
+        if family(kind) not in ("int", "decimal"):
+            raise SqlError(5373, "All the input parameters should be of the same type.")
+        _add(names, node, [Typed(f"{alias}.c1", kind, name="value")], alias)
+        return f"LATERAL generate_series({args[0].sql}, {convert(args[1], kind).sql}, {step}) AS {alias}(c1)"
+    if fold(node.name[0]) == "sys" and name in ("FN_LISTEXTENDEDPROPERTY", "DM_EXEC_SQL_TEXT", "FN_HELPCOLLATIONS"):
+        shapes = {
+            "FN_LISTEXTENDEDPROPERTY": ("objtype", "objname", "name", "value"),
+            "DM_EXEC_SQL_TEXT": ("dbid", "objectid", "number", "encrypted", "text"),
+            "FN_HELPCOLLATIONS": ("name", "description"),
+        }
+        shape = shapes[name]
+        _add(names, node, [Typed(f"{alias}.c{i}", nvarchar(128), name=n) for i, n in enumerate(shape, 1)], alias)
+        nulls = ", ".join(f"NULL::text AS c{i}" for i in range(1, len(shape) + 1))
+        return f"(SELECT {nulls} WHERE false) AS {alias}"
+    raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", line=node.line)
+
+
+def _add(names: Names, node: nodes.FunctionSource, columns: list[Typed], alias: str) -> None:
+    if node.columns:
+        columns = [column.with_(name=name) for column, name in zip(columns, node.columns, strict=False)]
+    names.scopes.append(Scope(fold(node.alias), columns, pg_alias=alias, exposed=(node.alias,)))
+
+
+def _openjson(c: Queries, node: nodes.FunctionSource, args: list[Typed], alias: str, names: Names) -> str:
+    if not 1 <= len(args) <= 2:
+        raise SqlError(174, "The openjson function requires 1 to 2 arguments.", severity=15)
+    text = c.text(args[0]).sql
+    path = c.text(args[1]).sql if len(args) > 1 else "NULL::text"
+    if node.schema is None:
+        columns = [
+            Typed(f"{alias}.key", nvarchar(4000), False, name="key"),
+            Typed(f"{alias}.value", NMAX, name="value"),
+            Typed(f"{alias}.type", SqlType("tinyint"), False, name="type"),
+        ]
+        _add(names, node, columns, alias)
+        return f"LATERAL mssql.openjson({text}, {path}) AS {alias}"
+    columns, parts = [], []
+    for i, (name, kind, where, as_json) in enumerate(node.schema, 1):
+        step = where if where is not None else '$."' + name.replace('"', '\\"') + '"'
+        raw = Typed(f"mssql.json_column(j, {literal(step)}, {'true' if as_json else 'false'})", NMAX)
+        if family(kind) == "binary":
+            raise SqlError(40517, "A binary column of OPENJSON is not supported by the local server.")
+        parts.append(f"{convert(raw, kind, 'cast').sql} AS c{i}")
+        columns.append(Typed(f"{alias}.c{i}", kind, name=name))
+    _add(names, node, columns, alias)
+    return f"LATERAL (SELECT {', '.join(parts)} FROM mssql.json_rows({text}, {path}) AS j) AS {alias}"

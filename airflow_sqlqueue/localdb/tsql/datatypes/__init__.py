@@ -1,0 +1,1 @@
+"""The data types: their rules, and their values in PostgreSQL's binary formats."""

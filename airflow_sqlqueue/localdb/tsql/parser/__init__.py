@@ -1,0 +1,1 @@
+"""Transact-SQL text to a syntax tree: tokens, expressions, queries, statements. Knows nothing of PostgreSQL."""

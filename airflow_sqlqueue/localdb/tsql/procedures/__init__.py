@@ -1,0 +1,1 @@
+"""System stored procedures, one family to a module."""

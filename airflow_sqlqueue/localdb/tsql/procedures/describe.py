@@ -1,0 +1,443 @@
+"""sp_describe_undeclared_parameters and sp_describe_first_result_set: what a statement needs and gives before it runs.
+
+Drivers ask for the first when a parameter is NULL and its type unknown (pyodbc's None, ``fast_executemany``). The type
+of a parameter is that of what it stands beside: the column it is inserted into, assigned to or compared with, else
+``nvarchar(4000)``; TOP, OFFSET and FETCH take bigint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
+from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
+from airflow_sqlqueue.localdb.tsql.datatypes.codec import encode
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, BIT, INT, SYSNAME, nvarchar, oid, storage
+from airflow_sqlqueue.localdb.tsql.parser import batches, nodes
+from airflow_sqlqueue.localdb.tsql.procedures.registry import Arguments, declarations, procedure
+from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
+
+from airflow_sqlqueue.localdb.contract import Column, Parameter, SqlError
+from airflow_sqlqueue.localdb.tsql.pg import Request
+from airflow_sqlqueue.localdb.types import SqlType
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.localdb.tsql.runtime.session import Session
+
+_SMALL, _TINY = SqlType("smallint"), SqlType("tinyint")
+
+
+def send(session: Session, frame: Frame, columns: list[tuple[str, SqlType]], rows: list[list[Any]]) -> None:
+    """A result set of Python values, made a PostgreSQL result by a VALUES list of parameters."""
+    values: list[bytes | None] = []
+    oids: list[int] = []
+    texts = []
+    for row in rows:
+        cells = []
+        for (_, kind), value in zip(columns, row, strict=True):
+            values.append(encode(kind, value))
+            oids.append(oid(kind))
+            cells.append(f"${len(values)}")
+        texts.append(f"({', '.join(cells)})")
+    if rows:
+        sql = f"VALUES {', '.join(texts)}"
+    else:
+        sql = "SELECT " + ", ".join(f"NULL::{storage(kind)}" for _, kind in columns) + " WHERE false"
+    result = session.transactions.run([Request(sql, values, oids)])
+    frame.output.columns([Column(name, kind, result.ftype(i)) for i, (name, kind) in enumerate(columns)])
+    if result.ntuples:
+        frame.output.rows(result)
+    session.rowcount = len(rows)
+    frame.output.done(None if session.options.nocount else len(rows))
+
+
+def type_row(kind: SqlType) -> tuple[int, str, int, int, int]:
+    """System type id, full name, max_length, precision and scale of a type."""
+    ids = {
+        "image": 34,
+        "text": 35,
+        "uniqueidentifier": 36,
+        "date": 40,
+        "time": 41,
+        "datetime2": 42,
+        "datetimeoffset": 43,
+        "tinyint": 48,
+        "smallint": 52,
+        "int": 56,
+        "smalldatetime": 58,
+        "real": 59,
+        "money": 60,
+        "datetime": 61,
+        "float": 62,
+        "sql_variant": 98,
+        "ntext": 99,
+        "bit": 104,
+        "decimal": 106,
+        "numeric": 108,
+        "smallmoney": 122,
+        "bigint": 127,
+        "varbinary": 165,
+        "varchar": 167,
+        "binary": 173,
+        "char": 175,
+        "nvarchar": 231,
+        "nchar": 239,
+        "xml": 241,
+    }
+    sizes = {
+        "uniqueidentifier": (16, 0, 0),
+        "date": (3, 10, 0),
+        "tinyint": (1, 3, 0),
+        "smallint": (2, 5, 0),
+        "int": (4, 10, 0),
+        "bigint": (8, 19, 0),
+        "smalldatetime": (4, 16, 0),
+        "real": (4, 24, 0),
+        "money": (8, 19, 4),
+        "smallmoney": (4, 10, 4),
+        "datetime": (8, 23, 3),
+        "float": (8, 53, 0),
+        "bit": (1, 1, 0),
+    }
+    length, precision, scale = sizes.get(kind.name, (16, 0, 0))
+    if kind.length is not None:
+        length = kind.length if kind.length < 0 else kind.length * (2 if kind.name in ("nvarchar", "nchar") else 1)
+    elif kind.name in ("decimal", "numeric"):
+        precision, scale = kind.precision or 18, kind.scale or 0
+        length = 5 if precision < 10 else 9 if precision < 20 else 13 if precision < 29 else 17
+    elif kind.scale is not None:
+        scale = kind.scale
+        extra = 0 if scale < 3 else 1 if scale < 5 else 2
+        base, digits = {"time": (3, 8), "datetime2": (6, 19), "datetimeoffset": (8, 26)}[kind.name]
+        length, precision = base + extra, digits + (scale + 1 if scale else 0)
+    return ids[kind.name], str(kind), length, precision, scale
+
+
+class _Guess:
+    """Finds the types of undeclared variables by what stands beside them."""
+
+    def __init__(self, session: Session, frame: Frame, declared: dict[str, SqlType]) -> None:
+        self.session, self.frame = session, frame
+        self.declared = declared
+        self.found: dict[str, SqlType | None] = {}
+
+    def note(self, node: Any, kind: SqlType | None) -> None:
+        while isinstance(node, nodes.Unary) and node.op in ("-", "+"):
+            node = node.value
+        if not isinstance(node, nodes.Variable) or node.name in self.declared or node.name.startswith("@@"):
+            return
+        if self.found.get(node.name) is None:
+            self.found[node.name] = kind
+
+    def visit(self, node: Any, columns: list[Any]) -> None:
+        """Walk a tree; ``columns`` are the tables in sight."""
+        if isinstance(node, nodes.Insert):
+            self._insert(node)
+        elif isinstance(node, nodes.Update | nodes.Delete):
+            columns = [*columns, *self._tables([*node.sources, nodes.TableSource(node.target, "", [])])]
+        elif isinstance(node, nodes.Select):
+            columns = [*self._tables(node.sources), *columns]
+        elif isinstance(node, nodes.Merge):
+            columns = [*self._tables([nodes.TableSource(node.target, node.alias, []), node.source]), *columns]
+        if isinstance(node, nodes.Assignment) and node.column is not None:
+            self.note(node.value, self._column(nodes.Column((node.column,)), columns))
+        elif isinstance(node, nodes.Top):
+            self.note(node.value, BIGINT)
+        elif isinstance(node, nodes.Query):
+            self.note(node.offset, BIGINT)
+            self.note(node.fetch, BIGINT)
+        elif isinstance(node, nodes.Binary) and node.op not in ("and", "or"):
+            self.note(node.left, self._type(node.right, columns))
+            self.note(node.right, self._type(node.left, columns))
+        elif isinstance(node, nodes.In):
+            for item in node.items or []:
+                self.note(item, self._type(node.value, columns))
+            self.note(node.value, self._type(node.items[0] if node.items else None, columns))
+        elif isinstance(node, nodes.Between):
+            for item in (node.low, node.high):
+                self.note(item, self._type(node.value, columns))
+        elif isinstance(node, nodes.Like):
+            self.note(node.pattern, self._type(node.value, columns))
+        elif isinstance(node, nodes.Cast):
+            self.note(node.value, node.type)
+        elif isinstance(node, nodes.Function):
+            self._function(node, columns)
+        elif isinstance(node, nodes.Variable):
+            self.note(node, None)
+        for child in self._children(node):
+            self.visit(child, columns)
+
+    @staticmethod
+    def _children(node: Any) -> list[Any]:
+        if is_dataclass(node) and not isinstance(node, type):
+            return [getattr(node, field.name) for field in fields(node)]
+        return list(node) if isinstance(node, list | tuple) else []
+
+    def _function(self, node: nodes.Function, columns: list[Any]) -> None:
+        name = node.name[-1].upper()
+        if name == "DATEADD" and len(node.args) == 3:
+            self.note(node.args[1], INT)
+            self.note(node.args[2], SqlType("datetime"))
+        elif name in ("ISNULL", "COALESCE", "NULLIF"):
+            kinds = [kind for arg in node.args if (kind := self._type(arg, columns)) is not None]
+            for arg in node.args:
+                self.note(arg, kinds[0] if kinds else None)
+        elif name in ("LEFT", "RIGHT", "SUBSTRING"):
+            for arg in node.args[1:]:
+                self.note(arg, INT)
+
+    def _insert(self, node: nodes.Insert) -> None:
+        table = (
+            self.session.catalog.find(node.target, self.session.database)
+            if not node.target[0].startswith("@")
+            else None
+        )
+        if table is None or not isinstance(node.source, nodes.Query):
+            return
+        names = node.columns or [c.name for c in table.columns if c.computed is None and not c.identity]
+        found = [table.column(name) for name in names]
+        rows: list[list[Any]] = []
+        if isinstance(node.source.body, nodes.Values):
+            rows = list(node.source.body.rows)
+        elif isinstance(node.source.body, nodes.Select):
+            rows = [[item.value for item in node.source.body.items]]
+        for row in rows:
+            for value, column in zip(row, found, strict=False):
+                if column is not None:
+                    self._into(value, column.type)
+
+    def _into(self, value: Any, kind: SqlType) -> None:
+        self.note(value, kind)
+        if isinstance(value, nodes.Case):
+            for _, branch in value.whens:
+                self.note(branch, kind)
+            self.note(value.otherwise, kind)
+
+    def _tables(self, sources: list[Any]) -> list[Any]:
+        found = []
+        for source in sources:
+            if isinstance(source, nodes.Join):
+                found += self._tables([source.left, source.right])
+            elif isinstance(source, nodes.TableSource):
+                table = (
+                    self.session.catalog.find(source.name, self.session.database)
+                    if not source.name[0].startswith("@")
+                    else None
+                )
+                if table is not None:
+                    found.append((source.alias or source.name[-1], table))
+        return found
+
+    def _column(self, node: nodes.Column, columns: list[Any]) -> SqlType | None:
+        for alias, table in columns:
+            if len(node.name) == 1 or alias.lower() == node.name[-2].lower():
+                column = table.column(node.name[-1])
+                if column is not None:
+                    kind: SqlType = column.type
+                    return kind
+        return None
+
+    def _type(self, node: Any, columns: list[Any]) -> SqlType | None:
+        if isinstance(node, nodes.Column):
+            return self._column(node, columns)
+        if isinstance(node, nodes.Variable):
+            return self.declared.get(node.name)
+        if node is None or isinstance(node, nodes.Subquery):
+            return None
+        try:
+            env = self.session.environment(self.frame)
+            env.variables = self.declared
+            return Compiler(env).scalar(node, Names()).type
+        except SqlError:
+            return None
+
+
+_UNDECLARED = [
+    ("parameter_ordinal", INT),
+    ("name", SYSNAME),
+    ("suggested_system_type_id", INT),
+    ("suggested_system_type_name", nvarchar(256)),
+    ("suggested_max_length", _SMALL),
+    ("suggested_precision", _TINY),
+    ("suggested_scale", _TINY),
+    ("suggested_user_type_id", INT),
+    ("suggested_user_type_database", SYSNAME),
+    ("suggested_user_type_schema", SYSNAME),
+    ("suggested_user_type_name", SYSNAME),
+    ("suggested_assembly_qualified_type_name", nvarchar(4000)),
+    ("suggested_xml_collection_id", INT),
+    ("suggested_xml_collection_database", SYSNAME),
+    ("suggested_xml_collection_schema", SYSNAME),
+    ("suggested_xml_collection_name", SYSNAME),
+    ("suggested_is_xml_document", BIT),
+    ("suggested_is_case_sensitive", BIT),
+    ("suggested_is_fixed_length_clr_type", BIT),
+    ("suggested_is_input", BIT),
+    ("suggested_is_output", BIT),
+    ("formal_parameter_name", SYSNAME),
+    ("suggested_tds_type_id", INT),
+    ("suggested_tds_length", INT),
+]
+_TDS = {
+    "image": 34,
+    "text": 35,
+    "uniqueidentifier": 36,
+    "date": 40,
+    "time": 41,
+    "datetime2": 42,
+    "datetimeoffset": 43,
+    "tinyint": 38,
+    "smallint": 38,
+    "int": 38,
+    "bigint": 38,
+    "smalldatetime": 111,
+    "datetime": 111,
+    "real": 109,
+    "float": 109,
+    "money": 110,
+    "smallmoney": 110,
+    "bit": 104,
+    "decimal": 106,
+    "numeric": 108,
+    "varbinary": 165,
+    "varchar": 167,
+    "binary": 173,
+    "char": 175,
+    "nvarchar": 231,
+    "nchar": 239,
+    "xml": 241,
+    "ntext": 99,
+    "sql_variant": 98,
+}
+
+
+@procedure("sp_describe_undeclared_parameters")
+def _undeclared(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+    text, params = arguments.take("tsql", "params")
+    declared = {item.name: item.type for item in declarations(params or "")}
+    guess = _Guess(session, frame, declared)
+    statements = batches.parse(text or "", session.options.quoted_identifier)
+    local = {statement.name for statement in statements if isinstance(statement, nodes.Declare)}
+    declared.update({s.name: s.type for s in statements if isinstance(s, nodes.Declare)})
+    guess.visit(statements, [])
+    rows = []
+    order = sorted(
+        (name for name in guess.found if name not in local), key=lambda name: (text or "").lower().find(name)
+    )
+    for number, name in enumerate(order, 1):
+        kind = guess.found[name] or nvarchar(4000)
+        identifier, full, length, precision, scale = type_row(kind)
+        position = (text or "").lower().find(name)
+        shown = (text or "")[position : position + len(name)]
+        rows.append(
+            [
+                number,
+                shown,
+                identifier,
+                full,
+                length,
+                precision,
+                scale,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                False,
+                False,
+                False,
+                True,
+                False,
+                None,
+                _TDS[kind.name],
+                65535 if length == -1 else length,
+            ]
+        )
+    send(session, frame, _UNDECLARED, rows)
+    return 0
+
+
+_FIRST = [
+    ("is_hidden", BIT),
+    ("column_ordinal", INT),
+    ("name", SYSNAME),
+    ("is_nullable", BIT),
+    ("system_type_id", INT),
+    ("system_type_name", nvarchar(256)),
+    ("max_length", _SMALL),
+    ("precision", _TINY),
+    ("scale", _TINY),
+    ("collation_name", SYSNAME),
+    ("user_type_id", INT),
+    ("user_type_database", SYSNAME),
+    ("user_type_schema", SYSNAME),
+    ("user_type_name", SYSNAME),
+    ("assembly_qualified_type_name", nvarchar(4000)),
+    ("xml_collection_id", INT),
+    ("xml_collection_database", SYSNAME),
+    ("xml_collection_schema", SYSNAME),
+    ("xml_collection_name", SYSNAME),
+    ("is_xml_document", BIT),
+    ("is_case_sensitive", BIT),
+    ("is_fixed_length_clr_type", BIT),
+    ("source_server", SYSNAME),
+    ("source_database", SYSNAME),
+    ("source_schema", SYSNAME),
+    ("source_table", SYSNAME),
+    ("source_column", SYSNAME),
+    ("is_identity_column", BIT),
+    ("is_part_of_unique_key", BIT),
+    ("is_updateable", BIT),
+    ("is_computed_column", BIT),
+    ("is_sparse_column_set", BIT),
+    ("ordinal_in_order_by_list", _SMALL),
+    ("order_by_is_descending", _SMALL),
+    ("order_by_list_length", _SMALL),
+    ("tds_type_id", INT),
+    ("tds_length", INT),
+    ("tds_collation_id", INT),
+    ("tds_collation_sort_id", _TINY),
+]
+
+
+@procedure("sp_describe_first_result_set")
+def _first(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+    text, params, _ = arguments.take("tsql", "params", "browse_information_mode")
+    env = session.environment(frame)
+    env.variables = {item.name: item.type for item in declarations(params or "")}
+    rows: list[list[Any]] = []
+    for statement in batches.parse(text or "", session.options.quoted_identifier):
+        if isinstance(statement, nodes.Declare):
+            env.variables[statement.name] = statement.type
+        if isinstance(statement, nodes.SelectStatement | nodes.Insert | nodes.Update | nodes.Delete | nodes.Merge):
+            columns = Compiler(env).compile(statement).columns
+            if columns is None:
+                continue
+            for number, column in enumerate(columns, 1):
+                kind = column.type or INT
+                identifier, full, length, precision, scale = type_row(kind)
+                collation = "SQL_Latin1_General_CP1_CI_AS" if kind.is_string else None
+                row = [
+                    False,
+                    number,
+                    column.name or None,
+                    column.nullable,
+                    identifier,
+                    full,
+                    length,
+                    precision,
+                    scale,
+                    collation,
+                ]
+                row += [None] * 9 + [False, False, False] + [None] * 5
+                row += [column.identity, False, bool(column.origin), False, False, None, None, None, _TDS[kind.name]]
+                row += [65535 if length == -1 else length, 13632521 if collation else None, 52 if collation else None]
+                rows.append(row)
+            break
+    send(session, frame, _FIRST, rows)
+    return 0

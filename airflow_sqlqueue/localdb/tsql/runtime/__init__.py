@@ -1,0 +1,1 @@
+"""Running batches: control of flow, variables, transactions, settings, errors."""

@@ -1,0 +1,416 @@
+"""The engine of one connection: requests come in, statements run, results go to the output.
+
+:func:`open_engine` is the entry for the TDS front; see :mod:`airflow_sqlqueue.localdb.contract`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_sqlqueue.localdb.tsql.catalog.catalog import Catalog
+from airflow_sqlqueue.localdb.tsql.compiler.expressions import Environment
+from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
+from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan
+from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode, encode
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT
+from airflow_sqlqueue.localdb.tsql.definitions.definer import Definer
+from airflow_sqlqueue.localdb.tsql.parser import batches, nodes
+from airflow_sqlqueue.localdb.tsql.runtime import settings
+from airflow_sqlqueue.localdb.tsql.runtime.applock import AppLocks
+from airflow_sqlqueue.localdb.tsql.runtime.errors import DEADLOCK, STALE, translate
+from airflow_sqlqueue.localdb.tsql.runtime.frames import BatchEnd, Code, Frame, Returned
+from airflow_sqlqueue.localdb.tsql.runtime.interpreter import Interpreter
+from airflow_sqlqueue.localdb.tsql.runtime.temporary import Temporary
+from airflow_sqlqueue.localdb.tsql.runtime.transactions import Transactions
+
+from airflow_sqlqueue.localdb.contract import Attention, ClientGone, Column, Output, Parameter, SqlError, Wait
+from airflow_sqlqueue.localdb.tsql.pg import Pg, PgError, Request
+from airflow_sqlqueue.localdb.types import SqlType
+
+_CODES, _PLANS = 256, 64
+log = logging.getLogger(__name__)
+
+
+class Session:
+    """Implements :class:`contract.Engine`."""
+
+    def __init__(self, pg: Pg, database: str, login: str) -> None:
+        self.pg, self.database, self.login = pg, database, login
+        self.catalog = Catalog(pg)
+        self.options = settings.Options()
+        self.transactions = Transactions(self)
+        self.definer = Definer(self)
+        self.temporary = Temporary(self)
+        self.applocks = AppLocks(self)
+        self.interpreter = Interpreter(self)
+        self.rowcount = 0
+        self.error_number = 0
+        self.identity_sequence: tuple[str, str] | None = None
+        self.identity_value: int | None = None
+        self.identity_insert: tuple[str, str] = ("", "")
+        self.created_tables: list[str] = []
+        self.dropped_tables: list[Any] = []
+        self.output: Output | None = None
+        self._codes: OrderedDict[tuple[object, ...], Code] = OrderedDict()
+        self._names = itertools.count(1)
+        self._garbage: list[bytes] = []
+        self.home = database
+        pg.execute("LISTEN mssql_catalog")
+        pg.execute("SET TimeZone = 'UTC'")
+        pg.execute("SET DateStyle = 'ISO, MDY'")
+        pg.execute("SET client_min_messages = 'error'")
+        pg.execute("SET jit = off")
+        self.spid = int(pg.query("SELECT pg_backend_pid()")[0][0] or 0)
+
+    # --- contract.Engine -------------------------------------------------------------------------------------------
+
+    @property
+    def transaction_descriptor(self) -> int:
+        return self.transactions.descriptor
+
+    def batch(self, text: str, output: Output) -> None:
+        """Run a batch; see :class:`contract.Engine`."""
+        self._top(text, (), output)
+
+    def parameterised(self, text: str, parameters: Sequence[Parameter], output: Output) -> None:
+        """Run a batch with declared variables."""
+        self._top(text, parameters, output)
+
+    def _top(self, text: str, parameters: Sequence[Parameter], output: Output) -> int:
+        self.output = output
+        self._refresh()
+        status = 0
+        try:
+            frame = self.frame(text, parameters, output)
+            status = self.interpreter.run(frame)
+            for parameter in parameters:
+                if parameter.output:
+                    name = parameter.name.lower()
+                    kind = frame.types[name]
+                    value = decode(kind, frame.values[name])
+                    output.return_value(Parameter(parameter.name, kind, value, True))
+        except SqlError as error:
+            self.interpreter.report(error, output)
+        except BatchEnd:
+            pass
+        finally:
+            self.output = None
+        self.transactions.end_of_batch(output)
+        return status
+
+    def _refresh(self) -> None:
+        if self.pg.notified():
+            self.catalog.forget()
+        if self._garbage and not self.pg.in_transaction:
+            names, self._garbage = self._garbage, []
+            self.pg.run([Request(f"DEALLOCATE {name.decode()}") for name in names])
+            self.pg.prepared.difference_update(names)
+
+    def call(self, procedure: str, parameters: Sequence[Parameter], output: Output) -> int:
+        """Run a stored procedure by name."""
+        from airflow_sqlqueue.localdb.tsql.procedures import registry as procedures
+
+        self.output = output
+        self._refresh()
+        status = 0
+        try:
+            frame = Frame(Code([]), output)
+            outputs: list[Parameter] = []
+            status = procedures.call(self, procedures.parse_name(procedure), list(parameters), frame, outputs)
+            for parameter in outputs:
+                output.return_value(parameter)
+        except SqlError as error:
+            self.interpreter.report(error, output)
+            status = -6 if error.number != 2812 else 0
+        except BatchEnd:
+            status = -6
+        finally:
+            self.output = None
+        self.transactions.end_of_batch(output)
+        return status
+
+    def prepare(self, text: str, parameters: Sequence[Parameter]) -> None:
+        """Parse a text; compile its statements as far as their tables are known."""
+        self._refresh()
+        self.code(text, self._signature(parameters))
+
+    def transaction_request(self, kind: str, isolation: int, name: str, output: Output) -> None:
+        """A request of the TDS transaction manager."""
+        self.output = output
+        try:
+            if kind == "begin":
+                if isolation:
+                    self.options.isolation = settings.ISOLATION_BY_NUMBER[isolation]
+                self.transactions.begin(name or None, output)
+            elif kind == "commit":
+                self.transactions.commit(output)
+            elif kind == "rollback":
+                self.transactions.rollback(name or None, output)
+            else:
+                self.transactions.save(name)
+        except SqlError as error:
+            self.interpreter.report(error, output)
+        finally:
+            self.output = None
+
+    def reset(self, keep_transaction: bool) -> None:
+        """Settings, temporary tables and session locks back to their start."""
+        if not keep_transaction and self.transactions.count:
+            self.transactions.rollback_all(None)
+        self.applocks.release_all()
+        if not keep_transaction:
+            for table in list(self.catalog.temporary.values()):
+                self.pg.execute(f"DROP TABLE IF EXISTS {table.pg}")
+            self.catalog.temporary.clear()
+        self.options = settings.Options()
+        self.pg.execute("SET lock_timeout = 0")
+        self.database = self.home
+        self.rowcount = self.error_number = 0
+        self.identity_sequence = None
+        self.identity_value = None
+
+    def close(self) -> None:
+        """Let go of the PostgreSQL connection, which rolls back what is open."""
+        self.pg.close()
+
+    # --- frames and code -------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _signature(parameters: Sequence[Parameter]) -> tuple[object, ...]:
+        return tuple((p.name.lower(), p.type) for p in parameters)
+
+    def code(self, text: str, signature: tuple[object, ...] = ()) -> Code:
+        """The parsed batch for ``text``, kept for the next time."""
+        key = (text, signature, self.options.quoted_identifier)
+        code = self._codes.get(key)
+        if code is None:
+            code = Code(batches.parse(text, self.options.quoted_identifier))
+            self._codes[key] = code
+            if len(self._codes) > _CODES:
+                _, old = self._codes.popitem(last=False)
+                self._forget(old)
+        else:
+            self._codes.move_to_end(key)
+        return code
+
+    def _forget(self, code: Code) -> None:
+        self._garbage += [plan.name for plan in code.plans.values() if plan.name in self.pg.prepared]
+
+    def frame(self, text: str, parameters: Sequence[Parameter], output: Output, parent: Frame | None = None) -> Frame:
+        """A frame for running ``text`` with ``parameters`` as its variables."""
+        signature = self._signature(parameters)
+        frame = Frame(self.code(text, signature), output, signature=signature, parent=parent)
+        for parameter in parameters:
+            name = parameter.name.lower()
+            frame.types[name] = parameter.type
+            frame.values[name] = encode(parameter.type, parameter.value)
+        return frame
+
+    def info(self, message: SqlError) -> None:
+        """A message to the client of the running request."""
+        if self.output is not None:
+            self.output.message(message)
+
+    # --- plans -----------------------------------------------------------------------------------------------------
+
+    def environment(self, frame: Frame) -> Environment:
+        return Environment(
+            self.catalog,
+            self.database,
+            frame.types,
+            frame.tables,
+            self.options.isolation,
+            self.transactions.count > 0,
+            self.identity_insert[0],
+            bool(frame.caught),
+        )
+
+    def plan_key(self, node: object, frame: Frame) -> tuple[object, ...]:
+        return (
+            id(node),
+            self.database,
+            self.catalog.version,
+            self.options.isolation,
+            self.options.isolation == "REPEATABLE READ" and self.transactions.count > 0,
+            self.identity_insert[0],
+            tuple(sorted(table.pg for table in frame.tables.values())) if frame.tables else None,
+        )
+
+    def plan(self, node: Any, frame: Frame, build: Any = None) -> Plan:
+        """The plan of a statement or expression, compiled when it is new."""
+        key = self.plan_key(node, frame)
+        plans = frame.code.plans
+        plan = plans.get(key)
+        if plan is None:
+            compiler = Compiler(self.environment(frame))
+            try:
+                plan = compiler.compile(node) if build is None else build(compiler)
+            except RecursionError:
+                raise SqlError(191, "Some part of your SQL statement is nested too deeply.", severity=15) from None
+            except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError):
+                log.exception("compiling a statement")
+                raise SqlError(40517, "The statement is not supported by the local server.") from None
+            assert isinstance(plan, Plan)
+            if len(plans) > _PLANS * max(len(frame.code.statements), 1):
+                self._forget(frame.code)
+                plans.clear()
+            plan.node = node
+            plans[key] = plan
+        plan.uses += 1
+        if plan.uses == 2 and not plan.name:
+            plan.name = f"p{next(self._names)}".encode()
+        return plan
+
+    def values(self, plan: Plan, frame: Frame) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for name, kind in zip(plan.parameters, plan.kinds, strict=True):
+            if name.startswith("@@") and name not in frame.types:
+                found.append(encode(kind, settings.system_value(self, name, frame)))
+            else:
+                found.append(frame.values[name])
+        return found
+
+    # --- running plans ---------------------------------------------------------------------------------------------
+
+    def execute(self, node: Any, frame: Frame, build: Any = None) -> int:
+        """Run a statement: rows go to the output, assigned values to variables. Returns the row count."""
+        for attempt in (1, 2):
+            plan = self.plan(node, frame, build)
+            try:
+                return self.run_plan(plan, frame, type(node).__name__.upper())
+            except PgError as error:
+                stale = error.sqlstate in STALE and attempt == 1
+                if not stale or (self.transactions.count and self.options.xact_abort):
+                    raise translate(self.pg, error, type(node).__name__.upper()) from None
+                self.catalog.forget()
+                self._forget(frame.code)
+                frame.code.plans.clear()
+        raise AssertionError
+
+    def run_plan(self, plan: Plan, frame: Frame, statement: str = "") -> int:
+        if plan.writes and self.transactions.doomed:
+            raise SqlError(
+                3930,
+                "The current transaction cannot be committed and cannot"
+                " support operations that write to the log file. Roll back"
+                " the transaction.",
+            )
+        receiver = _Receiver(plan, frame)
+        request = Request(
+            plan.sql, self.values(plan, frame), plan.oids, plan.name, receiver, plan.chunk if plan.columns else 0
+        )
+        middle = [Request(text) for text in plan.before]
+        if plan.prelock:
+            middle.append(Request(plan.prelock, request.values, plan.oids))
+        results = self.transactions.run([*middle, request], transient=plan.transient)
+        receiver.finish(results)
+        count = receiver.count if receiver.count else int(results.command_tuples or 0)
+        if plan.identity is not None and count:
+            column = plan.identity.identity
+            assert column is not None
+            self.identity_sequence = (plan.identity.pg, column.pg)
+            self.identity_value = None
+        return count
+
+    def evaluate(self, node: nodes.Expr, kind: SqlType | None, frame: Frame) -> tuple[SqlType, bytes | None]:
+        """The value of an expression, as ``kind`` if that is given."""
+        from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
+        from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
+
+        quick = settings.quick_value(node, kind, frame)
+        if quick is not None:
+            return quick
+
+        def build(compiler: Compiler) -> Plan:
+            value = compiler.scalar(node, Names())
+            target = kind or value.type or INT
+            value = convert(value, target, "assign")
+            return compiler.finish(f"SELECT {value.sql}", assign=[("@", target)])
+
+        box = Frame(
+            frame.code,
+            frame.output,
+            dict(frame.types),
+            frame.values,
+            frame.tables,
+            caught=frame.caught,
+            parent=frame.parent,
+        )
+        self.execute(node, box, build)
+        plan = self.plan(node, box, build)
+        return plan.assign[0][1], box.values.pop("@", None)
+
+    def condition(self, node: nodes.Expr, frame: Frame) -> bool:
+        """Whether a search condition is true."""
+        from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
+
+        def build(compiler: Compiler) -> Plan:
+            text = compiler.predicate(node, Names())
+            return compiler.finish(f"SELECT ({text}) IS TRUE", assign=[("@", SqlType("bit"))])
+
+        box = Frame(
+            frame.code, frame.output, frame.types, frame.values, frame.tables, caught=frame.caught, parent=frame.parent
+        )
+        self.execute(node, box, build)
+        return box.values.pop("@", None) == b"\x01"
+
+    def rollback_statement(self, error: PgError) -> bool:
+        """Whether the error took the whole transaction with it (a deadlock)."""
+        return error.sqlstate in DEADLOCK
+
+
+class _Receiver:
+    """Takes the rows of a plan to the output or into variables."""
+
+    def __init__(self, plan: Plan, frame: Frame) -> None:
+        self.plan, self.frame, self.started, self.count = plan, frame, False, 0
+
+    def __call__(self, result: Any) -> None:
+        plan, frame = self.plan, self.frame
+        self.count += result.ntuples
+        if plan.assign:
+            last = result.ntuples - 1
+            if last >= 0:
+                for index, (name, _) in enumerate(plan.assign):
+                    frame.values[name] = result.get_value(last, index)
+            return
+        if plan.columns is None:
+            return
+        if not self.started:
+            self.started = True
+            frame.output.columns(
+                [
+                    Column(column.name, column.type or INT, result.ftype(index), column.nullable, column.identity)
+                    for index, column in enumerate(plan.columns)
+                ]
+            )
+        if result.ntuples:
+            frame.output.rows(result)
+
+    def finish(self, result: Any) -> None:
+        if self.plan.columns is not None and not self.started:
+            self(result)
+
+
+def open_engine(conninfo: str, database: str, login: str, wait: Wait) -> Session:
+    """An engine for one connection. Raises :class:`SqlError` 4060 for a database that does not exist."""
+    pg = Pg(conninfo, wait)
+    try:
+        session = Session(pg, database or "master", login)
+        entry = session.catalog.database(session.database)
+        if entry is None:
+            raise SqlError(
+                4060, f'Cannot open database "{database}" requested by the login. The login failed.', severity=11
+            )
+        session.database = session.home = entry[1]
+    except BaseException:
+        pg.close()
+        raise
+    return session
+
+
+__all__ = ["Attention", "ClientGone", "Returned", "Session", "open_engine"]

@@ -1,0 +1,121 @@
+"""Temporary tables (#t) and table variables: PostgreSQL temporary tables that only this connection knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
+from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
+from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
+from airflow_sqlqueue.localdb.tsql.parser import nodes
+from psycopg import pq
+
+from airflow_sqlqueue.localdb.contract import SqlError
+from airflow_sqlqueue.localdb.tsql.definitions import columns as ddl
+from airflow_sqlqueue.localdb.tsql.names import fold, quoted
+from airflow_sqlqueue.localdb.tsql.pg import Request
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
+    from airflow_sqlqueue.localdb.tsql.runtime.session import Session
+
+
+class Temporary:
+    """Creates and drops the connection's temporary tables."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.tables, self.serial = session, session.catalog.temporary, 0
+
+    def find(self, name: nodes.Name) -> TableInfo:
+        table = self.tables.get(fold(name[-1]))
+        if table is None:
+            raise SqlError(208, f"Invalid object name '{name[-1]}'.", state=0)
+        return table
+
+    def create(self, node: nodes.CreateTable) -> TableInfo:
+        """``CREATE TABLE #t`` or ``DECLARE @t TABLE``; only #t is kept by name."""
+        name = node.name[-1]
+        local = name.startswith("#")
+        if local and fold(name) in self.tables:
+            raise SqlError(2714, f"There is already an object named '{name}' in the database.", state=6)
+        if name.startswith("##"):
+            raise SqlError(40517, "A global temporary table is not supported by the local server.")
+        self.serial += 1
+        definer = self.session.definer
+        table = TableInfo(
+            name,
+            "dbo",
+            "tempdb",
+            f"pg_temp.{quoted(f't{self.serial}')}",
+            [],
+            "U" if local else "TT",
+            -self.serial,
+            local=True,
+        )
+        primary = {fold(key.name) for c in node.constraints if c.kind == "primary" for key in c.columns}
+        for number, definition in enumerate(node.columns, 1):
+            if fold(definition.name) in primary:
+                definition.nullable = False
+            table.columns.append(
+                ddl.column_info(definer, definition, number, [c for c in table.columns if c.computed is None])
+            )
+            if definition.default is not None:
+                table.columns[-1].default = True
+        pairs = zip(table.columns, node.columns, strict=True)
+        stored = [
+            ddl.column_sql(definer, definition, info) for info, definition in pairs if definition.computed is None
+        ]
+        self.session.pg.execute(f"CREATE TEMP TABLE {quoted(f't{self.serial}')} ({', '.join(stored)})")
+        for position, constraint in enumerate(node.constraints):
+            self._constraint(table, constraint, position)
+        for position, index in enumerate(node.indexes):
+            self.session.pg.execute(ddl.index_sql(definer, table, index, f"t{self.serial}_i{position}")[0])
+        if local:
+            self.tables[fold(name)] = table
+            self.session.catalog.version += 1
+            self.session.created_tables.append(fold(name))
+        return table
+
+    def _constraint(self, table: TableInfo, constraint: nodes.Constraint, position: int) -> None:
+        name = f"t{self.serial}_c{position}"
+        if constraint.kind in ("primary", "unique"):
+            index = nodes.IndexDefinition(constraint.name or name, (), constraint.columns, True, False)
+            self.session.pg.execute(ddl.index_sql(self.session.definer, table, index, name)[0])
+        elif constraint.kind == "check":
+            compiler = Compiler(self.session.definer.environment())
+            assert constraint.expression is not None
+            text = compiler.predicate(
+                constraint.expression, Names([compiler.table_scope(table, table.name, ddl.MARK)])
+            ).replace(ddl.MARK + ".", "")
+            self.session.pg.execute(f"ALTER TABLE {table.pg} ADD CONSTRAINT {quoted(name)} CHECK ({text})")
+        elif constraint.kind == "foreign":
+            self.session.info(
+                SqlError(1766, "Foreign key references to temporary tables are not enforced.", severity=10)
+            )
+
+    def drop(self, name: nodes.Name, exists: bool) -> None:
+        table = self.tables.pop(fold(name[-1]), None)
+        if table is None:
+            if exists:
+                return
+            raise SqlError(
+                3701,
+                f"Cannot drop the table '{name[-1]}', because it does not exist or you do not have permission.",
+                severity=11,
+                state=5,
+            )
+        self.session.pg.execute(f"DROP TABLE {table.pg}")
+        self.session.dropped_tables.append(table)
+        self.session.catalog.version += 1
+
+    def discard(self, frame: Frame) -> None:
+        """Drop the table variables of a frame that ended; what cannot be dropped now goes with the connection."""
+        own = [
+            table
+            for table in frame.tables.values()
+            if frame.parent is None or table not in frame.parent.tables.values()
+        ]
+        pg = self.session.pg
+        if pg.conn.transaction_status in (pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS):
+            pg.run([Request(f"DROP TABLE IF EXISTS {table.pg}") for table in own])
+        frame.tables.clear()
