@@ -23,7 +23,7 @@ from airflow_sqlqueue.localdb.tds.login import Credentials
 from airflow_sqlqueue.localdb.tsql import install
 from airflow_sqlqueue.localdb.tsql.runtime.session import open_engine
 
-PASSWORD_VARIABLE = "SQLQUEUE_LOCALDB_PASSWORD"
+PASSWORD_VARIABLE = "SQLQUEUE_LOCALDB_PASSWORD"  # noqa: S105 - the name of a variable
 SYSTEM_DATABASES = ("master", "tempdb", "msdb", "model")
 
 

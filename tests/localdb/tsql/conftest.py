@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode
-from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import oid
-from airflow_sqlqueue.localdb.tsql.runtime.session import Session, open_engine
 
 from airflow_sqlqueue.localdb.contract import Column, Parameter, Rows, SqlError
 from airflow_sqlqueue.localdb.postgres import Postgres
 from airflow_sqlqueue.localdb.tsql import install
+from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import oid
+from airflow_sqlqueue.localdb.tsql.runtime.session import Session, open_engine
 from airflow_sqlqueue.localdb.types import SqlType
 
 QUEUE = """

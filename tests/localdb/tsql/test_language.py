@@ -1,3 +1,4 @@
+# ruff: noqa: DTZ001 - SQL Server's datetime has no zone
 """Control of flow, transactions, errors, and values: what a batch means whoever sends it."""
 
 from __future__ import annotations

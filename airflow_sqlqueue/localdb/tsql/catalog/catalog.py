@@ -6,10 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_sqlqueue.localdb.tsql.parser.nodes import Name
-
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
+from airflow_sqlqueue.localdb.tsql.parser.nodes import Name
 from airflow_sqlqueue.localdb.tsql.pg import Pg
 from airflow_sqlqueue.localdb.types import SqlType
 

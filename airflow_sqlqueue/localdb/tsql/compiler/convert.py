@@ -6,10 +6,9 @@ length), ``assign`` (to a column or variable; a column's text that does not fit 
 
 from __future__ import annotations
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Typed
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import family, is_moment, is_text, oid, storage, text_length
-
-from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.names import literal
 from airflow_sqlqueue.localdb.types import MAX, SqlType
 

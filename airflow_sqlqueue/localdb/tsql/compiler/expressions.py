@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Compiling expressions and predicates to PostgreSQL, with T-SQL's types, conversions and comparisons."""
 
 from __future__ import annotations
@@ -5,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import Catalog, TableInfo, is_binary_collation
 from airflow_sqlqueue.localdb.tsql.compiler.convert import attempt, convert
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Scope, Typed
@@ -20,11 +22,9 @@ from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import (
     storage,
     wider,
 )
+from airflow_sqlqueue.localdb.tsql.names import fold, literal
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Expr
-
-from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.names import fold, literal
 from airflow_sqlqueue.localdb.types import MAX, SqlType
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
-from airflow_sqlqueue.localdb.tsql.parser.nodes import Hint
-
 from airflow_sqlqueue.localdb.contract import SqlError
+from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
 from airflow_sqlqueue.localdb.tsql.names import fold
+from airflow_sqlqueue.localdb.tsql.parser.nodes import Hint
 
 
 @dataclass(slots=True)

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Compiling INSERT, UPDATE, DELETE and MERGE with OUTPUT clauses.
 
 A statement that changes rows found by a CTE, a join, TOP or READPAST becomes ``WITH m AS MATERIALIZED (SELECT ctid ...
@@ -8,16 +9,15 @@ from __future__ import annotations
 
 import re
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.locks import check_hints, locking
 from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan
 from airflow_sqlqueue.localdb.tsql.compiler.queries import Queries, RowLock
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Scope, Typed
-from airflow_sqlqueue.localdb.tsql.parser import nodes
-
-from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
+from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.types import SqlType
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Typed
-
 from airflow_sqlqueue.localdb.types import SqlType
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Compiling query expressions: FROM, joins, grouping, TOP, set operations, row locks."""
 
 from __future__ import annotations
@@ -5,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.expressions import Expressions
@@ -13,10 +15,8 @@ from airflow_sqlqueue.localdb.tsql.compiler.locks import Locking, locking
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Scope, Typed
 from airflow_sqlqueue.localdb.tsql.datatypes import sqltypes
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, INT, is_text, wider
-from airflow_sqlqueue.localdb.tsql.parser import nodes
-
-from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
+from airflow_sqlqueue.localdb.tsql.parser import nodes
 
 
 @dataclass(slots=True)

@@ -8,12 +8,11 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
-from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import family, storage
-
 from airflow_sqlqueue.localdb.text import from_cp1252, from_pg, to_cp1252, to_pg
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import family, storage
 from airflow_sqlqueue.localdb.types import MAX, SqlType
 
-_EPOCH = dt.datetime(2000, 1, 1)
+_EPOCH = dt.datetime(2000, 1, 1)  # noqa: DTZ001 - PostgreSQL's timestamp has no zone
 _DAY = dt.date(2000, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _PACK = {"int2": struct.Struct("!h"), "int4": struct.Struct("!i"), "int8": struct.Struct("!q")}

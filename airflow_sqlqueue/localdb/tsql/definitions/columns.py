@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Data definition: PostgreSQL's objects and the metadata rows of what SQL Server shows, in one transaction."""
 
 from __future__ import annotations
@@ -6,18 +7,17 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import ColumnInfo, TableInfo, is_binary_collation
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import is_text, storage
+from airflow_sqlqueue.localdb.tsql.names import bracketed, fold, literal, pg_name, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.parser.cursor import RESERVED
 from airflow_sqlqueue.localdb.tsql.parser.lexer import NUMBER, OPERATOR, QUOTED, WORD, tokenize
 from airflow_sqlqueue.localdb.tsql.parser.nodes import ColumnDefinition, IndexDefinition, Name
-
-from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.names import bracketed, fold, literal, pg_name, quoted
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Running data definition statements."""
 
 from __future__ import annotations
@@ -6,18 +7,17 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.expressions import Environment
 from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import is_text
+from airflow_sqlqueue.localdb.tsql.definitions import columns as ddl
 from airflow_sqlqueue.localdb.tsql.definitions.columns import object_row, sql_value
+from airflow_sqlqueue.localdb.tsql.names import fold, literal, pg_name, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Constraint, IndexDefinition, Name
-
-from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.definitions import columns as ddl
-from airflow_sqlqueue.localdb.tsql.names import fold, literal, pg_name, quoted
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.runtime.session import Session

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
 from airflow_sqlqueue.localdb.tsql.parser.definitions import Definitions
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Statement
-
-from airflow_sqlqueue.localdb.contract import SqlError
 
 _PERMISSION_WORDS = ("GRANT", "DENY", "REVOKE")
 _REFUSED = {

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer
 from airflow_sqlqueue.localdb.tsql.parser.lexer import Token
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Name
-
-from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.types import MAX, SqlType
 
 RESERVED = frozenset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
 from airflow_sqlqueue.localdb.tsql.parser.cursor import TYPE_NAMES
 from airflow_sqlqueue.localdb.tsql.parser.modifications import Modifications
@@ -12,8 +13,6 @@ from airflow_sqlqueue.localdb.tsql.parser.nodes import (
     KeyColumn,
     Statement,
 )
-
-from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.types import SqlType
 
 _INDEX_OPTIONS = frozenset(

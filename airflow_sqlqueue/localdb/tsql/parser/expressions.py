@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
 from airflow_sqlqueue.localdb.tsql.parser.cursor import RESERVED, Cursor
-
-from airflow_sqlqueue.localdb.contract import SqlError
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.parser.nodes import Expr, OrderItem, Query

@@ -1,16 +1,16 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Catalog procedures that ODBC drivers and tools call ("Catalog stored procedures")."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.localdb.contract import Parameter, SqlError
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT, NMAX, SYSNAME, nvarchar, varchar
+from airflow_sqlqueue.localdb.tsql.names import fold, literal
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.procedures.registry import Arguments, parse_name, procedure, result_set
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
-
-from airflow_sqlqueue.localdb.contract import Parameter, SqlError
-from airflow_sqlqueue.localdb.tsql.names import fold, literal
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:

@@ -10,16 +10,15 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.localdb.contract import Column, Parameter, SqlError
 from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
 from airflow_sqlqueue.localdb.tsql.datatypes.codec import encode
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, BIT, INT, SYSNAME, nvarchar, oid, storage
 from airflow_sqlqueue.localdb.tsql.parser import batches, nodes
+from airflow_sqlqueue.localdb.tsql.pg import Request
 from airflow_sqlqueue.localdb.tsql.procedures.registry import Arguments, declarations, procedure
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
-
-from airflow_sqlqueue.localdb.contract import Column, Parameter, SqlError
-from airflow_sqlqueue.localdb.tsql.pg import Request
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:

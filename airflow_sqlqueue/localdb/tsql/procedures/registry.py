@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """System stored procedures, and user procedures whose stored text is run."""
 
 from __future__ import annotations
@@ -5,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.localdb.contract import Output, Parameter, SqlError
 from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode, encode
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import NMAX, nvarchar
+from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 from airflow_sqlqueue.localdb.tsql.parser import batches, nodes
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Code, Frame, Raised
-
-from airflow_sqlqueue.localdb.contract import Output, Parameter, SqlError
-from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.runtime.session import Session

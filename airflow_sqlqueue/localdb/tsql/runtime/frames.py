@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from airflow_sqlqueue.localdb.contract import Output, SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan
 from airflow_sqlqueue.localdb.tsql.parser import nodes
-
-from airflow_sqlqueue.localdb.contract import Output, SqlError
 from airflow_sqlqueue.localdb.types import SqlType
 
 

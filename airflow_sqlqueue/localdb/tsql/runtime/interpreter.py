@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.localdb.contract import Column, Output, Parameter, SqlError
 from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT, nvarchar, oid
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.runtime import settings
 from airflow_sqlqueue.localdb.tsql.runtime.errors import dooms, ends_batch, is_compile
 from airflow_sqlqueue.localdb.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Raised, Returned, Thrown
-
-from airflow_sqlqueue.localdb.contract import Column, Output, Parameter, SqlError
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.runtime.session import Session

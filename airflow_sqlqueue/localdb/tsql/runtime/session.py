@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_sqlqueue.localdb.contract import Attention, ClientGone, Column, Output, Parameter, SqlError, Wait
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import Catalog
 from airflow_sqlqueue.localdb.tsql.compiler.expressions import Environment
 from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
@@ -19,6 +20,7 @@ from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode, encode
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT
 from airflow_sqlqueue.localdb.tsql.definitions.definer import Definer
 from airflow_sqlqueue.localdb.tsql.parser import batches, nodes
+from airflow_sqlqueue.localdb.tsql.pg import Pg, PgError, Request
 from airflow_sqlqueue.localdb.tsql.runtime import settings
 from airflow_sqlqueue.localdb.tsql.runtime.applock import AppLocks
 from airflow_sqlqueue.localdb.tsql.runtime.errors import DEADLOCK, STALE, translate
@@ -26,9 +28,6 @@ from airflow_sqlqueue.localdb.tsql.runtime.frames import BatchEnd, Code, Frame, 
 from airflow_sqlqueue.localdb.tsql.runtime.interpreter import Interpreter
 from airflow_sqlqueue.localdb.tsql.runtime.temporary import Temporary
 from airflow_sqlqueue.localdb.tsql.runtime.transactions import Transactions
-
-from airflow_sqlqueue.localdb.contract import Attention, ClientGone, Column, Output, Parameter, SqlError, Wait
-from airflow_sqlqueue.localdb.tsql.pg import Pg, PgError, Request
 from airflow_sqlqueue.localdb.types import SqlType
 
 _CODES, _PLANS = 256, 64

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
-from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
-from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
-from airflow_sqlqueue.localdb.tsql.parser import nodes
 from psycopg import pq
 
 from airflow_sqlqueue.localdb.contract import SqlError
+from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
+from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
+from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
 from airflow_sqlqueue.localdb.tsql.definitions import columns as ddl
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
+from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.pg import Request
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.localdb.tsql.runtime.errors import DEADLOCK, translate
 from psycopg import pq
 from psycopg.pq.abc import PGresult
 
 from airflow_sqlqueue.localdb.contract import Attention, ClientGone, Output, SqlError
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 from airflow_sqlqueue.localdb.tsql.pg import PgError, Request
+from airflow_sqlqueue.localdb.tsql.runtime.errors import DEADLOCK, translate
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.runtime.session import Session

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Typed
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import (
@@ -29,10 +30,8 @@ from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import (
     text_length,
     varchar,
 )
-from airflow_sqlqueue.localdb.tsql.parser import nodes
-
-from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.names import literal
+from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.types import MAX, SqlType
 
 if TYPE_CHECKING:

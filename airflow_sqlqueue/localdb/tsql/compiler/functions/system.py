@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.localdb.tsql.compiler.functions.registry import Special, define
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Typed
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, SYSNAME, nvarchar
-from airflow_sqlqueue.localdb.tsql.parser import nodes
-
 from airflow_sqlqueue.localdb.tsql.names import literal
+from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:

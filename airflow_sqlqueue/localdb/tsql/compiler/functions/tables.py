@@ -1,16 +1,16 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Table-valued functions: OPENJSON, STRING_SPLIT, and the few system ones that tools call."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Scope, Typed
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, family, nvarchar
-from airflow_sqlqueue.localdb.tsql.parser import nodes
-
-from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.names import fold, literal
+from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:
