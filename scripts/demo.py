@@ -49,12 +49,23 @@ class Steps:
     @contextmanager
     def timed(self, name: str, messages: int | None = None) -> Iterator[None]:
         started = time.monotonic()
-        with console.status(f"{name} ..."):
+        with doing(name):
             yield
         self.add(name, messages, time.monotonic() - started)
 
     def add(self, name: str, messages: int | None, seconds: float) -> None:
         self.rows.append((name, messages, seconds))
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Say what is being done: a spinner on a terminal, a line elsewhere."""
+    if console.is_terminal:
+        with console.status(f"{what} ..."):
+            yield
+    else:
+        console.print(f"{what} ...", highlight=False)
+        yield
 
 
 def main() -> int:
@@ -116,7 +127,7 @@ def run_dag(settings: ConnectionSettings, steps: Steps) -> dict[str, Any]:
     with steps.timed("start Airflow"):
         airflow([str(Path(sys.executable).parent / "airflow"), "db", "migrate"], environment, log)
     answer = FOLDER / "result.json"
-    with console.status("The DAG audit_to_lake runs: wait, drain, Spark, purge ..."):
+    with doing("run the DAG audit_to_lake: create, wait, drain, Spark job, purge"):
         started = time.monotonic()
         airflow([sys.executable, str(ROOT / "scripts" / "run_dag.py"), "audit_to_lake", str(answer)], environment, log)
         seconds = time.monotonic() - started
