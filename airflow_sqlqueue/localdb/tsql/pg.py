@@ -69,6 +69,11 @@ class Pg:
     def in_transaction(self) -> bool:
         return self.conn.transaction_status not in (pq.TransactionStatus.IDLE, pq.TransactionStatus.UNKNOWN)
 
+    @property
+    def usable(self) -> bool:
+        """Whether a statement can run now: no transaction, or one without an error."""
+        return self.conn.transaction_status in (pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS)
+
     def run(self, requests: Sequence[Request]) -> list[PGresult]:
         """Send all requests at once and read the answers. The last result of each is returned.
 

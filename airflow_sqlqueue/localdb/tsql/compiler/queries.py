@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from airflow_sqlqueue.localdb.tsql.datatypes import sqltypes
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, INT, is_text, wider
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
+from airflow_sqlqueue.localdb.types import SqlType
 
 
 @dataclass(slots=True)
@@ -48,6 +50,33 @@ def has_aggregate(node: Any) -> bool:
     if isinstance(node, list | tuple):
         return any(has_aggregate(item) for item in node)
     return False
+
+
+def walk(node: Any) -> Iterator[Any]:
+    """The nodes of a syntax tree, outer ones first."""
+    if is_dataclass(node) and not isinstance(node, type):
+        yield node
+        for each in fields(node):
+            yield from walk(getattr(node, each.name))
+    elif isinstance(node, list | tuple):
+        for item in node:
+            yield from walk(item)
+
+
+def rewritten(node: Any, change: Callable[[Any], Any]) -> Any:
+    """A copy of a syntax tree in which ``change`` replaced the nodes for which it does not return None."""
+    if is_dataclass(node) and not isinstance(node, type):
+        changed = change(node)
+        if changed is not None:
+            return changed
+        if isinstance(node, SqlType):
+            return node
+        return replace(node, **{each.name: rewritten(getattr(node, each.name), change) for each in fields(node)})
+    if isinstance(node, list):
+        return [rewritten(item, change) for item in node]
+    if isinstance(node, tuple):
+        return tuple(rewritten(item, change) for item in node)
+    return node
 
 
 def mentions(node: Any, folded: str) -> bool:

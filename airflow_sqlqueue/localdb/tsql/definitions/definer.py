@@ -648,6 +648,7 @@ class Definer:
                     3726,
                     f"Could not drop object '{'.'.join(name)}' because it is referenced by a FOREIGN KEY constraint.",
                 )
+            self.session.keep_identities()
             self.run(f"DROP TABLE {quoted(str(schema_pg))}.{quoted(str(pg))}")
         elif kind == "SEQUENCE":
             self.run(f"DROP SEQUENCE {quoted(str(schema_pg))}.{quoted(str(pg))}")

@@ -48,6 +48,12 @@ class Interpreter:
                 217, "Maximum stored procedure, function, trigger, or view nesting level exceeded (limit 32)."
             )
         self.depth += 1
+        session = self.session
+        scoped = frame.parent is not None or bool(frame.signature)
+        before, outer = set(session.catalog.temporary), session.scope_identity
+        if scoped:
+            session.keep_identities()
+            session.scope_identity = None
         try:
             self.statements(frame.code.statements, frame)
         except Returned as returned:
@@ -59,7 +65,11 @@ class Interpreter:
         finally:
             self.depth -= 1
             if frame.tables:
-                self.session.temporary.discard(frame)
+                session.temporary.discard(frame)
+            if scoped and len(session.catalog.temporary) > len(before):
+                session.temporary.leave(before)
+            if scoped:
+                session.scope_identity = outer
         return 0
 
     def statements(self, items: list[nodes.Statement], frame: Frame) -> None:

@@ -24,7 +24,7 @@ from airflow_sqlqueue.localdb.tsql.pg import Pg, PgError, Request
 from airflow_sqlqueue.localdb.tsql.runtime import settings
 from airflow_sqlqueue.localdb.tsql.runtime.applock import AppLocks
 from airflow_sqlqueue.localdb.tsql.runtime.errors import DEADLOCK, STALE, translate
-from airflow_sqlqueue.localdb.tsql.runtime.frames import BatchEnd, Code, Frame, Returned
+from airflow_sqlqueue.localdb.tsql.runtime.frames import BatchEnd, Code, Frame, Identity, Returned
 from airflow_sqlqueue.localdb.tsql.runtime.interpreter import Interpreter
 from airflow_sqlqueue.localdb.tsql.runtime.temporary import Temporary
 from airflow_sqlqueue.localdb.tsql.runtime.transactions import Transactions
@@ -48,8 +48,8 @@ class Session:
         self.interpreter = Interpreter(self)
         self.rowcount = 0
         self.error_number = 0
-        self.identity_sequence: tuple[str, str] | None = None
-        self.identity_value: int | None = None
+        self.identity: Identity | None = None  # of @@IDENTITY
+        self.scope_identity: Identity | None = None  # of SCOPE_IDENTITY()
         self.identity_insert: tuple[str, str] = ("", "")
         self.created_tables: list[str] = []
         self.dropped_tables: list[Any] = []
@@ -169,8 +169,7 @@ class Session:
         self.pg.execute("SET lock_timeout = 0")
         self.database = self.home
         self.rowcount = self.error_number = 0
-        self.identity_sequence = None
-        self.identity_value = None
+        self.identity = self.scope_identity = None
 
     def close(self) -> None:
         """Let go of the PostgreSQL connection, which rolls back what is open."""
@@ -208,6 +207,12 @@ class Session:
             frame.types[name] = parameter.type
             frame.values[name] = encode(parameter.type, parameter.value)
         return frame
+
+    def keep_identities(self) -> None:
+        """Read the identity values that are still to be read: their tables or their scope go away."""
+        if self.pg.usable:
+            settings.identity_value(self, self.identity)
+            settings.identity_value(self, self.scope_identity)
 
     def info(self, message: SqlError) -> None:
         """A message to the client of the running request."""
@@ -311,8 +316,7 @@ class Session:
         if plan.identity is not None and count:
             column = plan.identity.identity
             assert column is not None
-            self.identity_sequence = (plan.identity.pg, column.pg)
-            self.identity_value = None
+            self.identity = self.scope_identity = Identity((plan.identity.pg, column.pg))
         return count
 
     def evaluate(self, node: nodes.Expr, kind: SqlType | None, frame: Frame) -> tuple[SqlType, bytes | None]:

@@ -9,7 +9,7 @@ from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.compiler.functions.system import VERSION
 from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode, encode
 from airflow_sqlqueue.localdb.tsql.parser import nodes
-from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
+from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame, Identity
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:
@@ -198,12 +198,15 @@ def _identity_insert(session: Session, name: nodes.Name, on: bool) -> None:
     session.identity_insert = (table.pg, table.full_name) if on else ("", "")
 
 
-def identity_value(session: Session) -> int | None:
-    """The last identity value this session made."""
-    if session.identity_value is None and session.identity_sequence is not None:
-        rows = session.pg.query("SELECT currval(pg_get_serial_sequence($1, $2))", *session.identity_sequence)
-        session.identity_value = int(rows[0][0]) if rows and rows[0][0] is not None else None
-    return session.identity_value
+def identity_value(session: Session, made: Identity | None) -> int | None:
+    """The value of an identity that was made; it is read from PostgreSQL when it is first asked for."""
+    if made is not None and made.value is None:
+        rows = session.pg.query(
+            "SELECT CASE WHEN to_regclass($1) IS NOT NULL THEN currval(pg_get_serial_sequence($1, $2)) END",
+            *made.sequence,
+        )
+        made.value = int(rows[0][0]) if rows and rows[0][0] is not None else None
+    return made.value if made is not None else None
 
 
 def system_value(session: Session, name: str, frame: Frame) -> Any:
@@ -213,7 +216,7 @@ def system_value(session: Session, name: str, frame: Frame) -> Any:
         entry = session.catalog.database(session.database)
         return entry[0] if entry else 0
     if name in ("@@identity", "@@scope_identity"):
-        return identity_value(session)
+        return identity_value(session, session.identity if name == "@@identity" else session.scope_identity)
     if name.startswith("@@error_"):
         error = None
         level: Frame | None = frame

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from psycopg import pq
-
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
@@ -104,6 +102,8 @@ class Temporary:
                 severity=11,
                 state=5,
             )
+        if table.identity is not None:
+            self.session.keep_identities()
         self.session.pg.execute(f"DROP TABLE {table.pg}")
         self.session.dropped_tables.append(table)
         self.session.catalog.version += 1
@@ -116,6 +116,20 @@ class Temporary:
             if frame.parent is None or table not in frame.parent.tables.values()
         ]
         pg = self.session.pg
-        if pg.conn.transaction_status in (pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS):
+        if pg.usable:
+            if any(table.identity is not None for table in own):
+                self.session.keep_identities()
             pg.run([Request(f"DROP TABLE IF EXISTS {table.pg}") for table in own])
         frame.tables.clear()
+
+    def leave(self, before: set[str]) -> None:
+        """Drop the temporary tables that a procedure or a dynamic text made: only those ``before`` it stay."""
+        own = [name for name in self.tables if name not in before]
+        session = self.session
+
+        def drop() -> None:
+            for name in own:
+                self.drop((name,), True)
+
+        if own and session.pg.usable and not session.transactions.doomed:
+            session.transactions.define(drop)
