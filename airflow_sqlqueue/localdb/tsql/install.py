@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from airflow_sqlqueue.localdb.tsql.definitions.definer import create_database as _create
+from airflow_sqlqueue.localdb.tsql.definitions.databases import create_database as _create
 from airflow_sqlqueue.localdb.tsql.names import fold
 from airflow_sqlqueue.localdb.tsql.pg import Pg
 

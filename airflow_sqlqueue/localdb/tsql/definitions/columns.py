@@ -1,11 +1,6 @@
-# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Data definition: PostgreSQL's objects and the metadata rows of what SQL Server shows, in one transaction."""
+"""Columns: what the catalog holds of them, and their PostgreSQL text."""
 
 from __future__ import annotations
-
-import json
-from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import ColumnInfo, TableInfo, is_binary_collation
@@ -13,18 +8,12 @@ from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import is_text, storage
-from airflow_sqlqueue.localdb.tsql.names import bracketed, fold, literal, pg_name, quoted
+from airflow_sqlqueue.localdb.tsql.definitions.objects import Objects
+from airflow_sqlqueue.localdb.tsql.definitions.texts import MARK
+from airflow_sqlqueue.localdb.tsql.names import pg_name, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
-from airflow_sqlqueue.localdb.tsql.parser.cursor import RESERVED
-from airflow_sqlqueue.localdb.tsql.parser.lexer import NUMBER, OPERATOR, QUOTED, WORD, tokenize
-from airflow_sqlqueue.localdb.tsql.parser.nodes import ColumnDefinition, IndexDefinition, Name
+from airflow_sqlqueue.localdb.tsql.parser.nodes import ColumnDefinition
 from airflow_sqlqueue.localdb.types import SqlType
-
-if TYPE_CHECKING:
-    from airflow_sqlqueue.localdb.tsql.definitions.definer import Definer
-
-MARK = "\x02"
-"""The alias of a table in expressions that PostgreSQL wants without one; it is taken out again."""
 
 _RANGES = {
     "bigint": (-(2**63), 2**63 - 1),
@@ -34,18 +23,7 @@ _RANGES = {
 }
 
 
-def sql_value(value: object) -> str:
-    """A value as a PostgreSQL literal of a metadata INSERT."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    if isinstance(value, int):
-        return str(value)
-    return literal(str(value))
-
-
-def column_info(definer: Definer, column: ColumnDefinition, number: int, columns: list[ColumnInfo]) -> ColumnInfo:
+def column_info(definer: Objects, column: ColumnDefinition, number: int, columns: list[ColumnInfo]) -> ColumnInfo:
     """What the catalog holds of a column definition. A computed column's type is that of its expression."""
     name, pg = column.name, pg_name(column.name)
     if column.computed is not None:
@@ -101,7 +79,7 @@ def column_info(definer: Definer, column: ColumnDefinition, number: int, columns
     )
 
 
-def column_sql(definer: Definer, definition: ColumnDefinition, info: ColumnInfo) -> str:
+def column_sql(definer: Objects, definition: ColumnDefinition, info: ColumnInfo) -> str:
     """The column in PostgreSQL's CREATE TABLE (not for computed columns, which are expanded where they are read)."""
     text = f"{quoted(info.pg)} {storage(info.type)}"
     if info.identity:
@@ -117,7 +95,7 @@ def column_sql(definer: Definer, definition: ColumnDefinition, info: ColumnInfo)
     return text
 
 
-def default_sql(definer: Definer, expression: nodes.Expr, info: ColumnInfo) -> str:
+def default_sql(definer: Objects, expression: nodes.Expr, info: ColumnInfo) -> str:
     compiler = Compiler(definer.environment())
     value = compiler.scalar(expression, Names())
     if compiler.parameters:
@@ -125,99 +103,7 @@ def default_sql(definer: Definer, expression: nodes.Expr, info: ColumnInfo) -> s
     return f"({convert(value, info.type, 'assign').sql})"
 
 
-def key_sql(table: TableInfo, columns: list[nodes.KeyColumn], compiler: Compiler) -> str:
-    """The key of an index: text is indexed as the collation compares it; NULL sorts first, as in SQL Server."""
-    parts = []
-    scope = compiler.table_scope(table, "", MARK)
-    for key in columns:
-        info = table.column(key.name)
-        if info is None:
-            raise SqlError(1911, f"Column name '{key.name}' does not exist in the target table or view.")
-        if info.type.length == -1 or info.type.name in ("text", "ntext", "image", "xml"):
-            raise SqlError(
-                1919,
-                f"Column '{info.name}' in table '{table.name}' is of a type"
-                " that is invalid for use as a key column in an index.",
-            )
-        value = scope.find(info.folded)[0]
-        sql = value.sql.replace(MARK + ".", "")
-        if is_text(info.type):
-            sql = f"rtrim({sql}, ' ')" if info.binary else f"mssql.f({sql})"
-            sql = f"({sql})"
-        elif info.computed is not None:
-            sql = f"({sql})"
-        parts.append(f"{sql} {'DESC NULLS LAST' if key.descending else 'ASC NULLS FIRST'}")
-    return ", ".join(parts)
-
-
-def index_sql(definer: Definer, table: TableInfo, index: IndexDefinition, pg: str) -> tuple[str, str]:
-    """CREATE INDEX in PostgreSQL, and the filter as PostgreSQL text."""
-    compiler = Compiler(definer.environment())
-    keys = key_sql(table, index.columns, compiler)
-    where = ""
-    if index.where is not None:
-        scope = compiler.table_scope(table, "", MARK)
-        text = compiler.predicate(index.where, Names([scope]))
-        where = " WHERE " + text.replace(MARK + ".", "")
-        if compiler.parameters:
-            raise SqlError(
-                10735, f"Incorrect WHERE clause for filtered index '{index.name}' on table '{table.name}'.", severity=15
-            )
-    include = ""
-    plain = []
-    for name in index.include:
-        info = table.column(name)
-        if info is None:
-            raise SqlError(1911, f"Column name '{name}' does not exist in the target table or view.")
-        # Wide columns do not fit a PostgreSQL index row; what INCLUDE is for, index-only reads, is a matter of speed.
-        if info.computed is None and storage(info.type) not in ("text", "bytea"):
-            plain.append(quoted(info.pg))
-    keys_plain = {quoted(c.pg) for c in (table.column(k.name) for k in index.columns) if c is not None}
-    plain = [name for name in plain if name not in keys_plain]
-    if plain:
-        include = f" INCLUDE ({', '.join(plain)})"
-    unique = "UNIQUE " if index.unique else ""
-    distinct = " NULLS NOT DISTINCT" if index.unique else ""
-    sql = f"CREATE {unique}INDEX {quoted(pg)} ON {table.pg} USING btree ({keys}){include}{distinct}{where}"
-    return sql, where
-
-
-def metadata_columns(object_id: str, columns: list[tuple[ColumnInfo, ColumnDefinition]]) -> list[str]:
-    """INSERTs into mssql.columns; ``object_id`` is an SQL expression."""
-    rows = []
-    for info, definition in columns:
-        kind = info.type
-        computed = f"({definition.computed[1]})" if definition.computed else None
-        values = ", ".join(
-            sql_value(value)
-            for value in (
-                info.column_id,
-                info.name,
-                info.folded,
-                info.pg,
-                kind.name,
-                kind.length,
-                kind.precision,
-                kind.scale,
-                info.nullable,
-                info.identity,
-                info.seed if info.identity else None,
-                info.increment if info.identity else None,
-                computed,
-                definition.persisted,
-                _collation(kind, definition),
-                definition.rowguid,
-            )
-        )
-        rows.append(f"({object_id}, {values})")
-    return [
-        "INSERT INTO mssql.columns (object_id, column_id, name, folded,"
-        " pg_name, type_name, length, num_precision, num_scale, nullable,"
-        f" identity, seed, increment, computed, persisted, collation_name, rowguid) VALUES {', '.join(rows)}"
-    ]
-
-
-def _collation(kind: SqlType, definition: ColumnDefinition) -> str | None:
+def collation_of(kind: SqlType, definition: ColumnDefinition) -> str | None:
     if not is_text(kind):
         return None
     name = definition.collation
@@ -227,37 +113,3 @@ def _collation(kind: SqlType, definition: ColumnDefinition) -> str | None:
     if not any(part in upper for part in ("_CI", "_CS", "_BIN")):
         raise SqlError(448, f"Invalid collation '{name}'.")
     return name
-
-
-def object_row(
-    name: Name, kind: str, parent: str, pg: str | None, database_id: int, schema_id: int, **extra: object
-) -> str:
-    """An INSERT into mssql.objects that returns the new object's id."""
-    definition = extra.pop("definition", None)
-    system_named = extra.pop("system_named", False)
-    return (
-        "INSERT INTO mssql.objects (database_id, schema_id, name, folded,"
-        " type, parent_object_id, pg_name, definition, system_named, extra)"
-        f" VALUES ({database_id}, {schema_id}, {literal(name[-1])},"
-        f" {literal(fold(name[-1]))}, {literal(kind)}, {parent},"
-        f" {sql_value(pg)}, {sql_value(definition)},"
-        f" {sql_value(bool(system_named))}, {literal(json.dumps(extra))}::jsonb)"
-        " RETURNING object_id"
-    )
-
-
-def shown(text: str) -> str:
-    """An expression as the catalog views show it: names in brackets, numbers in parentheses, nothing else changed."""
-    parts: list[str] = []
-    tokens = tokenize(text)
-    for token, following in pairwise(tokens):
-        called = following.kind == OPERATOR and following.value == "("
-        if token.kind == QUOTED or (token.kind == WORD and token.upper not in RESERVED and not called):
-            parts.append(bracketed(token.value))
-        elif token.kind == NUMBER:
-            parts.append(f"({token.value})")
-        elif token.kind == WORD:
-            parts.append(token.value.lower() if called else f" {token.upper} ")
-        else:
-            parts.append(text[token.start : token.end])
-    return "(" + " ".join("".join(parts).split()) + ")"

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
-from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
-from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
-from airflow_sqlqueue.localdb.tsql.definitions import columns as ddl
+from airflow_sqlqueue.localdb.tsql.definitions.columns import column_info, column_sql
+from airflow_sqlqueue.localdb.tsql.definitions.texts import check_sql, index_sql
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.pg import Request
@@ -55,19 +54,17 @@ class Temporary:
             if fold(definition.name) in primary:
                 definition.nullable = False
             table.columns.append(
-                ddl.column_info(definer, definition, number, [c for c in table.columns if c.computed is None])
+                column_info(definer, definition, number, [c for c in table.columns if c.computed is None])
             )
             if definition.default is not None:
                 table.columns[-1].default = True
         pairs = zip(table.columns, node.columns, strict=True)
-        stored = [
-            ddl.column_sql(definer, definition, info) for info, definition in pairs if definition.computed is None
-        ]
+        stored = [column_sql(definer, definition, info) for info, definition in pairs if definition.computed is None]
         self.session.pg.execute(f"CREATE TEMP TABLE {quoted(f't{self.serial}')} ({', '.join(stored)})")
         for position, constraint in enumerate(node.constraints):
             self._constraint(table, constraint, position)
         for position, index in enumerate(node.indexes):
-            self.session.pg.execute(ddl.index_sql(definer, table, index, f"t{self.serial}_i{position}")[0])
+            self.session.pg.execute(index_sql(definer, table, index, f"t{self.serial}_i{position}")[0])
         if local:
             self.tables[fold(name)] = table
             self.session.catalog.version += 1
@@ -78,13 +75,10 @@ class Temporary:
         name = f"t{self.serial}_c{position}"
         if constraint.kind in ("primary", "unique"):
             index = nodes.IndexDefinition(constraint.name or name, (), constraint.columns, True, False)
-            self.session.pg.execute(ddl.index_sql(self.session.definer, table, index, name)[0])
+            self.session.pg.execute(index_sql(self.session.definer, table, index, name)[0])
         elif constraint.kind == "check":
-            compiler = Compiler(self.session.definer.environment())
             assert constraint.expression is not None
-            text = compiler.predicate(
-                constraint.expression, Names([compiler.table_scope(table, table.name, ddl.MARK)])
-            ).replace(ddl.MARK + ".", "")
+            text = check_sql(self.session.definer.environment(), table, constraint.expression)
             self.session.pg.execute(f"ALTER TABLE {table.pg} ADD CONSTRAINT {quoted(name)} CHECK ({text})")
         elif constraint.kind == "foreign":
             self.session.info(

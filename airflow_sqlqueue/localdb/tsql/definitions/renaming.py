@@ -1,0 +1,81 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
+"""sp_rename. PostgreSQL's own names follow."""
+
+from __future__ import annotations
+
+from airflow_sqlqueue.localdb.contract import SqlError
+from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
+from airflow_sqlqueue.localdb.tsql.definitions.objects import Objects
+from airflow_sqlqueue.localdb.tsql.names import fold, literal, pg_name, quoted
+from airflow_sqlqueue.localdb.tsql.parser.nodes import Name
+
+
+class Renaming(Objects):
+    """Renames tables, columns and indexes."""
+
+    def rename(self, name: Name, new: str, kind: str) -> None:
+        """sp_rename of a table, column or index. PostgreSQL's own names follow."""
+        if kind == "OBJECT":
+            self._rename_table(name, new)
+        elif kind in ("COLUMN", "INDEX"):
+            table = self.catalog.find(name[:-1], self.session.database) if len(name) > 1 else None
+            if (
+                table is None
+                or table.type != "U"
+                or not (
+                    self._rename_column(table, name[-1], new)
+                    if kind == "COLUMN"
+                    else self._rename_index(table, name[-1], new)
+                )
+            ):
+                raise SqlError(
+                    15248, f"Either the parameter @objname is ambiguous or the claimed @objtype ({kind}) is wrong."
+                )
+        else:
+            raise SqlError(40517, f"sp_rename of a {kind} is not supported by the local server.")
+        self.changed()
+
+    def _rename_column(self, table: TableInfo, name: str, new: str) -> bool:
+        column = table.column(name)
+        if column is None:
+            return False
+        if column.computed is None and column.pg != pg_name(new):
+            self.run(f"ALTER TABLE {table.pg} RENAME COLUMN {quoted(column.pg)} TO {quoted(pg_name(new))}")
+        self.run(
+            f"UPDATE mssql.columns SET name = {literal(new)}, folded ="
+            f" {literal(fold(new))}, pg_name = {literal(pg_name(new))}"
+            f" WHERE object_id = {table.object_id} AND column_id = {column.column_id}"
+        )
+        return True
+
+    def _rename_index(self, table: TableInfo, name: str, new: str) -> bool:
+        rows = self.pg.query(
+            "UPDATE mssql.indexes SET name = $3, folded = $4 WHERE object_id = $1::int AND folded = $2 RETURNING 1",
+            table.object_id,
+            fold(name),
+            new,
+            fold(new),
+        )
+        return bool(rows)
+
+    def _rename_table(self, name: Name, new: str) -> None:
+        table = self.catalog.find(name, self.session.database)
+        if table is None or table.type != "U":
+            raise SqlError(
+                15225,
+                f"No item by the name of '{'.'.join(name)}' could be found in the current database"
+                f" '{self.session.database}', given that @itemtype was input as '(null)'.",
+            )
+        self.check_new(self.place((table.database, table.schema, new)))
+        self.run(f"ALTER TABLE {table.pg} RENAME TO {quoted(pg_name(new))}")
+        self.run(
+            f"UPDATE mssql.objects SET name = {literal(new)}, folded ="
+            f" {literal(fold(new))}, pg_name = {literal(pg_name(new))},"
+            f" modified = mssql.utcnow_dt() WHERE object_id = {table.object_id}"
+        )
+        # The text kept to rebuild a disabled index names the table by its PostgreSQL name.
+        schema = table.pg[: table.pg.rindex('."')]
+        self.run(
+            f"UPDATE mssql.indexes SET pg_definition = replace(pg_definition, {literal(' ON ' + table.pg + ' ')},"
+            f" {literal(' ON ' + schema + '.' + quoted(pg_name(new)) + ' ')}) WHERE object_id = {table.object_id}"
+        )

@@ -1,0 +1,79 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
+"""Procedures and triggers: their texts are kept; which events have triggers is kept with the table."""
+
+from __future__ import annotations
+
+from airflow_sqlqueue.localdb.contract import SqlError
+from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
+from airflow_sqlqueue.localdb.tsql.definitions.metadata import object_row
+from airflow_sqlqueue.localdb.tsql.definitions.objects import Objects
+from airflow_sqlqueue.localdb.tsql.names import fold
+from airflow_sqlqueue.localdb.tsql.parser import nodes
+
+
+class Triggers(Objects):
+    """Keeps the texts of procedures and triggers, and which triggers are enabled."""
+
+    def _createmodule(self, node: nodes.CreateModule) -> None:
+        place = self.place(node.name)
+        code = "TR" if node.kind == "TRIGGER" else "P"
+        rows = self.pg.query(
+            "SELECT object_id, type FROM mssql.objects WHERE database_id"
+            " = $1::int AND schema_id = $2::int AND folded = $3",
+            place.database_id,
+            place.schema_id,
+            fold(place.name),
+        )
+        if rows and rows[0][1] == code and node.mode != "create":
+            self.run(f"DELETE FROM mssql.objects WHERE object_id = {rows[0][0]}")
+        elif node.mode == "alter":
+            raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", state=6)
+        else:
+            self.check_new(place)
+        parent, extra = "0", {}
+        if node.kind == "TRIGGER":
+            table = self.catalog.find(node.table, self.session.database)
+            if table is None or table.type != "U":
+                raise SqlError(
+                    8197,
+                    f"The object '{'.'.join(node.table)}' does not exist or is invalid for this operation.",
+                    state=4,
+                )
+            parent = str(table.object_id)
+            idle = all(isinstance(s, nodes.SetOption | nodes.Return | nodes.Declare) for s in node.body or [])
+            extra = {"events": [] if idle else node.events}
+        text = node.text.replace("ALTER", "CREATE", 1) if node.mode == "alter" else node.text
+        self.value(
+            object_row((place.name,), code, parent, None, place.database_id, place.schema_id, definition=text, **extra)
+        )
+        self.refresh_triggers()
+
+    def refresh_triggers(self) -> None:
+        """Keep in a table's row which events have enabled triggers whose bodies cannot run."""
+        self.run(
+            "UPDATE mssql.objects o SET extra = o.extra ||"
+            " jsonb_build_object('trigger_events', COALESCE((SELECT jsonb_agg(DISTINCT e)"
+            " FROM mssql.objects t, jsonb_array_elements(t.extra->'events')"
+            " e WHERE t.parent_object_id = o.object_id AND t.type = 'TR'"
+            " AND t.disabled = 0), '[]')) WHERE o.type = 'U' AND (o.extra"
+            " ? 'trigger_events' OR EXISTS (SELECT 1 FROM mssql.objects t"
+            " WHERE t.parent_object_id = o.object_id AND t.type = 'TR'))"
+        )
+
+    def _triggerstate(self, node: nodes.TriggerState) -> None:
+        self.set_triggers(self.target(node.table), node.name, node.enabled)
+
+    def set_triggers(self, table: TableInfo, name: str, enabled: bool) -> None:
+        rows = self.pg.query(
+            "UPDATE mssql.objects SET disabled = $3::smallint WHERE parent_object_id"
+            " = $1::int AND type = 'TR' AND ($2 = '' OR folded = $2)"
+            " RETURNING 1",
+            table.object_id,
+            fold(name),
+            0 if enabled else 1,
+        )
+        if not rows and name:
+            raise SqlError(
+                4920, f"ALTER TABLE failed because trigger '{name}' on table '{table.name}' does not exist.", state=0
+            )
+        self.refresh_triggers()
