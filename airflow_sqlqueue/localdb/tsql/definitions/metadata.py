@@ -9,7 +9,7 @@ from itertools import pairwise
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import ColumnInfo
 from airflow_sqlqueue.localdb.tsql.definitions.columns import collation_of
 from airflow_sqlqueue.localdb.tsql.names import bracketed, fold, literal
-from airflow_sqlqueue.localdb.tsql.parser.cursor import RESERVED
+from airflow_sqlqueue.localdb.tsql.parser.keywords import RESERVED
 from airflow_sqlqueue.localdb.tsql.parser.lexer import NUMBER, OPERATOR, QUOTED, WORD, tokenize
 from airflow_sqlqueue.localdb.tsql.parser.nodes import ColumnDefinition, Name
 

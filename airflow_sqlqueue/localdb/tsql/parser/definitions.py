@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
-from airflow_sqlqueue.localdb.tsql.parser.cursor import TYPE_NAMES
 from airflow_sqlqueue.localdb.tsql.parser.modifications import Modifications
 from airflow_sqlqueue.localdb.tsql.parser.nodes import (
     ColumnDefinition,
@@ -13,6 +12,7 @@ from airflow_sqlqueue.localdb.tsql.parser.nodes import (
     KeyColumn,
     Statement,
 )
+from airflow_sqlqueue.localdb.tsql.parser.types import TYPE_NAMES
 from airflow_sqlqueue.localdb.types import SqlType
 
 _INDEX_OPTIONS = frozenset(

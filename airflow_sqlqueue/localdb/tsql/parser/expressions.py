@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
-from airflow_sqlqueue.localdb.tsql.parser.cursor import RESERVED, Cursor
+from airflow_sqlqueue.localdb.tsql.parser.cursor import Cursor
+from airflow_sqlqueue.localdb.tsql.parser.keywords import RESERVED
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.parser.nodes import Expr, OrderItem, Query
