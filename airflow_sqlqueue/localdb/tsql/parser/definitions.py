@@ -1,350 +1,19 @@
-"""Parsing of data definition statements: CREATE, ALTER, DROP."""
+"""Parsing of other data definition statements: indexes, views, schemas, databases; DROP of all."""
 
 from __future__ import annotations
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
-from airflow_sqlqueue.localdb.tsql.parser.modifications import Modifications
 from airflow_sqlqueue.localdb.tsql.parser.nodes import (
-    ColumnDefinition,
-    Constraint,
     IndexDefinition,
-    KeyColumn,
     Statement,
 )
-from airflow_sqlqueue.localdb.tsql.parser.types import TYPE_NAMES
+from airflow_sqlqueue.localdb.tsql.parser.tables import Tables
 from airflow_sqlqueue.localdb.types import SqlType
 
-_INDEX_OPTIONS = frozenset(
-    [
-        "PAD_INDEX",
-        "FILLFACTOR",
-        "SORT_IN_TEMPDB",
-        "STATISTICS_NORECOMPUTE",
-        "STATISTICS_INCREMENTAL",
-        "DROP_EXISTING",
-        "ONLINE",
-        "RESUMABLE",
-        "MAX_DURATION",
-        "ALLOW_ROW_LOCKS",
-        "ALLOW_PAGE_LOCKS",
-        "OPTIMIZE_FOR_SEQUENTIAL_KEY",
-        "MAXDOP",
-        "DATA_COMPRESSION",
-        "XML_COMPRESSION",
-        "WAIT_AT_LOW_PRIORITY",
-        "LOB_COMPACTION",
-        "IGNORE_DUP_KEY",
-    ]
-)
 
-
-class Definitions(Modifications):
-    """The DDL part of the parser."""
-
-    def storage_options(self) -> dict[str, str]:
-        """``WITH (...)`` and ``ON filegroup``: where and how data is stored, which no result depends on."""
-        options: dict[str, str] = {}
-        while True:
-            if self.upper == "WITH" and self.peek().value == "(":
-                self.next()
-                options.update(self._option_list())
-            elif self.upper == "WITH" and self.peek().upper == "FILLFACTOR":
-                self.next()
-                self.next()
-                self.expect_op("=")
-                self.integer()
-            elif self.accept("ON") or self.accept_any("TEXTIMAGE_ON", "FILESTREAM_ON"):
-                if self.token.kind in (lexer.STRING, lexer.NSTRING) or (
-                    self.token.kind == lexer.WORD and self.upper == "DEFAULT"
-                ):
-                    self.next()
-                else:
-                    self.identifier()
-                    if self.is_op("("):
-                        self.unsupported("Partitioning")
-            else:
-                return options
-
-    def _option_list(self) -> dict[str, str]:
-        options: dict[str, str] = {}
-        self.expect_op("(")
-        while True:
-            token = self.next()
-            if token.upper not in _INDEX_OPTIONS:
-                if token.upper in ("MEMORY_OPTIMIZED", "SYSTEM_VERSIONING", "LEDGER", "DURABILITY", "BUCKET_COUNT"):
-                    self.unsupported(token.upper, token)
-                self.fail(token)
-            self.accept_op("=")
-            value = self.next()
-            if self.is_op("("):
-                self.skip_parentheses()
-            if self.accept("ON"):
-                self.unsupported("Partitioning")
-            self.accept("MINUTES")
-            options[token.upper] = str(value.value).upper()
-            if token.upper == "IGNORE_DUP_KEY" and options[token.upper] == "ON":
-                self.unsupported("IGNORE_DUP_KEY = ON", token)
-            if self.accept_op(")"):
-                return options
-            self.expect_op(",")
-
-    # --- tables ----------------------------------------------------------------------------------------------------
-
-    def create_table(self) -> nodes.CreateTable:
-        line = self.expect("TABLE").line
-        name = self.name()
-        if self.accept("AS"):
-            self.unsupported("CREATE TABLE AS")
-        table = nodes.CreateTable(name, [], [], [], line=line)
-        self.table_elements(table)
-        self.storage_options()
-        return table
-
-    def table_elements(self, table: nodes.CreateTable) -> None:
-        self.expect_op("(")
-        while True:
-            self.table_element(table.columns, table.constraints, table.indexes, table.name)
-            if self.accept_op(","):
-                if self.accept_op(")"):
-                    return
-                continue
-            self.expect_op(")")
-            return
-
-    def table_element(
-        self,
-        columns: list[ColumnDefinition],
-        constraints: list[Constraint],
-        indexes: list[IndexDefinition],
-        table: nodes.Name,
-    ) -> None:
-        if self.upper == "INDEX" or (self.upper == "PERIOD"):
-            if self.upper == "PERIOD":
-                self.unsupported("PERIOD FOR SYSTEM_TIME")
-            indexes.append(self._inline_index(table, []))
-            return
-        constraint = self.constraint(None)
-        if constraint is not None:
-            constraints.append(constraint)
-            return
-        columns.append(self.column(constraints, indexes, table))
-
-    def _inline_index(self, table: nodes.Name, columns: list[KeyColumn]) -> IndexDefinition:
-        line = self.expect("INDEX").line
-        index = IndexDefinition(self.identifier(), table, columns, line=line)
-        index.unique = self.accept("UNIQUE")
-        index.clustered = self.accept_any("CLUSTERED", "NONCLUSTERED") == "CLUSTERED"
-        if self.upper == "COLUMNSTORE":
-            self.unsupported("A columnstore index")
-        if self.is_op("("):
-            index.columns = self.key_columns()
-        self._index_tail(index)
-        return index
-
-    def key_columns(self) -> list[KeyColumn]:
-        self.expect_op("(")
-        columns = []
-        while True:
-            name = self.identifier()
-            columns.append(KeyColumn(name, self.accept_any("ASC", "DESC") == "DESC"))
-            if self.accept_op(")"):
-                return columns
-            self.expect_op(",")
-
-    def column(
-        self, constraints: list[Constraint], indexes: list[IndexDefinition], table: nodes.Name
-    ) -> ColumnDefinition:
-        column = ColumnDefinition(self.identifier(), None)
-        if self.accept("AS"):
-            mark = self.index
-            expression = self.expression()
-            column.computed = (expression, self.source_text(mark))
-            column.persisted = self.accept("PERSISTED")
-        else:
-            column.type = self.type()
-        while True:
-            word = self.upper
-            if word == "NULL":
-                self.next()
-                column.nullable = True
-            elif word == "NOT":
-                self.next()
-                if self.accept("FOR"):
-                    self.expect("REPLICATION")
-                    continue
-                self.expect("NULL")
-                column.nullable = False
-            elif word == "IDENTITY":
-                self.next()
-                column.identity = (1, 1)
-                if self.accept_op("("):
-                    seed = self.integer()
-                    self.expect_op(",")
-                    column.identity = (seed, self.integer())
-                    self.expect_op(")")
-            elif word == "COLLATE":
-                self.next()
-                column.collation = self.identifier()
-            elif word == "ROWGUIDCOL":
-                self.next()
-                column.rowguid = True
-            elif word in ("SPARSE", "FILESTREAM", "GENERATED", "MASKED", "ENCRYPTED", "HIDDEN"):
-                if word == "SPARSE":
-                    self.next()
-                    continue
-                self.unsupported(f"The column option {word}")
-            elif word == "INDEX":
-                indexes.append(self._inline_index(table, [KeyColumn(column.name)]))
-            else:
-                constraint = self.constraint(column)
-                if constraint is None:
-                    return column
-                if constraint.kind == "default":
-                    assert constraint.expression is not None
-                    column.default = (constraint.name, constraint.expression, constraint.text)
-                else:
-                    constraints.append(constraint)
-
-    def constraint(self, column: ColumnDefinition | None) -> Constraint | None:
-        """A column's or a table's constraint, or None if none starts here."""
-        name = ""
-        if self.accept("CONSTRAINT"):
-            name = self.identifier()
-        word = self.upper
-        own = [KeyColumn(column.name)] if column else []
-        if word == "DEFAULT" and (column is not None or name or self.peek().value == "("):
-            self.next()
-            mark = self.index
-            expression = self.expression()
-            text = self.source_text(mark)
-            found = Constraint("default", name, own, expression=expression, text=text)
-            if column is None:
-                self.expect("FOR")
-                found.columns = [KeyColumn(self.identifier())]
-                if self.accept("WITH"):
-                    self.expect("VALUES")
-            elif self.accept("WITH"):
-                self.expect("VALUES")
-            return found
-        if word in ("PRIMARY", "UNIQUE"):
-            self.next()
-            if word == "PRIMARY":
-                self.expect("KEY")
-            found = Constraint(word.lower(), name, own)
-            clustering = self.accept_any("CLUSTERED", "NONCLUSTERED")
-            found.clustered = None if not clustering else clustering == "CLUSTERED"
-            if self.upper == "HASH":
-                self.unsupported("A hash index")
-            if self.is_op("("):
-                found.columns = self.key_columns()
-            elif column is None:
-                self.fail()
-            self.storage_options()
-            return found
-        if word in ("FOREIGN", "REFERENCES"):
-            return self._foreign(name, own)
-        if word == "CHECK":
-            self.next()
-            if self.accept("NOT"):
-                self.expect("FOR", "REPLICATION")
-            self.expect_op("(")
-            mark = self.index
-            condition = self.predicate()
-            text = self.source_text(mark)
-            self.expect_op(")")
-            return Constraint("check", name, own, expression=condition, text=text)
-        if name:
-            self.fail()
-        return None
-
-    def _foreign(self, name: str, own: list[KeyColumn]) -> Constraint:
-        found = Constraint("foreign", name, own)
-        if self.accept("FOREIGN"):
-            self.expect("KEY")
-            if self.is_op("("):
-                found.columns = self.key_columns()
-        self.expect("REFERENCES")
-        found.reference = self.name()
-        if self.is_op("("):
-            found.reference_columns = self.column_list()
-        while self.upper in ("ON", "NOT"):
-            if self.accept("NOT"):
-                self.expect("FOR", "REPLICATION")
-                continue
-            if self.peek().upper not in ("DELETE", "UPDATE"):
-                break
-            self.next()
-            event = self.next().upper
-            if self.accept("SET"):
-                action = "SET " + ("NULL" if self.accept("NULL") else self.expect("DEFAULT").upper)
-            elif self.accept("CASCADE"):
-                action = "CASCADE"
-            elif self.accept("NO"):
-                if self.next().upper != "ACTION":
-                    self.fail(self.peek(-1))
-                action = "NO ACTION"
-            else:
-                self.fail()
-            if event == "DELETE":
-                found.on_delete = action
-            else:
-                found.on_update = action
-        return found
-
-    def alter_table(self) -> nodes.AlterTable:
-        line = self.expect("TABLE").line
-        alter = nodes.AlterTable(self.name(), "", line=line)
-        if self.accept("WITH") and not self.accept_any("CHECK", "NOCHECK"):
-            self.fail()
-        if self.accept("ADD"):
-            alter.action = "add"
-            while True:
-                self.table_element(alter.columns, alter.constraints, alter.indexes, alter.name)
-                if not self.accept_op(","):
-                    break
-            self.storage_options()
-        elif self.accept("ALTER"):
-            self.expect("COLUMN")
-            alter.action = "alter"
-            if self.peek().upper in ("ADD", "DROP"):
-                self.unsupported("ALTER COLUMN ... ADD and DROP")
-            alter.columns.append(self.column([], [], alter.name))
-            self.storage_options()
-        elif self.accept("DROP"):
-            alter.action = "drop"
-            kind = "CONSTRAINT"
-            while True:
-                if self.upper in ("COLUMN", "CONSTRAINT"):
-                    kind = self.next().upper
-                exists = self.accept("IF", "EXISTS")
-                alter.names.append((kind, self.identifier(), exists))
-                self.storage_options()
-                if not self.accept_op(","):
-                    break
-        elif self.upper in ("CHECK", "NOCHECK") and self.peek().upper == "CONSTRAINT":
-            self.unsupported("ALTER TABLE ... CHECK and NOCHECK CONSTRAINT")
-        elif self.upper in ("ENABLE", "DISABLE") and self.peek().upper == "TRIGGER":
-            alter.action = self.next().upper.lower() + "_trigger"
-            self.next()
-            alter.names.append(("TRIGGER", "" if self.accept("ALL") else self.identifier(), False))
-        elif self.accept("SET"):
-            alter.action = "options"
-            self.expect_op("(")
-            option = self.next()
-            if option.upper not in ("LOCK_ESCALATION", "FILESTREAM_ON"):
-                self.unsupported(f"ALTER TABLE ... SET ({option.value})", option)
-            self.expect_op("=")
-            self.next()
-            self.expect_op(")")
-        elif self.accept("REBUILD"):
-            alter.action = "options"
-            self.storage_options()
-        else:
-            self.unsupported(f"ALTER TABLE ... {self.token.value}")
-        return alter
-
-    # --- indexes ---------------------------------------------------------------------------------------------------
+class Definitions(Tables):
+    """Adds CREATE, ALTER and DROP of other objects."""
 
     def create_index(self) -> IndexDefinition:
         line = self.token.line
@@ -359,15 +28,6 @@ class Definitions(Modifications):
         index.columns = self.key_columns()
         self._index_tail(index)
         return index
-
-    def _index_tail(self, index: IndexDefinition) -> None:
-        if self.accept("INCLUDE"):
-            index.include = self.column_list()
-        if self.accept("WHERE"):
-            mark = self.index
-            index.where = self.predicate()
-            index.where_text = self.source_text(mark)
-        index.options = self.storage_options()
 
     def alter_index(self) -> nodes.AlterIndex:
         line = self.expect("INDEX").line
@@ -386,8 +46,6 @@ class Definitions(Modifications):
         else:
             self.storage_options()
         return nodes.AlterIndex(name, table, action.lower(), line=line)
-
-    # --- drop and the rest -----------------------------------------------------------------------------------------
 
     def drop(self) -> nodes.Drop:
         line = self.expect("DROP").line
@@ -494,9 +152,6 @@ class Definitions(Modifications):
                     self.next()
             else:
                 return sequence
-
-    def known_type(self) -> bool:
-        return str(self.token.value).lower() in TYPE_NAMES
 
     def first_in_batch(self, line: int, kind: str) -> SqlError:
         return SqlError(111, f"'CREATE {kind}' must be the first statement in a query batch.", severity=15, line=line)
