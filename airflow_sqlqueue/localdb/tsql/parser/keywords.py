@@ -1,4 +1,4 @@
-"""The reserved keywords, which are no identifiers unless they stand in brackets ("Reserved keywords (Transact-SQL)")."""
+"""The reserved keywords: identifiers only in brackets ("Reserved keywords (Transact-SQL)")."""
 
 from __future__ import annotations
 
