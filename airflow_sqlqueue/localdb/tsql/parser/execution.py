@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Statement
 from airflow_sqlqueue.localdb.tsql.parser.variables import Variables
@@ -33,12 +34,13 @@ class Execution(Variables):
         if self.token.kind == lexer.VARIABLE and self.peek().value == "=":
             result = self.variable()
             self.next()
-        if self.token.kind == lexer.VARIABLE:
-            self.unsupported("EXECUTE of a procedure named by a variable")
         return self._procedure_call(result)
 
     def _procedure_call(self, result: str | None = None) -> nodes.Execute:
-        call = nodes.Execute(self.name(), [], result)
+        if self.token.kind == lexer.VARIABLE:
+            call = nodes.Execute(None, [], result, variable=self.variable())
+        else:
+            call = nodes.Execute(self.name(), [], result)
         if self.token.kind == lexer.NUMBER and self.is_op(";"):
             self.fail()
         while self._starts_argument():
@@ -46,6 +48,16 @@ class Execution(Variables):
             if self.token.kind == lexer.VARIABLE and self.peek().value == "=":
                 name = str(self.next().value).lower()
                 self.next()
+            elif any(argument.name for argument in call.arguments):
+                number = len(call.arguments) + 1
+                raise SqlError(
+                    119,
+                    f"Must pass parameter number {number} and subsequent parameters as '@name = value'. After the form"
+                    " '@name = value' has been used, all subsequent parameters must be passed in the form '@name ="
+                    " value'.",
+                    severity=15,
+                    line=self.token.line,
+                )
             value: nodes.Expr | None
             if self.accept("DEFAULT"):
                 value = None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
-from airflow_sqlqueue.localdb.tsql.parser.definitions import Definitions
+from airflow_sqlqueue.localdb.tsql.parser.cursors import CursorStatements
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Statement
 
 
-class Variables(Definitions):
+class Variables(CursorStatements):
     """Adds variables, options and transactions."""
 
     def _on_declare(self) -> Statement:
@@ -16,7 +16,8 @@ class Variables(Definitions):
         while True:
             line = self.token.line
             if self.is_identifier() and self.peek().upper in ("CURSOR", "INSENSITIVE", "SCROLL"):
-                self.unsupported("A cursor")
+                found.append(self._declare_cursor())
+                break
             name = self.variable()
             self.accept("AS")
             if self.accept("TABLE"):
@@ -24,8 +25,10 @@ class Variables(Definitions):
                 self.table_elements(table)
                 found.append(nodes.DeclareTable(name, table, line=line))
             else:
-                if self.upper == "CURSOR":
-                    self.unsupported("A cursor")
+                if self.accept("CURSOR"):
+                    if self.accept_op(","):
+                        continue
+                    break
                 kind = self.type()
                 value = self.expression() if self.accept_op("=") else None
                 found.append(nodes.Declare(name, kind, value, line=line))
@@ -43,7 +46,7 @@ class Variables(Definitions):
             if token.kind != lexer.OPERATOR or token.value not in ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="):
                 self.fail(token)
             if self.upper == "CURSOR":
-                self.unsupported("A cursor")
+                return self._declare_cursor(name)
             return nodes.SetVariable(name, token.value, self.expression())
         if self.accept("TRANSACTION"):
             if not self.accept("ISOLATION") or not self.accept("LEVEL"):

@@ -11,7 +11,9 @@ from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode, encode
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import NMAX, nvarchar
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 from airflow_sqlqueue.localdb.tsql.parser import batches, nodes
+from airflow_sqlqueue.localdb.tsql.runtime.cursors import converted
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Code, Frame, Raised
+from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.runtime.session import Session
@@ -111,7 +113,7 @@ def _user(
     for declared in module.parameters:
         inner.types[declared.name] = declared.type
         if declared.name in given:
-            inner.values[declared.name] = encode(declared.type, given[declared.name].value)
+            inner.values[declared.name] = _argument(session, given[declared.name], declared.type, frame)
         elif declared.value is not None:
             inner.values[declared.name] = session.evaluate(declared.value, declared.type, inner)[1]
         else:
@@ -134,6 +136,18 @@ def _user(
                 Parameter(passed.name, declared.type, decode(declared.type, inner.values[declared.name]), True)
             )
     return status
+
+
+def _argument(session: Session, parameter: Parameter, kind: SqlType, frame: Frame) -> bytes | None:
+    """An argument as the type of the procedure's parameter."""
+    try:
+        return converted(session, parameter.type, encode(parameter.type, parameter.value), kind, frame)
+    except SqlError as error:
+        if error.number not in (241, 242, 245, 248, 8114, 8169):
+            raise
+        raise SqlError(
+            8114, f"Error converting data type {parameter.type.name} to {kind.name}.", state=1 if frame.procedure else 5
+        ) from None
 
 
 # --- execution -------------------------------------------------------------------------------------------------------

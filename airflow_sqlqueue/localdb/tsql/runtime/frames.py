@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_sqlqueue.localdb.contract import Output, SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
@@ -68,3 +69,4 @@ class Frame:
     caught: list[SqlError] = field(default_factory=list)
     parent: Frame | None = None
     line_offset: int = 0
+    cursors: dict[str, Any] = field(default_factory=dict)  # LOCAL ones

@@ -9,7 +9,7 @@ from airflow_sqlqueue.localdb.contract import Column, Output, Parameter, SqlErro
 from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT, nvarchar, oid
 from airflow_sqlqueue.localdb.tsql.parser import nodes
-from airflow_sqlqueue.localdb.tsql.runtime import settings
+from airflow_sqlqueue.localdb.tsql.runtime import cursors, settings
 from airflow_sqlqueue.localdb.tsql.runtime.errors import dooms, ends_batch, is_compile
 from airflow_sqlqueue.localdb.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Raised, Returned, Thrown
 
@@ -130,6 +130,9 @@ class Interpreter:
             if session.options.fmtonly:
                 self._shape(node, frame)
                 return
+            if isinstance(node, nodes.Insert) and isinstance(node.source, nodes.Execute):
+                self._done(frame, cursors.insert_results(session, node, frame))
+                return
             count = session.execute(node, frame)
             plan = session.plan(node, frame) if isinstance(node, nodes.SelectStatement) else None
             if plan is not None and plan.assign:
@@ -233,6 +236,23 @@ class Interpreter:
 
         session.transactions.define(action)
         self._done(frame, None)
+
+    # --- cursors ---------------------------------------------------------------------------------------------------
+
+    def _run_declarecursor(self, node: nodes.DeclareCursor, frame: Frame) -> None:
+        cursors.declare(self.session, node, frame)
+        self._quiet()
+
+    def _run_cursoraction(self, node: nodes.CursorAction, frame: Frame) -> None:
+        cursors.run(self.session, node, frame)
+        self._quiet()
+
+    def _run_fetch(self, node: nodes.Fetch, frame: Frame) -> None:
+        count = cursors.fetch(self.session, node, frame)
+        if node.into:
+            self._quiet(count)
+        else:
+            self._done(frame, count)
 
     # --- variables -------------------------------------------------------------------------------------------------
 
@@ -454,7 +474,10 @@ class Interpreter:
                 old, session.database = session.database, database
                 frame.output.database(database, old)
             return
-        assert node.procedure is not None
+        procedure = node.procedure
+        if node.variable is not None:
+            procedure = procedures.parse_name(self._text(nodes.Variable(node.variable), frame))
+        assert procedure is not None
         parameters: list[Parameter] = []
         targets: dict[str, str] = {}
         for position, argument in enumerate(node.arguments):
@@ -471,7 +494,7 @@ class Interpreter:
                 targets[name or str(position)] = argument.value.name
         outputs: list[Parameter] = []
         count = session.transactions.count
-        status = procedures.call(session, node.procedure, parameters, frame, outputs)
+        status = procedures.call(session, procedure, parameters, frame, outputs)
         unnamed = [target for key, target in targets.items() if key.isdigit()]
         for parameter in outputs:
             target = targets.get(parameter.name) if parameter.name else unnamed.pop(0)

@@ -48,6 +48,8 @@ class Session:
         self.interpreter = Interpreter(self)
         self.rowcount = 0
         self.error_number = 0
+        self.cursors: dict[str, Any] = {}  # GLOBAL ones
+        self.fetch_status = self.cursor_rows = self.inserting = 0
         self.identity: Identity | None = None  # of @@IDENTITY
         self.scope_identity: Identity | None = None  # of SCOPE_IDENTITY()
         self.identity_insert: tuple[str, str] = ("", "")
@@ -170,6 +172,8 @@ class Session:
         self.database = self.home
         self.rowcount = self.error_number = 0
         self.identity = self.scope_identity = None
+        self.cursors.clear()
+        self.fetch_status = self.cursor_rows = 0
 
     def close(self) -> None:
         """Let go of the PostgreSQL connection, which rolls back what is open."""

@@ -37,6 +37,31 @@ class Execute(Statement):
     arguments: list[Argument]
     result: str | None
     text_expr: Expr | None = None
+    variable: str | None = None  # holds the procedure's name
+
+
+@dataclass
+class DeclareCursor(Statement):
+    name: str
+    query: SelectStatement
+    local: bool
+    scroll: bool
+
+
+@dataclass
+class CursorAction(Statement):
+    """OPEN, CLOSE or DEALLOCATE."""
+
+    action: str
+    name: str
+
+
+@dataclass
+class Fetch(Statement):
+    direction: str
+    number: Expr | None
+    name: str
+    into: list[str]
 
 
 @dataclass
