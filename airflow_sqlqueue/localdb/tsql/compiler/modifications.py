@@ -14,7 +14,9 @@ from airflow_sqlqueue.localdb.tsql.catalog.catalog import ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.locks import check_hints, locking
 from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan
-from airflow_sqlqueue.localdb.tsql.compiler.queries import Queries, RowLock, has_aggregate, rewritten, walk
+from airflow_sqlqueue.localdb.tsql.compiler.queries import Queries
+from airflow_sqlqueue.localdb.tsql.compiler.sources import RowLock
+from airflow_sqlqueue.localdb.tsql.compiler.trees import has_aggregate, rewritten, walk
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Scope, Typed
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes

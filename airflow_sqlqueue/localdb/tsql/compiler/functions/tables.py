@@ -14,10 +14,10 @@ from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.localdb.tsql.compiler.queries import Queries
+    from airflow_sqlqueue.localdb.tsql.compiler.sources import Sources
 
 
-def table_function(c: Queries, node: nodes.FunctionSource, names: Names) -> str:
+def table_function(c: Sources, node: nodes.FunctionSource, names: Names) -> str:
     """The FROM item for a call of a table-valued function."""
     name = node.name[-1].upper()
     # An argument may use the columns of sources to the left, as CROSS APPLY does.
@@ -59,7 +59,7 @@ def _add(names: Names, node: nodes.FunctionSource, columns: list[Typed], alias: 
     names.scopes.append(Scope(fold(node.alias), columns, pg_alias=alias, exposed=(node.alias,)))
 
 
-def _openjson(c: Queries, node: nodes.FunctionSource, args: list[Typed], alias: str, names: Names) -> str:
+def _openjson(c: Sources, node: nodes.FunctionSource, args: list[Typed], alias: str, names: Names) -> str:
     if not 1 <= len(args) <= 2:
         raise SqlError(174, "The openjson function requires 1 to 2 arguments.", severity=15)
     text = c.text(args[0]).sql
