@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.localdb.contract import Column, Parameter, SqlError
-from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
+from airflow_sqlqueue.localdb.tsql.compiler.compiler import Compiler
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
 from airflow_sqlqueue.localdb.tsql.datatypes.codec import encode
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, BIT, INT, SYSNAME, nvarchar, oid, storage

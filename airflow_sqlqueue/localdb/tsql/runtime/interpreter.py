@@ -175,7 +175,7 @@ class Interpreter:
         session = self.session
         name, body.into = body.into, None
         try:
-            from airflow_sqlqueue.localdb.tsql.compiler.modifications import Compiler
+            from airflow_sqlqueue.localdb.tsql.compiler.compiler import Compiler
 
             compiler = Compiler(session.environment(frame))
             columns = compiler.compile_query(node.query, None).columns
