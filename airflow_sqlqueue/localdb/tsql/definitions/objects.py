@@ -8,7 +8,7 @@ from typing import Protocol
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import Catalog, ColumnInfo, TableInfo
-from airflow_sqlqueue.localdb.tsql.compiler.expressions import Environment
+from airflow_sqlqueue.localdb.tsql.compiler.environment import Environment
 from airflow_sqlqueue.localdb.tsql.names import fold, literal
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Name

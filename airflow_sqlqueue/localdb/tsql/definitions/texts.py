@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.compiler import Compiler
-from airflow_sqlqueue.localdb.tsql.compiler.expressions import Environment
+from airflow_sqlqueue.localdb.tsql.compiler.environment import Environment
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import is_text, storage
 from airflow_sqlqueue.localdb.tsql.definitions.objects import Objects

@@ -14,7 +14,7 @@ from typing import Any
 from airflow_sqlqueue.localdb.contract import Attention, ClientGone, Column, Output, Parameter, SqlError, Wait
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import Catalog
 from airflow_sqlqueue.localdb.tsql.compiler.compiler import Compiler
-from airflow_sqlqueue.localdb.tsql.compiler.expressions import Environment
+from airflow_sqlqueue.localdb.tsql.compiler.environment import Environment
 from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan
 from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode, encode
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT
