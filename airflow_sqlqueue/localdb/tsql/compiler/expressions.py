@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
+from airflow_sqlqueue.localdb.tsql.compiler.functions import call
 from airflow_sqlqueue.localdb.tsql.compiler.scalars import Scalars
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Typed
 from airflow_sqlqueue.localdb.tsql.datatypes import sqltypes
@@ -20,8 +21,6 @@ class Expressions(Scalars):
     """Expression compiler; one instance compiles one statement."""
 
     def _scalar_function(self, node: nodes.Function, names: Names) -> Typed:
-        from airflow_sqlqueue.localdb.tsql.compiler.functions.registry import call
-
         return call(self, node, names)
 
     def predicate(self, node: Expr, names: Names) -> str:

@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
-from airflow_sqlqueue.localdb.tsql.compiler.functions.registry import Special, define, moment
+from airflow_sqlqueue.localdb.tsql.compiler.functions.registry import Special, define, special
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Typed
-from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, DATETIME, INT, nvarchar
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import (
+    BIGINT,
+    DATETIME,
+    INT,
+    is_moment,
+    is_number,
+    is_text,
+    nvarchar,
+)
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.types import SqlType
 
@@ -49,6 +57,15 @@ def _part(node: nodes.Function, count: int) -> str:
     if part is None:
         raise SqlError(155, f"'{first.name[-1]}' is not a recognized {name} option.", severity=15)
     return part
+
+
+def moment(value: Typed, default: SqlType = DATETIME) -> Typed:
+    """An argument where a date is expected; text becomes ``default``."""
+    if value.type is None or is_text(value.type) or is_number(value.type):
+        return convert(value, default, "cast")
+    if not is_moment(value.type):
+        raise SqlError(8116, f"Argument data type {value.type.name} is invalid for argument 1 of the date function.")
+    return value
 
 
 def _plain(value: Typed) -> str:
@@ -117,14 +134,15 @@ def _datetrunc(c: Expressions, node: nodes.Function, names: Names) -> Typed:
     return convert(Typed(f"date_trunc('{unit}', {_plain(value)})", _ANY), value.type, "cast")
 
 
-SPECIAL: dict[str, Special] = {
+for _name, _function in {
     "DATEADD": _dateadd,
     "DATEDIFF": _difference("datediff", INT),
     "DATEDIFF_BIG": _difference("datediff_big", BIGINT),
     "DATEPART": _datepart,
     "DATENAME": _datename,
     "DATETRUNC": _datetrunc,
-}
+}.items():
+    special(_name)(_function)
 
 
 @define("GETDATE GETUTCDATE CURRENT_TIMESTAMP", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.localdb.tsql.compiler.functions.registry import Special, define
+from airflow_sqlqueue.localdb.tsql.compiler.functions.registry import Special, define, special
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Typed
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, SYSNAME, nvarchar
 from airflow_sqlqueue.localdb.tsql.names import literal
@@ -99,12 +99,13 @@ def _db(c: Expressions) -> str:
     return c.parameter("@@db_id", INT)
 
 
-SPECIAL: dict[str, Special] = {
+for _name, _function in {
     "SERVERPROPERTY": _property(dict(_SERVER), 0),
     "DATABASEPROPERTYEX": _property(dict(_DATABASE), 1),
     "DATABASEPROPERTY": _property(dict(_DATABASE), 1),
     "OBJECT_ID": _object_id,
-}
+}.items():
+    special(_name)(_function)
 
 
 def _catalog(name: str, function: str, kind: SqlType, least: int, most: int, text: tuple[int, ...] = ()) -> None:
