@@ -31,7 +31,7 @@ class Outputs(Targets):
         returned: list[str] = []
         for number, values in enumerate(lists):
             returned += [f"{self._output(value)} AS o{number}_{i}" for i, value in enumerate(values, 1)]
-        returned += extra
+        returned += [f"{value} AS e{i}" for i, value in enumerate(extra)]
         head = (prefix + ", " if prefix else "WITH ") + f"w AS ({change} RETURNING {', '.join(returned)})"
         inserts = []
         client: list[Typed] | None = None
@@ -40,11 +40,15 @@ class Outputs(Targets):
                 client = values
                 continue
             inserts.append(self._into(output, values, number))
-        if client is None and not extra:
+        if client is None and not extra and len(inserts) == 1:
             return self.finish(f"{head} {inserts[0]}", writes=True, **options)
         head += "".join(f", i{n} AS ({text})" for n, text in enumerate(inserts))
         number = len(outputs) - 1
-        final = ", ".join(f"w.o{number}_{i} AS c{i}" for i in range(1, len(client or []) + 1))
+        number = next((n for n, output in enumerate(outputs) if output.into is None), number)
+        final = ", ".join(
+            [f"w.o{number}_{i} AS c{i}" for i in range(1, len(client or []) + 1)]
+            + [f"w.e{i}" for i in range(len(extra))]
+        )
         return self.finish(f"{head} SELECT {final} FROM w", writes=True, columns=client, **options)
 
     @staticmethod

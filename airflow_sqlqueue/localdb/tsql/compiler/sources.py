@@ -113,6 +113,8 @@ class Sources(Expressions):
             if table is None:
                 raise SqlError(1087, f'Must declare the table variable "{name[0]}".', severity=15, state=2)
             return table
+        if len(name) == 1 and fold(name[0]) in ("inserted", "deleted") and fold(name[0]) in self.env.tables:
+            return self.env.tables[fold(name[0])]
         found = self.env.catalog.find(name, self.env.database)
         if found is None or found.type not in ("U", "V", "S", "TT"):
             raise SqlError(208, f"Invalid object name '{'.'.join(name)}'.", line=line)

@@ -71,12 +71,11 @@ class Targets(Queries):
                 " cannot have any enabled triggers if the statement"
                 " contains an OUTPUT clause without INTO clause.",
             )
-        if event in table.extra.get("trigger_events", ()):
+        if event in table.extra.get("trigger_events", ()) and self.statement == "merge":
             raise SqlError(
                 40517,
-                f"The table '{table.name}' has a trigger with a body,"
-                " which is not supported by the local server: disable"
-                " or drop the trigger.",
+                f"The table '{table.name}' has a trigger with a body, which MERGE does not run on the local server:"
+                " disable or drop the trigger.",
             )
 
     def _identity_on(self, table: TableInfo) -> bool:

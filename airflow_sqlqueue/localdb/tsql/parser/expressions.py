@@ -68,6 +68,12 @@ class Expressions(Cursor):
             query = self.query()
             self.expect_op(")")
             return nodes.Exists(query)
+        if self.upper == "UPDATE" and self.peek().value == "(":
+            self.next()
+            self.expect_op("(")
+            column = self.identifier()
+            self.expect_op(")")
+            return nodes.Updated(column)
         left = self.expression()
         while True:
             token = self.token

@@ -13,6 +13,7 @@ from airflow_sqlqueue.localdb.contract import Column, Output, Parameter, Rows, S
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT
 from airflow_sqlqueue.localdb.tsql.names import fold
 from airflow_sqlqueue.localdb.tsql.parser import nodes
+from airflow_sqlqueue.localdb.tsql.runtime import triggers
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Code, Frame
 from airflow_sqlqueue.localdb.types import SqlType
 
@@ -199,7 +200,7 @@ def insert_results(session: Session, node: nodes.Insert, frame: Frame) -> int:
                 for name, column, value in zip(row, result.columns, values, strict=True):
                     box.types[name], box.values[name] = column.type, value
             try:
-                count += session.execute(insert, box)
+                count += triggers.execute(session, insert, box)
             except SqlError as error:
                 if error.number in (109, 110):
                     raise SqlError(

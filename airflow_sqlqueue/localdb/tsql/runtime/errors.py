@@ -18,7 +18,7 @@ DEADLOCK = frozenset(["40P01", "40001"])
 _COMPILE = frozenset([102, 105, 107, 109, 110, 120, 121, 137, 141, 145, 156, 207, 208, 209, 213, 264, 4104, 4145, 1087])
 """Errors of compiling a statement: they end the batch and no CATCH of the same batch sees them."""
 
-_BATCH = frozenset([241, 242, 245, 248, 295, 1205, 3930, 3960, 3998, 8169, 650, 911, 40517, 535])
+_BATCH = frozenset([241, 3609, 242, 245, 248, 295, 1205, 3930, 3960, 3998, 8169, 650, 911, 40517, 535])
 """Errors of running a statement that end the batch."""
 
 _DOOM = frozenset([241, 242, 245, 248, 295, 8169])

@@ -69,4 +69,5 @@ class Frame:
     caught: list[SqlError] = field(default_factory=list)
     parent: Frame | None = None
     line_offset: int = 0
+    kept: bool = False  # its tables are dropped by who made them
     cursors: dict[str, Any] = field(default_factory=dict)  # LOCAL ones

@@ -9,7 +9,7 @@ from airflow_sqlqueue.localdb.contract import Column, Output, Parameter, SqlErro
 from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT, nvarchar, oid
 from airflow_sqlqueue.localdb.tsql.parser import nodes
-from airflow_sqlqueue.localdb.tsql.runtime import cursors, settings
+from airflow_sqlqueue.localdb.tsql.runtime import cursors, settings, triggers
 from airflow_sqlqueue.localdb.tsql.runtime.errors import dooms, ends_batch, is_compile
 from airflow_sqlqueue.localdb.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Raised, Returned, Thrown
 
@@ -64,7 +64,7 @@ class Interpreter:
             ) from None
         finally:
             self.depth -= 1
-            if frame.tables:
+            if frame.tables and not frame.kept:
                 session.temporary.discard(frame)
             if scoped and len(session.catalog.temporary) > len(before):
                 session.temporary.leave(before)
@@ -132,6 +132,9 @@ class Interpreter:
                 return
             if isinstance(node, nodes.Insert) and isinstance(node.source, nodes.Execute):
                 self._done(frame, cursors.insert_results(session, node, frame))
+                return
+            if isinstance(node, nodes.Insert | nodes.Update | nodes.Delete):
+                self._done(frame, triggers.execute(session, node, frame))
                 return
             count = session.execute(node, frame)
             plan = session.plan(node, frame) if isinstance(node, nodes.SelectStatement) else None

@@ -49,6 +49,7 @@ class Session:
         self.rowcount = 0
         self.error_number = 0
         self.cursors: dict[str, Any] = {}  # GLOBAL ones
+        self.firing: list[Any] = []  # triggers that run, by object id
         self.fetch_status = self.cursor_rows = self.inserting = 0
         self.identity: Identity | None = None  # of @@IDENTITY
         self.scope_identity: Identity | None = None  # of SCOPE_IDENTITY()

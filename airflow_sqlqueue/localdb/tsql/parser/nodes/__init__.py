@@ -42,6 +42,7 @@ from airflow_sqlqueue.localdb.tsql.parser.nodes.expressions import (
     Star,
     Subquery,
     Unary,
+    Updated,
     Variable,
     Window,
 )
@@ -181,6 +182,7 @@ __all__ = [
     "TryCatch",
     "Unary",
     "Update",
+    "Updated",
     "Use",
     "Values",
     "Variable",

@@ -157,5 +157,12 @@ class AtTimeZone(Expr):
 
 
 @dataclass(slots=True)
+class Updated(Expr):
+    """UPDATE(column) in a trigger."""
+
+    column: str
+
+
+@dataclass(slots=True)
 class NextValue(Expr):
     name: Name
