@@ -21,7 +21,7 @@ from airflow_sqlqueue.localdb.tds import tls
 from airflow_sqlqueue.localdb.tds.connection import Front
 from airflow_sqlqueue.localdb.tds.login import Credentials
 from airflow_sqlqueue.localdb.tsql import install
-from airflow_sqlqueue.localdb.tsql.runtime.session import open_engine
+from airflow_sqlqueue.localdb.tsql.engine import open_engine
 
 PASSWORD_VARIABLE = "SQLQUEUE_LOCALDB_PASSWORD"  # noqa: S105 - the name of a variable
 SYSTEM_DATABASES = ("master", "tempdb", "msdb", "model")

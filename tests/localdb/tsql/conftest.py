@@ -15,7 +15,8 @@ from airflow_sqlqueue.localdb.postgres import Postgres
 from airflow_sqlqueue.localdb.tsql import install
 from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import oid
-from airflow_sqlqueue.localdb.tsql.runtime.session import Session, open_engine
+from airflow_sqlqueue.localdb.tsql.engine import open_engine
+from airflow_sqlqueue.localdb.tsql.runtime.session import Session
 from airflow_sqlqueue.localdb.types import SqlType
 
 QUEUE = """

@@ -331,7 +331,7 @@ def test_triggers(client: Any, table: str) -> None:
 def test_attention_leaves_the_transaction_open(conninfo: str, table: str) -> None:
     import select
 
-    from airflow_sqlqueue.localdb.tsql.runtime.session import open_engine
+    from airflow_sqlqueue.localdb.tsql.engine import open_engine
 
     impatient = False
 
@@ -375,7 +375,7 @@ def test_a_table_made_anew_by_another_connection(connect: Any, table: str) -> No
 
 
 def test_unknown_database(conninfo: str) -> None:
-    from airflow_sqlqueue.localdb.tsql.runtime.session import open_engine
+    from airflow_sqlqueue.localdb.tsql.engine import open_engine
 
     with pytest.raises(SqlError) as caught:
         open_engine(conninfo, "nope", "sa", lambda fd: None)

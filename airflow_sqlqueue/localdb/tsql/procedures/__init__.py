@@ -1,1 +1,5 @@
-"""System stored procedures, one family to a module."""
+"""System stored procedures, a module for each family; importing this registers them all."""
+
+from airflow_sqlqueue.localdb.tsql.procedures import administration, applocks, catalog, describe, execution, session
+
+__all__ = ["administration", "applocks", "catalog", "describe", "execution", "session"]

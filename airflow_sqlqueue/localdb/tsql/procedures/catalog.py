@@ -1,22 +1,23 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Catalog procedures that ODBC drivers and tools call ("Catalog stored procedures")."""
+"""Catalog procedures that ODBC drivers call ("Catalog stored procedures")."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.localdb.contract import Parameter, SqlError
-from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT, NMAX, SYSNAME, nvarchar, varchar
-from airflow_sqlqueue.localdb.tsql.names import fold, literal
-from airflow_sqlqueue.localdb.tsql.parser import nodes
-from airflow_sqlqueue.localdb.tsql.procedures.registry import Arguments, parse_name, procedure, result_set
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT, NMAX, SYSNAME, varchar
+from airflow_sqlqueue.localdb.tsql.names import fold
+from airflow_sqlqueue.localdb.tsql.runtime.calls import Arguments, procedure, result_set
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.runtime.session import Session
 
-_SMALL = SqlType("smallint")
+SMALLINT = SqlType("smallint")
+
+
 _ODBC = """CASE c.type_name WHEN 'bit' THEN -7 WHEN 'tinyint' THEN -6 WHEN 'smallint' THEN 5 WHEN 'int' THEN 4
   WHEN 'bigint' THEN -5 WHEN 'decimal' THEN 3 WHEN 'numeric' THEN 2 WHEN 'money' THEN 3 WHEN 'smallmoney' THEN 3
   WHEN 'float' THEN 6 WHEN 'real' THEN 7 WHEN 'char' THEN 1 WHEN 'varchar' THEN 12 WHEN 'text' THEN -1
@@ -30,12 +31,12 @@ def _like(column: str, number: int, exact: str = "") -> str:
     return f"(${number} IS NULL OR lower({column}) ~ mssql.like_pattern(lower(${number}), '\\'))"
 
 
-def _database(session: Session) -> int:
+def database_id(session: Session) -> int:
     entry = session.catalog.database(session.database)
     return entry[0] if entry else 0
 
 
-def _unquoted(name: Any) -> Any:
+def unquoted(name: Any) -> Any:
     """Drivers may send names in brackets or quotes."""
     if isinstance(name, str) and len(name) > 1 and name[0] + name[-1] in ("[]", '""'):
         return name[1:-1]
@@ -47,7 +48,7 @@ def _tables(session: Session, arguments: Arguments, frame: Frame, outputs: list[
     name, owner, qualifier, kind, _ = arguments.take(
         "table_name", "table_owner", "table_qualifier", "table_type", "fusepattern"
     )
-    database = _qualified(session, qualifier)
+    database = qualified_id(session, qualifier)
     columns = [
         ("TABLE_QUALIFIER", SYSNAME),
         ("TABLE_OWNER", SYSNAME),
@@ -68,12 +69,12 @@ def _tables(session: Session, arguments: Arguments, frame: Frame, outputs: list[
     return 0
 
 
-def _qualified(session: Session, qualifier: str | None) -> int:
+def qualified_id(session: Session, qualifier: str | None) -> int:
     if qualifier and fold(qualifier) != fold(session.database):
         raise SqlError(
             15250, "The database name component of the object qualifier must be the name of the current database."
         )
-    return _database(session)
+    return database_id(session)
 
 
 _COLUMNS = [
@@ -81,28 +82,30 @@ _COLUMNS = [
     ("TABLE_OWNER", SYSNAME),
     ("TABLE_NAME", SYSNAME),
     ("COLUMN_NAME", SYSNAME),
-    ("DATA_TYPE", _SMALL),
+    ("DATA_TYPE", SMALLINT),
     ("TYPE_NAME", SYSNAME),
     ("PRECISION", INT),
     ("LENGTH", INT),
-    ("SCALE", _SMALL),
-    ("RADIX", _SMALL),
-    ("NULLABLE", _SMALL),
+    ("SCALE", SMALLINT),
+    ("RADIX", SMALLINT),
+    ("NULLABLE", SMALLINT),
     ("REMARKS", varchar(254)),
     ("COLUMN_DEF", NMAX),
-    ("SQL_DATA_TYPE", _SMALL),
-    ("SQL_DATETIME_SUB", _SMALL),
+    ("SQL_DATA_TYPE", SMALLINT),
+    ("SQL_DATETIME_SUB", SMALLINT),
     ("CHAR_OCTET_LENGTH", INT),
     ("ORDINAL_POSITION", INT),
     ("IS_NULLABLE", varchar(254)),
     ("SS_DATA_TYPE", SqlType("tinyint")),
 ]
+
+
 _COLUMNS_100 = [
     *_COLUMNS[:-1],
-    ("SS_IS_SPARSE", _SMALL),
-    ("SS_IS_COLUMN_SET", _SMALL),
-    ("SS_IS_COMPUTED", _SMALL),
-    ("SS_IS_IDENTITY", _SMALL),
+    ("SS_IS_SPARSE", SMALLINT),
+    ("SS_IS_COLUMN_SET", SMALLINT),
+    ("SS_IS_COMPUTED", SMALLINT),
+    ("SS_IS_IDENTITY", SMALLINT),
     ("SS_UDT_CATALOG_NAME", SYSNAME),
     ("SS_UDT_SCHEMA_NAME", SYSNAME),
     ("SS_UDT_ASSEMBLY_TYPE_NAME", SYSNAME),
@@ -117,7 +120,7 @@ def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool)
     name, owner, qualifier, column, *_ = arguments.take(
         "table_name", "table_owner", "table_qualifier", "column_name", "odbcver", "namescope", "fusepattern"
     )
-    database = _qualified(session, qualifier)
+    database = qualified_id(session, qualifier)
     extra = (
         "0::int2, 0::int2, (c.computed IS NOT NULL)::int::int2, c.identity::int2,"
         " NULL::text, NULL::text, NULL::text, NULL::text, NULL::text,"
@@ -152,7 +155,7 @@ def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool)
         " ORDER BY s.name, o.name, c.column_id"
     )
     shape = _COLUMNS_100 if modern else _COLUMNS
-    result_set(frame.output, session, sql, shape, _unquoted(name), _unquoted(owner) or None, column or None)
+    result_set(frame.output, session, sql, shape, unquoted(name), unquoted(owner) or None, column or None)
     return 0
 
 
@@ -169,13 +172,13 @@ def _sp_columns_100(session: Session, arguments: Arguments, frame: Frame, output
 @procedure("sp_pkeys")
 def _pkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     name, owner, qualifier = arguments.take("table_name", "table_owner", "table_qualifier")
-    database = _qualified(session, qualifier)
+    database = qualified_id(session, qualifier)
     columns = [
         ("TABLE_QUALIFIER", SYSNAME),
         ("TABLE_OWNER", SYSNAME),
         ("TABLE_NAME", SYSNAME),
         ("COLUMN_NAME", SYSNAME),
-        ("KEY_SEQ", _SMALL),
+        ("KEY_SEQ", SMALLINT),
         ("PK_NAME", SYSNAME),
     ]
     sql = (
@@ -188,7 +191,7 @@ def _pkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list[P
         " AND ($2 IS NULL OR s.folded = $2) ORDER BY 1, 2, 3, 5"
     )
     result_set(
-        frame.output, session, sql, columns, fold(_unquoted(name) or ""), fold(_unquoted(owner)) if owner else None
+        frame.output, session, sql, columns, fold(unquoted(name) or ""), fold(unquoted(owner)) if owner else None
     )
     return 0
 
@@ -198,16 +201,16 @@ def _statistics(session: Session, arguments: Arguments, frame: Frame, outputs: l
     name, owner, qualifier, index, unique, _ = arguments.take(
         "table_name", "table_owner", "table_qualifier", "index_name", "is_unique", "accuracy"
     )
-    database = _qualified(session, qualifier)
+    database = qualified_id(session, qualifier)
     columns = [
         ("TABLE_QUALIFIER", SYSNAME),
         ("TABLE_OWNER", SYSNAME),
         ("TABLE_NAME", SYSNAME),
-        ("NON_UNIQUE", _SMALL),
+        ("NON_UNIQUE", SMALLINT),
         ("INDEX_QUALIFIER", SYSNAME),
         ("INDEX_NAME", SYSNAME),
-        ("TYPE", _SMALL),
-        ("SEQ_IN_INDEX", _SMALL),
+        ("TYPE", SMALLINT),
+        ("SEQ_IN_INDEX", SMALLINT),
         ("COLUMN_NAME", SYSNAME),
         ("COLLATION", SqlType("char", length=1)),
         ("CARDINALITY", INT),
@@ -231,8 +234,8 @@ def _statistics(session: Session, arguments: Arguments, frame: Frame, outputs: l
         session,
         sql,
         columns,
-        fold(_unquoted(name) or ""),
-        fold(_unquoted(owner)) if owner else None,
+        fold(unquoted(name) or ""),
+        fold(unquoted(owner)) if owner else None,
         index or None,
         unique,
     )
@@ -263,25 +266,25 @@ def _datatypes(session: Session, arguments: Arguments, frame: Frame, outputs: li
     wanted, _ = arguments.take("data_type", "odbcver")
     columns = [
         ("TYPE_NAME", SYSNAME),
-        ("DATA_TYPE", _SMALL),
+        ("DATA_TYPE", SMALLINT),
         ("PRECISION", INT),
         ("LITERAL_PREFIX", varchar(32)),
         ("LITERAL_SUFFIX", varchar(32)),
         ("CREATE_PARAMS", varchar(32)),
-        ("NULLABLE", _SMALL),
-        ("CASE_SENSITIVE", _SMALL),
-        ("SEARCHABLE", _SMALL),
-        ("UNSIGNED_ATTRIBUTE", _SMALL),
-        ("MONEY", _SMALL),
-        ("AUTO_INCREMENT", _SMALL),
+        ("NULLABLE", SMALLINT),
+        ("CASE_SENSITIVE", SMALLINT),
+        ("SEARCHABLE", SMALLINT),
+        ("UNSIGNED_ATTRIBUTE", SMALLINT),
+        ("MONEY", SMALLINT),
+        ("AUTO_INCREMENT", SMALLINT),
         ("LOCAL_TYPE_NAME", SYSNAME),
-        ("MINIMUM_SCALE", _SMALL),
-        ("MAXIMUM_SCALE", _SMALL),
-        ("SQL_DATA_TYPE", _SMALL),
-        ("SQL_DATETIME_SUB", _SMALL),
+        ("MINIMUM_SCALE", SMALLINT),
+        ("MAXIMUM_SCALE", SMALLINT),
+        ("SQL_DATA_TYPE", SMALLINT),
+        ("SQL_DATETIME_SUB", SMALLINT),
         ("NUM_PREC_RADIX", INT),
-        ("INTERVAL_PRECISION", _SMALL),
-        ("USERTYPE", _SMALL),
+        ("INTERVAL_PRECISION", SMALLINT),
+        ("USERTYPE", SMALLINT),
     ]
     code = _ODBC.replace("c.type_name", "t.name")
     sql = (
@@ -296,89 +299,4 @@ def _datatypes(session: Session, arguments: Arguments, frame: Frame, outputs: li
         " ORDER BY 2, t.name <> 'datetime2', 1"
     )
     result_set(frame.output, session, sql, columns, wanted)
-    return 0
-
-
-@procedure("sp_who", "sp_who2")
-def _who(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
-    columns = [
-        ("spid", _SMALL),
-        ("ecid", _SMALL),
-        ("status", nvarchar(30)),
-        ("loginame", SYSNAME),
-        ("hostname", SYSNAME),
-        ("blk", SqlType("char", length=5)),
-        ("dbname", SYSNAME),
-        ("cmd", nvarchar(16)),
-    ]
-    sql = (
-        "SELECT (pid % 32768)::int2, 0::int2, CASE WHEN state = 'active' THEN 'runnable' ELSE 'sleeping' END, 'sa', '',"
-        " rpad(COALESCE((SELECT min(b) % 32768 FROM unnest(pg_blocking_pids(pid)) b), 0)::text, 5),"
-        f" {literal(session.database)}::text, 'SELECT' FROM pg_stat_activity WHERE backend_type = 'client backend'"
-    )
-    result_set(frame.output, session, sql, columns)
-    return 0
-
-
-@procedure("sp_spaceused")
-def _spaceused(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
-    name, *_ = arguments.take("objname", "updateusage", "mode", "oneresultset", "include_total_xtp_storage")
-    if not name:
-        raise SqlError(40517, "sp_spaceused without a table is not supported by the local server.")
-    table = session.catalog.find(parse_name(name), session.database)
-    if table is None:
-        raise SqlError(
-            15009,
-            f"The object '{name}' does not exist in database '{session.database}' or is invalid for this operation.",
-        )
-    columns = [
-        ("name", SYSNAME),
-        ("rows", SqlType("char", length=20)),
-        ("reserved", varchar(18)),
-        ("data", varchar(18)),
-        ("index_size", varchar(18)),
-        ("unused", varchar(18)),
-    ]
-    size = f"(mssql.page_count({table.object_id}) * 8)::text || ' KB'"
-    count = f"rpad(mssql.row_count({table.object_id})::text, 20)"
-    sql = f"SELECT {literal(table.name)}::text, {count}, {size}, {size}, '0 KB', '0 KB'"
-    result_set(frame.output, session, sql, columns)
-    return 0
-
-
-@procedure("sp_helpindex")
-def _helpindex(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
-    (name,) = arguments.take("objname")
-    table = session.catalog.find(parse_name(name or ""), session.database)
-    if table is None:
-        raise SqlError(
-            15009,
-            f"The object '{name}' does not exist in database '{session.database}' or is invalid for this operation.",
-        )
-    columns = [("index_name", SYSNAME), ("index_description", varchar(210)), ("index_keys", nvarchar(2078))]
-    sql = (
-        "SELECT i.name, CASE i.type WHEN 1 THEN 'clustered' ELSE 'nonclustered'"
-        " END || CASE i.is_unique WHEN 1 THEN ', unique' ELSE '' END"
-        " || CASE i.is_primary_key WHEN 1 THEN ', primary key' ELSE '' END || '"
-        " located on PRIMARY', (SELECT string_agg(c.name || CASE k.descending WHEN 1"
-        " THEN '(-)' ELSE '' END, ', ' ORDER BY k.key_ordinal) FROM"
-        " mssql.index_columns k JOIN mssql.columns c USING (object_id, column_id)"
-        " WHERE k.object_id = i.object_id AND k.index_id = i.index_id AND k.included = 0)"
-        f" FROM mssql.indexes i WHERE i.object_id = {table.object_id} ORDER BY i.name"
-    )
-    result_set(frame.output, session, sql, columns)
-    return 0
-
-
-@procedure("sp_rename")
-def _rename(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
-    old, new, kind = arguments.take("objname", "newname", "objtype")
-    kind = (kind or "OBJECT").upper()
-    name: nodes.Name = parse_name(old or "")
-    session.transactions.define(lambda: session.definer.rename(name, str(new), kind))
-    frame.output.message(
-        SqlError(
-            15477, "Caution: Changing any part of an object name could break scripts and stored procedures.", severity=0
-        )
-    )
     return 0

@@ -9,7 +9,8 @@ from airflow_sqlqueue.localdb.contract import Column, Output, Parameter, SqlErro
 from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT, nvarchar, oid
 from airflow_sqlqueue.localdb.tsql.parser import nodes
-from airflow_sqlqueue.localdb.tsql.runtime import cursors, settings, triggers
+from airflow_sqlqueue.localdb.tsql.runtime import calls, cursors, settings, triggers
+from airflow_sqlqueue.localdb.tsql.runtime.dbcc import dbcc
 from airflow_sqlqueue.localdb.tsql.runtime.errors import dooms, ends_batch, is_compile
 from airflow_sqlqueue.localdb.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Raised, Returned, Thrown
 
@@ -465,8 +466,6 @@ class Interpreter:
     # --- EXECUTE ---------------------------------------------------------------------------------------------------
 
     def _run_execute(self, node: nodes.Execute, frame: Frame) -> None:
-        from airflow_sqlqueue.localdb.tsql.procedures import registry as procedures
-
         session = self.session
         if node.text_expr is not None:
             text = self._text(node.text_expr, frame, -1)
@@ -479,7 +478,7 @@ class Interpreter:
             return
         procedure = node.procedure
         if node.variable is not None:
-            procedure = procedures.parse_name(self._text(nodes.Variable(node.variable), frame))
+            procedure = calls.parse_name(self._text(nodes.Variable(node.variable), frame))
         assert procedure is not None
         parameters: list[Parameter] = []
         targets: dict[str, str] = {}
@@ -497,7 +496,7 @@ class Interpreter:
                 targets[name or str(position)] = argument.value.name
         outputs: list[Parameter] = []
         count = session.transactions.count
-        status = procedures.call(session, procedure, parameters, frame, outputs)
+        status = calls.call(session, procedure, parameters, frame, outputs)
         unnamed = [target for key, target in targets.items() if key.isdigit()]
         for parameter in outputs:
             target = targets.get(parameter.name) if parameter.name else unnamed.pop(0)
@@ -523,9 +522,7 @@ class Interpreter:
             )
 
     def _run_dbcc(self, node: nodes.Dbcc, frame: Frame) -> None:
-        from airflow_sqlqueue.localdb.tsql.procedures import registry as procedures
-
-        procedures.dbcc(self.session, node, frame)
+        dbcc(self.session, node, frame)
         self._quiet()
 
 

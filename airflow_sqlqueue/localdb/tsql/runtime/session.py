@@ -1,7 +1,4 @@
-"""The engine of one connection: requests come in, statements run, results go to the output.
-
-:func:`open_engine` is the entry for the TDS front; see :mod:`airflow_sqlqueue.localdb.contract`.
-"""
+"""The session of one connection: requests come in, statements run, results go to the output."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_sqlqueue.localdb.contract import Attention, ClientGone, Column, Output, Parameter, SqlError, Wait
+from airflow_sqlqueue.localdb.contract import Output, Parameter, SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import Catalog
 from airflow_sqlqueue.localdb.tsql.compiler.compiler import Compiler
 from airflow_sqlqueue.localdb.tsql.compiler.environment import Environment
@@ -21,16 +18,19 @@ from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT
 from airflow_sqlqueue.localdb.tsql.definitions.definer import Definer
 from airflow_sqlqueue.localdb.tsql.parser import batches, nodes
 from airflow_sqlqueue.localdb.tsql.pg import Pg, PgError, Request
-from airflow_sqlqueue.localdb.tsql.runtime import settings
+from airflow_sqlqueue.localdb.tsql.runtime import calls, settings
 from airflow_sqlqueue.localdb.tsql.runtime.applock import AppLocks
 from airflow_sqlqueue.localdb.tsql.runtime.errors import DEADLOCK, STALE, translate
-from airflow_sqlqueue.localdb.tsql.runtime.frames import BatchEnd, Code, Frame, Identity, Returned
+from airflow_sqlqueue.localdb.tsql.runtime.frames import BatchEnd, Code, Frame, Identity
 from airflow_sqlqueue.localdb.tsql.runtime.interpreter import Interpreter
+from airflow_sqlqueue.localdb.tsql.runtime.receiver import Receiver
 from airflow_sqlqueue.localdb.tsql.runtime.temporary import Temporary
 from airflow_sqlqueue.localdb.tsql.runtime.transactions import Transactions
 from airflow_sqlqueue.localdb.types import SqlType
 
 _CODES, _PLANS = 256, 64
+
+
 log = logging.getLogger(__name__)
 
 
@@ -114,15 +114,13 @@ class Session:
 
     def call(self, procedure: str, parameters: Sequence[Parameter], output: Output) -> int:
         """Run a stored procedure by name."""
-        from airflow_sqlqueue.localdb.tsql.procedures import registry as procedures
-
         self.output = output
         self._refresh()
         status = 0
         try:
             frame = Frame(Code([]), output)
             outputs: list[Parameter] = []
-            status = procedures.call(self, procedures.parse_name(procedure), list(parameters), frame, outputs)
+            status = calls.call(self, calls.parse_name(procedure), list(parameters), frame, outputs)
             for parameter in outputs:
                 output.return_value(parameter)
         except SqlError as error:
@@ -308,7 +306,7 @@ class Session:
                 " support operations that write to the log file. Roll back"
                 " the transaction.",
             )
-        receiver = _Receiver(plan, frame)
+        receiver = Receiver(plan, frame)
         request = Request(
             plan.sql, self.values(plan, frame), plan.oids, plan.name, receiver, plan.chunk if plan.columns else 0
         )
@@ -369,56 +367,3 @@ class Session:
     def rollback_statement(self, error: PgError) -> bool:
         """Whether the error took the whole transaction with it (a deadlock)."""
         return error.sqlstate in DEADLOCK
-
-
-class _Receiver:
-    """Takes the rows of a plan to the output or into variables."""
-
-    def __init__(self, plan: Plan, frame: Frame) -> None:
-        self.plan, self.frame, self.started, self.count = plan, frame, False, 0
-
-    def __call__(self, result: Any) -> None:
-        plan, frame = self.plan, self.frame
-        self.count += result.ntuples
-        if plan.assign:
-            last = result.ntuples - 1
-            if last >= 0:
-                for index, (name, _) in enumerate(plan.assign):
-                    frame.values[name] = result.get_value(last, index)
-            return
-        if plan.columns is None:
-            return
-        if not self.started:
-            self.started = True
-            frame.output.columns(
-                [
-                    Column(column.name, column.type or INT, result.ftype(index), column.nullable, column.identity)
-                    for index, column in enumerate(plan.columns)
-                ]
-            )
-        if result.ntuples:
-            frame.output.rows(result)
-
-    def finish(self, result: Any) -> None:
-        if self.plan.columns is not None and not self.started:
-            self(result)
-
-
-def open_engine(conninfo: str, database: str, login: str, wait: Wait) -> Session:
-    """An engine for one connection. Raises :class:`SqlError` 4060 for a database that does not exist."""
-    pg = Pg(conninfo, wait)
-    try:
-        session = Session(pg, database or "master", login)
-        entry = session.catalog.database(session.database)
-        if entry is None:
-            raise SqlError(
-                4060, f'Cannot open database "{database}" requested by the login. The login failed.', severity=11
-            )
-        session.database = session.home = entry[1]
-    except BaseException:
-        pg.close()
-        raise
-    return session
-
-
-__all__ = ["Attention", "ClientGone", "Returned", "Session", "open_engine"]

@@ -1,0 +1,103 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
+"""Procedures of tools and administrators: sp_who, sp_spaceused, sp_helpindex, sp_rename."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.localdb.contract import Parameter, SqlError
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import SYSNAME, nvarchar, varchar
+from airflow_sqlqueue.localdb.tsql.names import literal
+from airflow_sqlqueue.localdb.tsql.parser import nodes
+from airflow_sqlqueue.localdb.tsql.procedures.catalog import SMALLINT
+from airflow_sqlqueue.localdb.tsql.runtime.calls import Arguments, parse_name, procedure, result_set
+from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
+from airflow_sqlqueue.localdb.types import SqlType
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.localdb.tsql.runtime.session import Session
+
+
+@procedure("sp_who", "sp_who2")
+def _who(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+    columns = [
+        ("spid", SMALLINT),
+        ("ecid", SMALLINT),
+        ("status", nvarchar(30)),
+        ("loginame", SYSNAME),
+        ("hostname", SYSNAME),
+        ("blk", SqlType("char", length=5)),
+        ("dbname", SYSNAME),
+        ("cmd", nvarchar(16)),
+    ]
+    sql = (
+        "SELECT (pid % 32768)::int2, 0::int2, CASE WHEN state = 'active' THEN 'runnable' ELSE 'sleeping' END, 'sa', '',"
+        " rpad(COALESCE((SELECT min(b) % 32768 FROM unnest(pg_blocking_pids(pid)) b), 0)::text, 5),"
+        f" {literal(session.database)}::text, 'SELECT' FROM pg_stat_activity WHERE backend_type = 'client backend'"
+    )
+    result_set(frame.output, session, sql, columns)
+    return 0
+
+
+@procedure("sp_spaceused")
+def _spaceused(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+    name, *_ = arguments.take("objname", "updateusage", "mode", "oneresultset", "include_total_xtp_storage")
+    if not name:
+        raise SqlError(40517, "sp_spaceused without a table is not supported by the local server.")
+    table = session.catalog.find(parse_name(name), session.database)
+    if table is None:
+        raise SqlError(
+            15009,
+            f"The object '{name}' does not exist in database '{session.database}' or is invalid for this operation.",
+        )
+    columns = [
+        ("name", SYSNAME),
+        ("rows", SqlType("char", length=20)),
+        ("reserved", varchar(18)),
+        ("data", varchar(18)),
+        ("index_size", varchar(18)),
+        ("unused", varchar(18)),
+    ]
+    size = f"(mssql.page_count({table.object_id}) * 8)::text || ' KB'"
+    count = f"rpad(mssql.row_count({table.object_id})::text, 20)"
+    sql = f"SELECT {literal(table.name)}::text, {count}, {size}, {size}, '0 KB', '0 KB'"
+    result_set(frame.output, session, sql, columns)
+    return 0
+
+
+@procedure("sp_helpindex")
+def _helpindex(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+    (name,) = arguments.take("objname")
+    table = session.catalog.find(parse_name(name or ""), session.database)
+    if table is None:
+        raise SqlError(
+            15009,
+            f"The object '{name}' does not exist in database '{session.database}' or is invalid for this operation.",
+        )
+    columns = [("index_name", SYSNAME), ("index_description", varchar(210)), ("index_keys", nvarchar(2078))]
+    sql = (
+        "SELECT i.name, CASE i.type WHEN 1 THEN 'clustered' ELSE 'nonclustered'"
+        " END || CASE i.is_unique WHEN 1 THEN ', unique' ELSE '' END"
+        " || CASE i.is_primary_key WHEN 1 THEN ', primary key' ELSE '' END || '"
+        " located on PRIMARY', (SELECT string_agg(c.name || CASE k.descending WHEN 1"
+        " THEN '(-)' ELSE '' END, ', ' ORDER BY k.key_ordinal) FROM"
+        " mssql.index_columns k JOIN mssql.columns c USING (object_id, column_id)"
+        " WHERE k.object_id = i.object_id AND k.index_id = i.index_id AND k.included = 0)"
+        f" FROM mssql.indexes i WHERE i.object_id = {table.object_id} ORDER BY i.name"
+    )
+    result_set(frame.output, session, sql, columns)
+    return 0
+
+
+@procedure("sp_rename")
+def _rename(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+    old, new, kind = arguments.take("objname", "newname", "objtype")
+    kind = (kind or "OBJECT").upper()
+    name: nodes.Name = parse_name(old or "")
+    session.transactions.define(lambda: session.definer.rename(name, str(new), kind))
+    frame.output.message(
+        SqlError(
+            15477, "Caution: Changing any part of an object name could break scripts and stored procedures.", severity=0
+        )
+    )
+    return 0
