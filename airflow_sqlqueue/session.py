@@ -62,6 +62,7 @@ class Session:
         self.settings = settings
         self._connection = open_connection(settings)
         self._connection.timeout = statement_timeout
+        self._is_freetds = "tdsodbc" in self._connection.getinfo(load_pyodbc().SQL_DRIVER_NAME).lower()
         self._cursor: pyodbc.Cursor | None = None
         self._cursor_text = ""
         self._in_transaction = False
@@ -88,11 +89,12 @@ class Session:
         """Run a statement with its parameters and return the rows of its first result set.
 
         Every result set is read to its end before anything is returned: an error may follow the rows, and then they
-        must not be used. ``sizes`` fixes the parameters' types, as ``Cursor.setinputsizes`` takes them.
+        must not be used. ``sizes`` fixes the parameters' types, as ``Cursor.setinputsizes`` takes them; FreeTDS has no
+        types without a length and goes by the values.
         """
         try:
             cursor = self._prepared(statement.text)
-            if sizes is not None:
+            if sizes is not None and not self._is_freetds:
                 cursor.setinputsizes(sizes)
             cursor.execute(statement.text, values) if values else cursor.execute(statement.text)
             rows: list[Any] | None = None

@@ -17,6 +17,8 @@ from pathlib import Path
 from airflow_sqlqueue.connection import packaged_driver
 
 JAVA = 17
+FREETDS = "tdsodbc"
+"""Only the tests with FreeTDS need it, so it is never asked for."""
 _APT = shutil.which("apt-get") is not None
 
 
@@ -82,7 +84,7 @@ def main() -> int:
         sys.stdout.write("Installing the system parts with apt-get ...\n")
         sys.stdout.flush()
         subprocess.run(["apt-get", "update", "-qq"], check=True)
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *_missing()]
+        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *_missing(), FREETDS]
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
         subprocess.run(install, check=True, env=environment, stdout=subprocess.DEVNULL)
         still = _missing()
