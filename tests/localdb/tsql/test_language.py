@@ -143,7 +143,7 @@ def test_expressions(client: Any, expression: str, kind: str | None, value: Any)
         ("SELECT CAST(1 AS banana)", 243),
         ("MERGE sys.objects AS t USING (SELECT 1 AS a) AS s ON 1 = 1 WHEN MATCHED THEN DELETE", 10713),
         ("BACKUP DATABASE x", 40517),
-        ("SELECT 1 FOR XML PATH", 40517),
+        ("SELECT 1 FOR XML AUTO", 40517),
         ("SET ROWCOUNT 5", 40517),
         ("SET NO_SUCH_OPTION ON", 195),
         ("SELECT FORMAT(1, 'x')", 40517),

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
+from airflow_sqlqueue.localdb.tsql.compiler.documents import compile_document
 from airflow_sqlqueue.localdb.tsql.compiler.order import Order
 from airflow_sqlqueue.localdb.tsql.compiler.sources import Compiled, RowLock
 from airflow_sqlqueue.localdb.tsql.compiler.trees import has_aggregate
@@ -24,7 +25,7 @@ class Queries(Order):
     ) -> Compiled:
         """Compile a query expression with its CTEs."""
         if query.for_clause:
-            raise SqlError(40517, "FOR JSON is not supported by the local server.")
+            return compile_document(self, query, parent)
         self.depth += 1
         if self.depth > 60:
             raise SqlError(191, "Some part of your SQL statement is nested too deeply.", severity=15)

@@ -69,6 +69,18 @@ def _nullif(c: Expressions, a: list[Typed]) -> Typed:
     )
 
 
-@define("GREATEST LEAST", 1, -1)
+@define("GREATEST", 1, 254)
 def _greatest(c: Expressions, a: list[Typed]) -> Typed:
-    raise SqlError(40517, "GREATEST and LEAST are not supported by the local server.")
+    return _extreme(c, a, "greatest")
+
+
+@define("LEAST", 1, 254)
+def _least(c: Expressions, a: list[Typed]) -> Typed:
+    return _extreme(c, a, "least")
+
+
+def _extreme(c: Expressions, a: list[Typed], name: str) -> Typed:
+    # The type of highest precedence; NULLs do not count unless there is nothing else.
+    kind = c.common(a)
+    values = ", ".join(convert(value, kind).sql for value in a)
+    return Typed(f"{name}({values})", kind, all(value.nullable for value in a))
