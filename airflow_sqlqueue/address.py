@@ -5,7 +5,9 @@ The grammar is the one of versions 3.1 to 9, with its leniencies (reference/addr
 
 from __future__ import annotations
 
+import hashlib
 import re
+import uuid
 from dataclasses import dataclass
 
 from airflow_sqlqueue.errors import AddressError
@@ -91,6 +93,33 @@ class QueueAddress:
         schema, catalog = (*parts, None, None)[:2]
         return cls(table, schema, catalog)
 
+    @classmethod
+    def parse_as(cls, text: str, version: str) -> QueueAddress:
+        """Read an address as an endpoint of an older version does (reference/addresses.md 1.5).
+
+        ``"3.0"`` cuts at every ``@``, inside brackets too, and knows no catalog. ``"1"`` and ``"2"`` take everything
+        after the first ``@`` for a machine name and drop it; a name of more than 128 characters becomes a GUID.
+        """
+        table, *rest = text.split("@")
+        if not table.strip():
+            raise AddressError(f"The queue address {text!r} has no table name before the first '@': give one.")
+        if _legacy(version) == "3.0":
+            schema = unquote(rest[0]) if rest else ""
+            return cls(table, schema if schema.strip() else None)
+        return cls(hashed_name(table))
+
+    def text_for(self, version: str) -> str:
+        """The address for a peer of version ``"3.0"``, ``"1"`` or ``"2"``, which reads back the same table.
+
+        ``"3.0"`` gets the two-part form, ``"1"`` and ``"2"`` the bare name; a catalog, and for these a schema, must be
+        set in the peer's own configuration. Raises :class:`AddressError` where the peer would read another name.
+        """
+        if _legacy(version) == "3.0":
+            if "@" in (self.schema or ""):
+                raise AddressError(f"Version 3.0 cannot read the schema {self.schema!r}, which holds an '@'.")
+            return str(QueueAddress(self.table, self.schema))
+        return self.table
+
     def __str__(self) -> str:
         """The address form: only the parts that are known, schema and catalog always bracketed."""
         text = self.table
@@ -99,6 +128,23 @@ class QueueAddress:
         if self.catalog:
             text += f"@{_bracket(self.catalog)}"
         return text
+
+
+def hashed_name(name: str) -> str:
+    """The table that versions 1.2 to 2.2 made for a queue name: from 129 characters on a GUID of its MD5.
+
+    Those versions hashed the bytes of the machine's code page; for names outside ASCII this takes Windows-1252.
+    """
+    if len(name.encode("utf-16-le")) // 2 <= MAX_IDENTIFIER_LENGTH:
+        return name
+    digest = hashlib.md5(name.encode("cp1252", "replace"), usedforsecurity=False).digest()
+    return str(uuid.UUID(bytes_le=digest))
+
+
+def _legacy(version: str) -> str:
+    if version not in {"1", "2", "3.0"}:
+        raise AddressError(f"Version {version!r} has no address form of its own: it is one of 1, 2 and 3.0.")
+    return version
 
 
 def _bracket(name: str | None) -> str:

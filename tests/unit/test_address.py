@@ -34,6 +34,38 @@ def test_vector(vector: dict[str, str | None]) -> None:
     assert resolved.qualified_name == vector["qualified"]
 
 
+@pytest.mark.parametrize(
+    "vector", [vector for vector in VECTORS if vector.get("table")], ids=lambda vector: f"{vector['id']}"
+)
+def test_vector_as_older_versions_read_it(vector: dict[str, str]) -> None:
+    old = QueueAddress.parse_as(vector["input"], "3.0")
+    assert old.table + (f"@[{old.schema}]" if old.schema else "") == vector["v30"]
+    for version in ("1", "2"):
+        assert str(QueueAddress.parse_as(vector["input"], version)) == vector["v12"]
+
+
+@given(address_text)
+def test_older_peers_read_back_what_they_are_given(text: str) -> None:
+    try:
+        address = QueueAddress.parse(text)
+        for_3_0 = address.text_for("3.0")
+    except AddressError:
+        return
+    assert QueueAddress.parse_as(for_3_0, "3.0") == QueueAddress(address.table, address.schema)
+    assert QueueAddress.parse_as(address.text_for("2"), "2") == QueueAddress(address.table)
+
+
+def test_long_names_became_guids() -> None:
+    assert str(QueueAddress.parse_as("x" * 129 + "@MACHINE", "2")) == "1d842639-3c39-c300-f362-60e5ace10dc1"
+    assert str(QueueAddress.parse_as("A" * 129, "1")) == "ed04c873-621d-da16-1c49-ea4cded846cc"
+    assert str(QueueAddress.parse_as("A" * 128, "1")) == "A" * 128
+
+
+def test_a_version_without_a_form_of_its_own() -> None:
+    with pytest.raises(AddressError, match="'5'"):
+        QueueAddress("T").text_for("5")
+
+
 @given(address_text)
 def test_format_of_parse_is_a_fixed_point(text: str) -> None:
     try:
