@@ -1,12 +1,11 @@
-"""What a connection knows of tables: read from the metadata tables, kept until the catalog changes."""
+"""Looking up tables: read from the metadata tables, kept until the catalog changes."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_sqlqueue.localdb.contract import SqlError
+from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, IndexInfo, TableInfo, is_binary_collation
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Name
 from airflow_sqlqueue.localdb.tsql.pg import Pg
@@ -27,11 +26,15 @@ FROM mssql.objects o JOIN mssql.schemas s ON s.database_id = o.database_id AND s
   JOIN mssql.databases d ON d.database_id = o.database_id
 WHERE d.folded = $1 AND s.folded = $2 AND o.folded = $3
 """
+
+
 _SYSTEM_SQL = """
 SELECT a.attname, CASE WHEN t.typtype = 'd' THEN t.typname ELSE format_type(a.atttypid, NULL) END
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
+
+
 _DOMAINS = {
     "sysname": SqlType("nvarchar", length=128),
     "bit": SqlType("bit"),
@@ -49,74 +52,6 @@ _DOMAINS = {
     "double precision": SqlType("float"),
     "numeric": SqlType("numeric", precision=38, scale=0),
 }
-
-
-@dataclass(slots=True)
-class ColumnInfo:
-    name: str
-    pg: str
-    type: SqlType
-    nullable: bool = True
-    identity: bool = False
-    computed: str | None = None
-    binary: bool = False
-    column_id: int = 0
-    default: bool = False
-    seed: int = 1
-    increment: int = 1
-
-    @property
-    def folded(self) -> str:
-        return fold(self.name)
-
-
-@dataclass(slots=True)
-class IndexInfo:
-    name: str
-    index_id: int
-    type: int
-    pg: str
-    disabled: bool
-
-
-@dataclass(slots=True)
-class TableInfo:
-    """A table, view or synonym; ``pg`` is the qualified, quoted PostgreSQL name."""
-
-    name: str
-    schema: str
-    database: str
-    pg: str
-    columns: list[ColumnInfo]
-    type: str = "U"
-    object_id: int = 0
-    triggers: int = 0
-    definition: str = ""
-    indexes: list[IndexInfo] = field(default_factory=list)
-    local: bool = False  # a temporary table or a table variable
-    database_filter: bool = False
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    def column(self, name: str) -> ColumnInfo | None:
-        folded = fold(name)
-        for column in self.columns:
-            if column.folded == folded:
-                return column
-        return None
-
-    @property
-    def identity(self) -> ColumnInfo | None:
-        return next((column for column in self.columns if column.identity), None)
-
-    @property
-    def full_name(self) -> str:
-        return f"{self.database}.{self.schema}.{self.name}"
-
-
-def is_binary_collation(collation: str | None) -> bool:
-    """Whether comparison under ``collation`` minds case."""
-    upper = (collation or "").upper()
-    return "_BIN" in upper or "_CS" in upper
 
 
 class Catalog:

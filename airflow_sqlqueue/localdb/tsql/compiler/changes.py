@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import ColumnInfo, TableInfo
+from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.outputs import Outputs
 from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan

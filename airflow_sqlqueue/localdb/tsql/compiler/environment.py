@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import Catalog, TableInfo
+from airflow_sqlqueue.localdb.tsql.catalog.catalog import Catalog
+from airflow_sqlqueue.localdb.tsql.catalog.tables import TableInfo
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import (
     INT,
 )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import ColumnInfo, TableInfo
+from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.locks import check_hints, locking
 from airflow_sqlqueue.localdb.tsql.compiler.outputs import Outputs
 from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import is_binary_collation
+from airflow_sqlqueue.localdb.tsql.catalog.tables import is_binary_collation
 from airflow_sqlqueue.localdb.tsql.compiler.convert import attempt, convert
 from airflow_sqlqueue.localdb.tsql.compiler.operators import Operators
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Typed

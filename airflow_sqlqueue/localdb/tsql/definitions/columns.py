@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import ColumnInfo, TableInfo, is_binary_collation
+from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, TableInfo, is_binary_collation
 from airflow_sqlqueue.localdb.tsql.compiler.compiler import Compiler
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names

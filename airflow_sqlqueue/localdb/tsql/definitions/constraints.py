@@ -6,7 +6,7 @@ from __future__ import annotations
 import secrets
 
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import ColumnInfo, TableInfo
+from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import is_text
 from airflow_sqlqueue.localdb.tsql.definitions.columns import default_sql
 from airflow_sqlqueue.localdb.tsql.definitions.indexes import Indexes

@@ -6,7 +6,7 @@ from __future__ import annotations
 import secrets
 
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
+from airflow_sqlqueue.localdb.tsql.catalog.tables import TableInfo
 from airflow_sqlqueue.localdb.tsql.definitions.metadata import shown, sql_value
 from airflow_sqlqueue.localdb.tsql.definitions.objects import Objects, Place
 from airflow_sqlqueue.localdb.tsql.definitions.texts import index_sql

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import ColumnInfo
+from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo
 from airflow_sqlqueue.localdb.tsql.definitions.columns import collation_of
 from airflow_sqlqueue.localdb.tsql.names import bracketed, fold, literal
 from airflow_sqlqueue.localdb.tsql.parser.keywords import RESERVED

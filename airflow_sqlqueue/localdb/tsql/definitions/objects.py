@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import Catalog, ColumnInfo, TableInfo
+from airflow_sqlqueue.localdb.tsql.catalog.catalog import Catalog
+from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.environment import Environment
 from airflow_sqlqueue.localdb.tsql.names import fold, literal
 from airflow_sqlqueue.localdb.tsql.parser import nodes

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
+from airflow_sqlqueue.localdb.tsql.catalog.tables import TableInfo
 from airflow_sqlqueue.localdb.tsql.definitions.objects import Objects
 from airflow_sqlqueue.localdb.tsql.names import fold, literal, pg_name, quoted
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Name

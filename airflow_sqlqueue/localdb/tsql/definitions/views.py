@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import ColumnInfo
+from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo
 from airflow_sqlqueue.localdb.tsql.compiler.compiler import Compiler
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import storage
 from airflow_sqlqueue.localdb.tsql.definitions.metadata import metadata_columns, object_row

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_sqlqueue.localdb.contract import Output, SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
+from airflow_sqlqueue.localdb.tsql.catalog.tables import TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.types import SqlType

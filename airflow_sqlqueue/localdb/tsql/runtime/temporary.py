@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.catalog import TableInfo
+from airflow_sqlqueue.localdb.tsql.catalog.tables import TableInfo
 from airflow_sqlqueue.localdb.tsql.definitions.columns import column_info, column_sql
 from airflow_sqlqueue.localdb.tsql.definitions.texts import check_sql, index_sql
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
