@@ -95,6 +95,7 @@ class Assignments(Targets):
         sql = (
             f"WITH RECURSIVE {rows} AS MATERIALIZED (SELECT *, row_number() OVER () AS n FROM ({compiled.sql}) AS q),"
             f" {fold_}(n, {listed}) AS (SELECT 0::int8, {', '.join(first)} UNION ALL SELECT {rows}.n, {', '.join(then)}"
-            f" FROM {fold_} JOIN {rows} ON {rows}.n = {fold_}.n + 1) SELECT {listed} FROM {fold_} WHERE n > 0 ORDER BY n"
+            f" FROM {fold_} JOIN {rows} ON {rows}.n = {fold_}.n + 1)"
+            f" SELECT {listed} FROM {fold_} WHERE n > 0 ORDER BY n"
         )
         return self.finish(sql, assign=list(kinds.items()), selects=True)
