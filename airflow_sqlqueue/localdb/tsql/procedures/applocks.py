@@ -22,6 +22,11 @@ def _userlock(session: Session, frame: Frame, number: int, message: str) -> int:
     return -999
 
 
+def _no_transaction(session: Session, frame: Frame, what: str) -> int:
+    text = f"You attempted to {what} a transactional application lock without an active transaction."
+    return _userlock(session, frame, 50000, text)
+
+
 @procedure("sp_getapplock")
 def _getapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     resource, mode, owner, timeout, _ = arguments.take(
@@ -40,12 +45,7 @@ def _getapplock(session: Session, arguments: Arguments, frame: Frame, outputs: l
     if mode.lower() not in modes or owner not in ("transaction", "session"):
         return -999
     if owner == "transaction" and not session.transactions.count:
-        return _userlock(
-            session,
-            frame,
-            50000,
-            "You attempted to acquire a transactional application lock without an active transaction.",
-        )
+        return _no_transaction(session, frame, "acquire")
     if timeout is not None and timeout < -1:
         return -999
     if timeout is None:
@@ -61,12 +61,7 @@ def _releaseapplock(session: Session, arguments: Arguments, frame: Frame, output
     if resource is None or owner not in ("transaction", "session"):
         return -999
     if owner == "transaction" and not session.transactions.count:
-        return _userlock(
-            session,
-            frame,
-            50000,
-            "You attempted to release a transactional application lock without an active transaction.",
-        )
+        return _no_transaction(session, frame, "release")
     if not session.applocks.release(resource[:255], owner):
         return _userlock(
             session,
