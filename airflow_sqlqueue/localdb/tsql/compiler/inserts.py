@@ -66,7 +66,7 @@ class Inserts(Outputs):
         elif isinstance(node.source, nodes.Execute):
             raise SqlError(40517, "INSERT ... EXECUTE is not supported by the local server.")
         elif isinstance(node.source.body, nodes.Values) and node.top is None:
-            change = f"{target} VALUES {self._value_rows(node.source.body, table, columns, parent)}"
+            change = f"{target} VALUES {self._value_rows(node.source.body, table, columns, parent, bool(explicit))}"
         else:
             change = f"{target} {self._insert_query(node, node.source, table, columns, parent)}"
         scope = self.table_scope(table, "inserted", "d")
@@ -74,9 +74,20 @@ class Inserts(Outputs):
         return self._with_outputs(change, node.outputs, names, [], identity=table if identity else None, table=table)
 
     def _value_rows(
-        self, values: nodes.Values, table: TableInfo, columns: list[ColumnInfo], parent: Names | None
+        self,
+        values: nodes.Values,
+        table: TableInfo,
+        columns: list[ColumnInfo],
+        parent: Names | None,
+        explicit: bool,
     ) -> str:
         rows = []
+        if len({len(row) for row in values.rows}) > 1:
+            raise SqlError(
+                10709, "The number of columns for each row in a table value constructor must be the same.", severity=15
+            )
+        if not explicit and len(values.rows[0]) != len(columns):
+            raise SqlError(213, "Column name or number of supplied values does not match table definition.")
         for row in values.rows:
             if len(row) != len(columns):
                 if len(row) > len(columns):
@@ -87,10 +98,6 @@ class Inserts(Outputs):
                         " the number of columns specified in the INSERT statement.",
                         severity=15,
                     )
-                if len({len(r) for r in values.rows}) == 1 and len(columns) == len(
-                    [c for c in table.columns if c.computed is None and not c.identity]
-                ):
-                    raise SqlError(213, "Column name or number of supplied values does not match table definition.")
                 raise SqlError(
                     109,
                     "There are more columns in the INSERT statement than values specified in the VALUES"

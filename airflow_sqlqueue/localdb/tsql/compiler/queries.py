@@ -10,7 +10,7 @@ from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.documents import compile_document
 from airflow_sqlqueue.localdb.tsql.compiler.order import Order
 from airflow_sqlqueue.localdb.tsql.compiler.sources import Compiled, RowLock
-from airflow_sqlqueue.localdb.tsql.compiler.trees import has_aggregate
+from airflow_sqlqueue.localdb.tsql.compiler.trees import has_aggregate, has_window
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Typed
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT, is_text, wider
 from airflow_sqlqueue.localdb.tsql.names import fold
@@ -45,6 +45,19 @@ class Queries(Order):
             result = self._ordered(compiled, query, parent)
         self.depth -= 1
         return result
+
+    @staticmethod
+    def _check_clauses(select: nodes.Select) -> None:
+        """Aggregates and window functions where they have no meaning."""
+        if has_aggregate(select.where):
+            raise SqlError(
+                147,
+                "An aggregate may not appear in the WHERE clause unless it is in a subquery contained in a HAVING"
+                " clause or a select list, and the column being aggregated is an outer reference.",
+                severity=15,
+            )
+        if has_window([select.where, select.group, select.having]):
+            raise SqlError(4108, "Windowed functions can only appear in the SELECT or ORDER BY clauses.", severity=15)
 
     def with_ctes(self, ctes: list[nodes.Cte], parent: Names | None) -> Names | None:
         """A level of names on which the CTEs are known."""
@@ -100,6 +113,7 @@ class Queries(Order):
                 "The common table expression, derived table or view is not updatable because the modification"
                 " affects multiple base tables or it is grouped.",
             )
+        self._check_clauses(select)
         where = self.predicate(select.where, names) if select.where is not None else ""
         aggregated = (
             bool(select.group)

@@ -25,6 +25,19 @@ def has_aggregate(node: Any) -> bool:
     return False
 
 
+def has_window(node: Any) -> bool:
+    """Whether an expression contains a window function of its own query level."""
+    if isinstance(node, nodes.Function) and node.over is not None:
+        return True
+    if isinstance(node, nodes.Query | nodes.Subquery | nodes.Exists):
+        return False
+    if is_dataclass(node) and not isinstance(node, type):
+        return any(has_window(getattr(node, field.name)) for field in fields(node))
+    if isinstance(node, list | tuple):
+        return any(has_window(item) for item in node)
+    return False
+
+
 def walk(node: Any) -> Iterator[Any]:
     """The nodes of a syntax tree, outer ones first."""
     if is_dataclass(node) and not isinstance(node, type):

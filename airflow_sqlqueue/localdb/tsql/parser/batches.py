@@ -155,6 +155,7 @@ class Batch(Control):
         if kind == "FUNCTION":
             self.unsupported("CREATE FUNCTION")
         module = nodes.CreateModule(kind, self.name(), mode, line=line)
+        self.declared, self.in_module = set(), kind != "TRIGGER"
         if kind == "TRIGGER":
             self.expect("ON")
             if self.upper in ("DATABASE", "ALL"):
@@ -174,6 +175,7 @@ class Batch(Control):
             while self.token.kind == lexer.VARIABLE:
                 name = self.variable()
                 self.accept("AS")
+                self.declared.add(name)
                 parameter = nodes.Declare(name, self.type(), None)
                 if self.accept_op("="):
                     parameter.value = self.expression()
@@ -184,10 +186,22 @@ class Batch(Control):
             if enclosed:
                 self.expect_op(")")
         if self.accept("WITH"):
-            self.unsupported("WITH options of a module")
+            self._module_options()
         self.expect("AS")
         module.body = self.statements()
         return module
+
+    def _module_options(self) -> None:
+        """``WITH RECOMPILE, EXECUTE AS OWNER``: there is one login, and texts are compiled when they are run."""
+        while True:
+            if self.accept("EXECUTE") or self.accept("EXEC"):
+                self.expect("AS")
+                if self.next().upper not in ("CALLER", "SELF", "OWNER"):
+                    self.unsupported("EXECUTE AS a user", self.peek(-1))
+            elif not self.accept_any("RECOMPILE", "ENCRYPTION", "SCHEMABINDING"):
+                self.fail()
+            if not self.accept_op(","):
+                return
 
     def _on_enable(self) -> Statement:
         return self._trigger_state(True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
 from airflow_sqlqueue.localdb.tsql.parser.execution import Execution
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Statement
@@ -71,8 +72,15 @@ class Control(Execution):
         return nodes.Simple("checkpoint")
 
     def _on_return(self) -> Statement:
-        self.next()
+        line = self.next().line
         if self._starts_expression():
+            if not self.in_module:
+                raise SqlError(
+                    178,
+                    "A RETURN statement with a return value cannot be used in this context.",
+                    severity=15,
+                    line=line,
+                )
             return nodes.Return(self.expression())
         return nodes.Return(None)
 

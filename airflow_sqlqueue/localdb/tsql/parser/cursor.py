@@ -18,6 +18,8 @@ class Cursor:
 
     def __init__(self, text: str, tokens: list[Token]) -> None:
         self.text, self.tokens, self.index = text, tokens, 0
+        self.declared: set[str] = set()  # variables of the batch or module
+        self.in_module = False
 
     @property
     def token(self) -> Token:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.parser.constraints import Constraints
 from airflow_sqlqueue.localdb.tsql.parser.nodes import (
@@ -52,8 +53,20 @@ class Tables(Constraints):
         constraint = self.constraint(None)
         if constraint is not None:
             constraints.append(constraint)
+            self._one_primary(constraints, table)
             return
-        columns.append(self.column(constraints, indexes, table))
+        try:
+            columns.append(self.column(constraints, indexes, table))
+        except SqlError as error:
+            if error.number == 2715:
+                error.message = error.message.replace("#1", f"#{len(columns) + 1}")
+            raise
+        self._one_primary(constraints, table)
+
+    @staticmethod
+    def _one_primary(constraints: list[Constraint], table: nodes.Name) -> None:
+        if sum(constraint.kind == "primary" for constraint in constraints) > 1:
+            raise SqlError(8110, f"Cannot add multiple PRIMARY KEY constraints to table '{table[-1]}'.", state=0)
 
     def _inline_index(self, table: nodes.Name, columns: list[KeyColumn]) -> IndexDefinition:
         line = self.expect("INDEX").line

@@ -61,6 +61,10 @@ def make_type(name: str, sizes: list[int], *, declared: bool, line: int = 1) -> 
     """The type ``name(sizes)``. ``declared``: a missing length means 1 as in a declaration, else 30 as in CAST."""
     name = _SYNONYMS.get(name.lower(), name.lower())
     if name not in TYPE_NAMES:
+        if declared:
+            raise SqlError(
+                2715, f"Column, parameter, or variable #1: Cannot find data type {name}.", state=6, line=line
+            )
         raise SqlError(243, f"Type {name} is not a defined system type.", line=line)
     if name in ("varchar", "nvarchar", "char", "nchar", "varbinary", "binary"):
         length = sizes[0] if sizes else (1 if declared else 30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
 from airflow_sqlqueue.localdb.tsql.parser.cursors import CursorStatements
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Statement
@@ -19,6 +20,15 @@ class Variables(CursorStatements):
                 found.append(self._declare_cursor())
                 break
             name = self.variable()
+            if name in self.declared:
+                raise SqlError(
+                    134,
+                    f"The variable name '{name}' has already been declared."
+                    " Variable names must be unique within a query batch or stored procedure.",
+                    severity=15,
+                    line=line,
+                )
+            self.declared.add(name)
             self.accept("AS")
             if self.accept("TABLE"):
                 table = nodes.CreateTable((name,), [], [], [], line=line)
