@@ -95,9 +95,8 @@ class Transactions:
                 output.transaction("begin", self.descriptor)
         self.count += 1
 
-    def commit(self, output: Output | None) -> None:
-        if self.count == 0:
-            raise SqlError(3902, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.")
+    def check_usable(self) -> None:
+        """Error 3930 in a transaction that an error has doomed."""
         if self.doomed:
             raise SqlError(
                 3930,
@@ -105,6 +104,11 @@ class Transactions:
                 " support operations that write to the log file. Roll back"
                 " the transaction.",
             )
+
+    def commit(self, output: Output | None) -> None:
+        if self.count == 0:
+            raise SqlError(3902, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.")
+        self.check_usable()
         if self.count > 1:
             self.count -= 1
             return
@@ -214,13 +218,7 @@ class Transactions:
         """Run DDL (a callable) in a transaction of its own or in a savepoint of the current one."""
         session = self.session
         inside = self.count > 0 and not self.doomed
-        if self.doomed:
-            raise SqlError(
-                3930,
-                "The current transaction cannot be committed and cannot"
-                " support operations that write to the log file. Roll back"
-                " the transaction.",
-            )
+        self.check_usable()
         if inside:
             self._flush()
             session.pg.execute("SAVEPOINT _d")
