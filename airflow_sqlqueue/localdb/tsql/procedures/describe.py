@@ -17,6 +17,7 @@ from airflow_sqlqueue.localdb.tsql.parser import batches, nodes
 from airflow_sqlqueue.localdb.tsql.pg import Request
 from airflow_sqlqueue.localdb.tsql.procedures.execution import declarations
 from airflow_sqlqueue.localdb.tsql.procedures.guesses import Guess
+from airflow_sqlqueue.localdb.tsql.procedures.typefacts import TDS_IDS, type_row
 from airflow_sqlqueue.localdb.tsql.runtime.calls import Arguments, procedure
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
 from airflow_sqlqueue.localdb.types import SqlType
@@ -51,68 +52,6 @@ def send(session: Session, frame: Frame, columns: list[tuple[str, SqlType]], row
     frame.output.done(None if session.options.nocount else len(rows))
 
 
-def type_row(kind: SqlType) -> tuple[int, str, int, int, int]:
-    """System type id, full name, max_length, precision and scale of a type."""
-    ids = {
-        "image": 34,
-        "text": 35,
-        "uniqueidentifier": 36,
-        "date": 40,
-        "time": 41,
-        "datetime2": 42,
-        "datetimeoffset": 43,
-        "tinyint": 48,
-        "smallint": 52,
-        "int": 56,
-        "smalldatetime": 58,
-        "real": 59,
-        "money": 60,
-        "datetime": 61,
-        "float": 62,
-        "sql_variant": 98,
-        "ntext": 99,
-        "bit": 104,
-        "decimal": 106,
-        "numeric": 108,
-        "smallmoney": 122,
-        "bigint": 127,
-        "varbinary": 165,
-        "varchar": 167,
-        "binary": 173,
-        "char": 175,
-        "nvarchar": 231,
-        "nchar": 239,
-        "xml": 241,
-    }
-    sizes = {
-        "uniqueidentifier": (16, 0, 0),
-        "date": (3, 10, 0),
-        "tinyint": (1, 3, 0),
-        "smallint": (2, 5, 0),
-        "int": (4, 10, 0),
-        "bigint": (8, 19, 0),
-        "smalldatetime": (4, 16, 0),
-        "real": (4, 24, 0),
-        "money": (8, 19, 4),
-        "smallmoney": (4, 10, 4),
-        "datetime": (8, 23, 3),
-        "float": (8, 53, 0),
-        "bit": (1, 1, 0),
-    }
-    length, precision, scale = sizes.get(kind.name, (16, 0, 0))
-    if kind.length is not None:
-        length = kind.length if kind.length < 0 else kind.length * (2 if kind.name in ("nvarchar", "nchar") else 1)
-    elif kind.name in ("decimal", "numeric"):
-        precision, scale = kind.precision or 18, kind.scale or 0
-        length = 5 if precision < 10 else 9 if precision < 20 else 13 if precision < 29 else 17
-    elif kind.scale is not None:
-        scale = kind.scale
-        extra = 0 if scale < 3 else 1 if scale < 5 else 2
-        base, digits = {"time": (3, 8), "datetime2": (6, 19), "datetimeoffset": (8, 26)}[kind.name]
-        length, precision = base + extra, digits + (scale + 1 if scale else 0)
-    return ids[kind.name], str(kind), length, precision, scale
-
-
 _UNDECLARED = [
     ("parameter_ordinal", INT),
     ("name", SYSNAME),
@@ -139,39 +78,6 @@ _UNDECLARED = [
     ("suggested_tds_type_id", INT),
     ("suggested_tds_length", INT),
 ]
-
-
-_TDS = {
-    "image": 34,
-    "text": 35,
-    "uniqueidentifier": 36,
-    "date": 40,
-    "time": 41,
-    "datetime2": 42,
-    "datetimeoffset": 43,
-    "tinyint": 38,
-    "smallint": 38,
-    "int": 38,
-    "bigint": 38,
-    "smalldatetime": 111,
-    "datetime": 111,
-    "real": 109,
-    "float": 109,
-    "money": 110,
-    "smallmoney": 110,
-    "bit": 104,
-    "decimal": 106,
-    "numeric": 108,
-    "varbinary": 165,
-    "varchar": 167,
-    "binary": 173,
-    "char": 175,
-    "nvarchar": 231,
-    "nchar": 239,
-    "xml": 241,
-    "ntext": 99,
-    "sql_variant": 98,
-}
 
 
 @procedure("sp_describe_undeclared_parameters")
@@ -216,7 +122,7 @@ def _undeclared(session: Session, arguments: Arguments, frame: Frame, outputs: l
                 True,
                 False,
                 None,
-                _TDS[kind.name],
+                TDS_IDS[kind.name],
                 65535 if length == -1 else length,
             ]
         )
@@ -297,7 +203,7 @@ def _first(session: Session, arguments: Arguments, frame: Frame, outputs: list[P
                     collation,
                 ]
                 row += [None] * 9 + [False, False, False] + [None] * 5
-                row += [column.identity, False, bool(column.origin), False, False, None, None, None, _TDS[kind.name]]
+                row += [column.identity, False, bool(column.origin), False, False, None, None, None, TDS_IDS[kind.name]]
                 row += [65535 if length == -1 else length, 13632521 if collation else None, 52 if collation else None]
                 rows.append(row)
             break
