@@ -78,3 +78,11 @@ def test_arguments_are_converted(client: Any, table: str) -> None:
     error = client.error(f"EXEC {table} 'abc'")
     assert (error.number, error.message) == (8114, "Error converting data type varchar to int.")
     assert client.error(f"EXEC {table} @a = 1, 2").number == 119
+
+
+def test_insert_what_a_system_procedure_shows(client: Any) -> None:
+    client.ok(
+        "CREATE TABLE #w (a char(5), b varchar(30), c sysname, d sysname, e char(5), f sysname, g varchar(32),"
+        " h varchar(30), i varchar(30), j varchar(48), k sysname, l char(5), m char(5)); INSERT #w EXEC sp_who2"
+    )
+    assert client.value("SELECT COUNT(*) FROM #w WHERE a = CAST(@@SPID AS varchar(5))") == 1

@@ -1,5 +1,13 @@
 """System stored procedures, a module for each family; importing this registers them all."""
 
-from airflow_sqlqueue.localdb.tsql.procedures import administration, applocks, catalog, describe, execution, session
+from airflow_sqlqueue.localdb.tsql.procedures import (
+    administration,
+    applocks,
+    catalog,
+    describe,
+    execution,
+    relations,
+    session,
+)
 
-__all__ = ["administration", "applocks", "catalog", "describe", "execution", "session"]
+__all__ = ["administration", "applocks", "catalog", "describe", "execution", "relations", "session"]

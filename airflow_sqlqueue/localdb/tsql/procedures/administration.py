@@ -18,7 +18,39 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.runtime.session import Session
 
 
-@procedure("sp_who", "sp_who2")
+@procedure("sp_who2")
+def _who2(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+    """The thirteen columns of the server's own, among them the session's number twice."""
+    char = SqlType("char", length=5)
+    columns = [
+        ("SPID", char),
+        ("Status", nvarchar(30)),
+        ("Login", SYSNAME),
+        ("HostName", SYSNAME),
+        ("BlkBy", char),
+        ("DBName", SYSNAME),
+        ("Command", nvarchar(32)),
+        ("CPUTime", varchar(30)),
+        ("DiskIO", varchar(30)),
+        ("LastBatch", varchar(48)),
+        ("ProgramName", SYSNAME),
+        ("SPID", char),
+        ("REQUESTID", char),
+    ]
+    number = "rpad((pid % 32768)::text, 5)"
+    blocked = "(SELECT min(b) % 32768 FROM unnest(pg_blocking_pids(pid)) b)"
+    sql = (
+        f"SELECT {number}, CASE WHEN state = 'active' THEN 'RUNNABLE' ELSE 'sleeping' END, 'sa', '  .',"
+        f" rpad(COALESCE({blocked}::text, '  .'), 5), {literal(session.database)}::text,"
+        " CASE WHEN state = 'active' THEN 'SELECT' ELSE 'AWAITING COMMAND' END, '0', '0',"
+        f" to_char(query_start AT TIME ZONE 'UTC', 'MM/DD HH24:MI:SS'), '', {number}, '0    '"
+        " FROM pg_stat_activity WHERE backend_type = 'client backend'"
+    )
+    result_set(frame.output, session, sql, columns)
+    return 0
+
+
+@procedure("sp_who")
 def _who(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     columns = [
         ("spid", SMALLINT),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SMALLINT = SqlType("smallint")
 
 
-_ODBC = """CASE c.type_name WHEN 'bit' THEN -7 WHEN 'tinyint' THEN -6 WHEN 'smallint' THEN 5 WHEN 'int' THEN 4
+ODBC = """CASE c.type_name WHEN 'bit' THEN -7 WHEN 'tinyint' THEN -6 WHEN 'smallint' THEN 5 WHEN 'int' THEN 4
   WHEN 'bigint' THEN -5 WHEN 'decimal' THEN 3 WHEN 'numeric' THEN 2 WHEN 'money' THEN 3 WHEN 'smallmoney' THEN 3
   WHEN 'float' THEN 6 WHEN 'real' THEN 7 WHEN 'char' THEN 1 WHEN 'varchar' THEN 12 WHEN 'text' THEN -1
   WHEN 'nchar' THEN -8
@@ -27,7 +27,7 @@ _ODBC = """CASE c.type_name WHEN 'bit' THEN -7 WHEN 'tinyint' THEN -6 WHEN 'smal
   WHEN 'xml' THEN -152 WHEN 'sql_variant' THEN -150 ELSE 93 END::int2"""
 
 
-def _like(column: str, number: int, exact: str = "") -> str:
+def like(column: str, number: int, exact: str = "") -> str:
     return f"(${number} IS NULL OR lower({column}) ~ mssql.like_pattern(lower(${number}), '\\'))"
 
 
@@ -60,7 +60,7 @@ def _tables(session: Session, arguments: Arguments, frame: Frame, outputs: list[
         "SELECT table_catalog::text, table_schema::text, table_name::text,"
         " CASE table_type WHEN 'BASE TABLE' THEN 'TABLE' ELSE 'VIEW' END,"
         " NULL::text FROM mssql_information_schema.tables WHERE _db ="
-        f" {database} AND {_like('table_name', 1)} AND {_like('table_schema', 2)}"
+        f" {database} AND {like('table_name', 1)} AND {like('table_schema', 2)}"
         " AND ($3 IS NULL OR position(CASE table_type WHEN 'BASE TABLE'"
         " THEN '''TABLE''' ELSE '''VIEW''' END IN upper($3)) > 0)"
         " ORDER BY 4, 1, 2, 3"
@@ -129,7 +129,7 @@ def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool)
         else ""
     )
     sql = (
-        f"SELECT d.name, s.name, o.name, c.name, {_ODBC}, c.type_name"
+        f"SELECT d.name, s.name, o.name, c.name, {ODBC}, c.type_name"
         " || CASE WHEN c.identity = 1 THEN ' identity' ELSE '' END,"
         " CASE WHEN c.length = -1 THEN 0 WHEN c.length IS NOT NULL"
         " THEN c.length WHEN c.type_name = 'uniqueidentifier' THEN 36"
@@ -140,7 +140,7 @@ def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool)
         " 'bit') THEN mssql.scale_of(c.type_name, c.num_scale) END::int2,"
         " CASE WHEN c.type_name IN ('tinyint', 'smallint', 'int', 'bigint',"
         " 'decimal', 'numeric') THEN 10 END::int2, c.nullable::int2, NULL::text,"
-        f" df.definition, {_ODBC}, CASE WHEN c.type_name IN"
+        f" df.definition, {ODBC}, CASE WHEN c.type_name IN"
         " ('datetime', 'datetime2', 'smalldatetime') THEN 3 END::int2,"
         " CASE WHEN c.length = -1 THEN 0 WHEN c.type_name IN ('nvarchar',"
         " 'nchar') THEN c.length * 2 ELSE c.length END::int4,"
@@ -151,7 +151,7 @@ def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool)
         " JOIN mssql.schemas s USING (database_id, schema_id)"
         " JOIN mssql.databases d USING (database_id) LEFT JOIN mssql.objects df ON df.object_id = c.default_object_id"
         f" WHERE o.database_id = {database} AND o.type IN ('U', 'V') AND"
-        f" {_like('o.name', 1)} AND {_like('s.name', 2)} AND {_like('c.name', 3)}"
+        f" {like('o.name', 1)} AND {like('s.name', 2)} AND {like('c.name', 3)}"
         " ORDER BY s.name, o.name, c.column_id"
     )
     shape = _COLUMNS_100 if modern else _COLUMNS
@@ -227,7 +227,7 @@ def _statistics(session: Session, arguments: Arguments, frame: Frame, outputs: l
         " JOIN mssql.objects o USING (object_id) JOIN mssql.schemas s USING"
         " (database_id, schema_id) JOIN mssql.databases d USING (database_id)"
         f" WHERE k.key_ordinal > 0 AND o.database_id = {database} AND o.folded = $1 AND ($2 IS NULL OR s.folded = $2)"
-        f" AND {_like('i.name', 3)} AND ($4 IS NULL OR upper($4) <> 'Y' OR i.is_unique = 1) ORDER BY 4, 7, 6, 8"
+        f" AND {like('i.name', 3)} AND ($4 IS NULL OR upper($4) <> 'Y' OR i.is_unique = 1) ORDER BY 4, 7, 6, 8"
     )
     result_set(
         frame.output,
@@ -243,10 +243,6 @@ def _statistics(session: Session, arguments: Arguments, frame: Frame, outputs: l
 
 
 @procedure(
-    "sp_fkeys",
-    "sp_special_columns",
-    "sp_special_columns_100",
-    "sp_stored_procedures",
     "sp_sproc_columns",
     "sp_sproc_columns_100",
 )
@@ -286,7 +282,7 @@ def _datatypes(session: Session, arguments: Arguments, frame: Frame, outputs: li
         ("INTERVAL_PRECISION", SMALLINT),
         ("USERTYPE", SMALLINT),
     ]
-    code = _ODBC.replace("c.type_name", "t.name")
+    code = ODBC.replace("c.type_name", "t.name")
     sql = (
         f"SELECT t.name, {code}, CASE WHEN t.name IN ('nchar', 'nvarchar') THEN 4000"
         " WHEN t.name IN ('text', 'image') THEN 2147483647 WHEN t.name IN ('ntext', 'xml') THEN 1073741823"

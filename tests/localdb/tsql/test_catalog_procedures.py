@@ -1,0 +1,33 @@
+"""Catalog procedures behind SQLForeignKeys, SQLProcedures and SQLSpecialColumns; sp_helptext."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def test_foreign_keys(client: Any, table: str) -> None:
+    client.ok(
+        f"CREATE TABLE {table} (id int CONSTRAINT pk_{table} PRIMARY KEY);"
+        f" CREATE TABLE c_{table} (id int, p int CONSTRAINT fk_{table} REFERENCES {table} (id))"
+    )
+    expected = ("shop", "dbo", table, "id", "shop", "dbo", f"c_{table}", "p", 1, 1, 1, f"fk_{table}", f"pk_{table}", 7)
+    assert client.rows(f"EXEC sp_fkeys @pktable_name = N'{table}'") == [expected]
+    assert client.rows(f"EXEC sp_fkeys @fktable_name = N'c_{table}', @fktable_owner = 'dbo'") == [expected]
+    assert client.rows(f"EXEC sp_fkeys N'c_{table}'") == []
+
+
+def test_special_columns(client: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE {table} (id bigint IDENTITY PRIMARY KEY, x varchar(5))")
+    assert client.rows(f"EXEC sp_special_columns N'{table}', @col_type = 'R'") == [
+        (0, "id", -5, "bigint identity", 19, 8, 0, 1)
+    ]
+    assert client.rows(f"EXEC sp_special_columns N'{table}', @col_type = 'V'") == []
+
+
+def test_procedures_and_their_text(client: Any, table: str) -> None:
+    client.ok(f"CREATE PROCEDURE p_{table} AS\nSELECT 1\nRETURN 2")
+    rows = client.rows(f"EXEC sp_stored_procedures N'p[_]{table}'")
+    assert rows == [("shop", "dbo", f"p_{table};1", -1, -1, -1, None, 2)]
+    lines = client.rows(f"EXEC sp_helptext 'dbo.p_{table}'")
+    assert lines == [(f"CREATE PROCEDURE p_{table} AS\n",), ("SELECT 1\n",), ("RETURN 2",)]
+    assert client.error("EXEC sp_helptext 'nosuch'").number == 15009
