@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.contract import SqlError
+from airflow_sqlqueue.localdb.text import from_cp1252, to_cp1252
 from airflow_sqlqueue.localdb.tsql.catalog.tables import is_binary_collation
 from airflow_sqlqueue.localdb.tsql.compiler.convert import attempt, convert
 from airflow_sqlqueue.localdb.tsql.compiler.operators import Operators
@@ -57,8 +58,6 @@ class Scalars(Operators):
         if kind in ("varchar", "nvarchar"):
             size = max(len(value.encode("utf-16-le", "surrogatepass")) // 2, 1)
             if kind == "varchar":
-                from airflow_sqlqueue.localdb.text import from_cp1252, to_cp1252
-
                 value = value if value.isascii() else from_cp1252(to_cp1252(value))
                 typed = sqltypes.varchar(size)
             else:

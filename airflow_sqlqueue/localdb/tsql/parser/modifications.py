@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Hint, Name
 from airflow_sqlqueue.localdb.tsql.parser.queries import Queries
@@ -170,8 +171,6 @@ class Modifications(Queries):
         outputs = self.outputs()
         self.option_clause()
         if not self.is_op(";"):
-            from airflow_sqlqueue.localdb.contract import SqlError
-
             raise SqlError(
                 10713, "A MERGE statement must be terminated by a semi-colon (;).", severity=15, line=self.token.line
             )

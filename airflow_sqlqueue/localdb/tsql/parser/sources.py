@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
 from airflow_sqlqueue.localdb.tsql.parser.expressions import Expressions
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Hint, Source
@@ -171,8 +172,6 @@ class Sources(Expressions):
             word = self.token.upper
             if word not in HINTS:
                 if self.token.kind == lexer.WORD:
-                    from airflow_sqlqueue.localdb.contract import SqlError
-
                     raise SqlError(
                         321,
                         f'"{self.token.value}" is not a recognized table hints option. If it is intended as a parameter'

@@ -8,6 +8,7 @@ from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
 from airflow_sqlqueue.localdb.tsql.parser.cursor import Cursor
 from airflow_sqlqueue.localdb.tsql.parser.keywords import RESERVED
+from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.parser.nodes import Expr, OrderItem, Query
@@ -142,8 +143,6 @@ class Terms(Cursor):
             inner = self.expression()
         elif word in ("D", "T", "TS", "GUID") and self.token.kind in (lexer.STRING, lexer.NSTRING):
             target = {"D": "datetime", "T": "datetime", "TS": "datetime", "GUID": "uniqueidentifier"}[word]
-            from airflow_sqlqueue.localdb.types import SqlType
-
             inner = nodes.Cast(nodes.Literal("varchar", self.next().value), SqlType(target))
         else:
             self.fail()

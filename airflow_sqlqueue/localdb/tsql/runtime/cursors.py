@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.contract import Column, Output, Parameter, Rows, SqlError
+from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT
 from airflow_sqlqueue.localdb.tsql.names import fold
 from airflow_sqlqueue.localdb.tsql.parser import nodes
@@ -135,8 +136,6 @@ def fetch(session: Session, node: nodes.Fetch, frame: Frame) -> int:
     rows = len(result.rows)
     number = 0
     if node.number is not None:
-        from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode
-
         number = decode(INT, session.evaluate(node.number, INT, frame)[1]) or 0
     position = {
         "NEXT": cursor.position + 1,

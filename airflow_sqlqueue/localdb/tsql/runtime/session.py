@@ -11,8 +11,10 @@ from typing import Any
 from airflow_sqlqueue.localdb.contract import Output, Parameter, SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import Catalog
 from airflow_sqlqueue.localdb.tsql.compiler.compiler import Compiler
+from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.environment import Environment
 from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan
+from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
 from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode, encode
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT
 from airflow_sqlqueue.localdb.tsql.definitions.definer import Definer
@@ -324,9 +326,6 @@ class Session:
 
     def evaluate(self, node: nodes.Expr, kind: SqlType | None, frame: Frame) -> tuple[SqlType, bytes | None]:
         """The value of an expression, as ``kind`` if that is given."""
-        from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
-        from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
-
         quick = settings.quick_value(node, kind, frame)
         if quick is not None:
             return quick
@@ -352,7 +351,6 @@ class Session:
 
     def condition(self, node: nodes.Expr, frame: Frame) -> bool:
         """Whether a search condition is true."""
-        from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
 
         def build(compiler: Compiler) -> Plan:
             text = compiler.predicate(node, Names())
