@@ -49,7 +49,7 @@ class Triggers(Objects):
         self.refresh_triggers()
 
     def refresh_triggers(self) -> None:
-        """Keep in a table's row which events have enabled triggers whose bodies cannot run."""
+        """Keep in a table's row which events have enabled triggers with a body to run."""
         self.run(
             "UPDATE mssql.objects o SET extra = o.extra ||"
             " jsonb_build_object('trigger_events', COALESCE((SELECT jsonb_agg(DISTINCT e)"
