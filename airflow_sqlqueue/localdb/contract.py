@@ -92,7 +92,7 @@ class Output(Protocol):
 
 
 class Engine(Protocol):
-    """Runs requests for one connection. Implemented by ``tsql.session.Session``.
+    """Runs requests for one connection. Implemented by ``tsql.runtime.session.Session``.
 
     Every method reports errors of statements through ``output`` and does not raise for them; it raises
     :class:`Attention` or :class:`ClientGone` when ``wait`` did, after the statement was cancelled on PostgreSQL.
