@@ -16,6 +16,17 @@ def test_foreign_keys(client: Any, table: str) -> None:
     assert client.rows(f"EXEC sp_fkeys N'c_{table}'") == []
 
 
+def test_what_foreign_keys_do(client: Any, table: str) -> None:
+    client.ok(
+        f"CREATE TABLE {table} (id int PRIMARY KEY);"
+        f" CREATE TABLE c_{table} (a int CONSTRAINT fk_{table} REFERENCES {table} (id) ON DELETE CASCADE)"
+    )
+    text = "SELECT delete_referential_action_desc, update_referential_action FROM sys.foreign_keys WHERE name = '{0}'"
+    assert client.rows(text.format(f"fk_{table}")) == [("CASCADE", 0)]
+    client.ok(f"INSERT {table} VALUES (1); INSERT c_{table} VALUES (1); DELETE {table}")
+    assert client.value(f"SELECT COUNT(*) FROM c_{table}") == 0
+
+
 def test_special_columns(client: Any, table: str) -> None:
     client.ok(f"CREATE TABLE {table} (id bigint IDENTITY PRIMARY KEY, x varchar(5))")
     assert client.rows(f"EXEC sp_special_columns N'{table}', @col_type = 'R'") == [

@@ -22,6 +22,14 @@ def test_identity_outlives_its_table(client: Any, table: str) -> None:
     client.ok("SELECT @@IDENTITY")
 
 
+def test_identity_that_was_given(client: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE {table} (id int IDENTITY, x int); INSERT {table} VALUES (1), (2)")
+    client.ok(f"SELECT id, x INTO #copy FROM {table}; DROP TABLE #copy")
+    client.ok(f"SET IDENTITY_INSERT {table} ON; INSERT {table} (id, x) VALUES (70, 1); SET IDENTITY_INSERT {table} OFF")
+    assert client.rows("SELECT @@IDENTITY, SCOPE_IDENTITY()") == [(70, 70)]
+    client.ok("EXEC sp_executesql @statement = NULL; DECLARE @s nvarchar(max); EXEC sp_executesql @s")
+
+
 def test_scope_identity_is_of_the_scope(client: Any, table: str) -> None:
     client.ok(f"CREATE TABLE {table} (id int IDENTITY(50, 1), x int)")
     client.ok(

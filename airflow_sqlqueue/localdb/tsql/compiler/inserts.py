@@ -7,8 +7,9 @@ from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.locks import check_hints, locking
 from airflow_sqlqueue.localdb.tsql.compiler.outputs import Outputs
-from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan
+from airflow_sqlqueue.localdb.tsql.compiler.plan import MADE, Plan
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT
 from airflow_sqlqueue.localdb.tsql.names import quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 
@@ -71,7 +72,11 @@ class Inserts(Outputs):
             change = f"{target} {self._insert_query(node, node.source, table, columns, parent)}"
         scope = self.table_scope(table, "inserted", "d")
         names = Names([scope])
-        return self._with_outputs(change, node.outputs, names, [], identity=table if identity else None, table=table)
+        given = identity is not None and self._identity_on(table) and not node.outputs
+        extra = [f"d.{quoted(identity.pg)}::int8"] if identity is not None and given else []
+        plan = self._with_outputs(change, node.outputs, names, extra, identity=table if identity else None, table=table)
+        plan.assign = [(MADE, BIGINT)] if given else []
+        return plan
 
     def _value_rows(
         self,

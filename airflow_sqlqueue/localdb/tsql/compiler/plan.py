@@ -8,6 +8,9 @@ from airflow_sqlqueue.localdb.tsql.catalog.tables import TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Typed
 from airflow_sqlqueue.localdb.types import SqlType
 
+MADE = "@@made"
+"""The variable to which an INSERT with IDENTITY_INSERT assigns the identity value it was given."""
+
 
 @dataclass(slots=True)
 class Plan:

@@ -36,6 +36,8 @@ def declarations(text: str) -> list[nodes.Declare]:
 @procedure("sp_executesql")
 def _executesql(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     parameters = arguments.parameters
+    if parameters and parameters[0].value is None:
+        return 0
     if not parameters or not isinstance(parameters[0].value, str) or not parameters[0].type.is_string:
         raise SqlError(214, "Procedure expects parameter '@statement' of type 'ntext/nchar/nvarchar'.", state=2)
     text = parameters[0].value

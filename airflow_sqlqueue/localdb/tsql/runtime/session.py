@@ -13,10 +13,10 @@ from airflow_sqlqueue.localdb.tsql.catalog.catalog import Catalog
 from airflow_sqlqueue.localdb.tsql.compiler.compiler import Compiler
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.environment import Environment
-from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan
+from airflow_sqlqueue.localdb.tsql.compiler.plan import MADE, Plan
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
 from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode, encode
-from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, INT
 from airflow_sqlqueue.localdb.tsql.definitions.definer import Definer
 from airflow_sqlqueue.localdb.tsql.parser import batches, nodes
 from airflow_sqlqueue.localdb.tsql.pg import Pg, PgError, Request
@@ -321,7 +321,10 @@ class Session:
         if plan.identity is not None and count:
             column = plan.identity.identity
             assert column is not None
-            self.identity = self.scope_identity = Identity((plan.identity.pg, column.pg))
+            made = frame.values.pop(MADE, None)
+            if made is not None or self.identity_insert[0] != plan.identity.pg:
+                value = decode(BIGINT, made)
+                self.identity = self.scope_identity = Identity((plan.identity.pg, column.pg), value)
         return count
 
     def evaluate(self, node: nodes.Expr, kind: SqlType | None, frame: Frame) -> tuple[SqlType, bytes | None]:

@@ -101,9 +101,13 @@ FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id)
 JOIN mssql.indexes i ON i.object_id = m.parent_object_id AND i.folded = m.folded WHERE o.type IN ('PK', 'UQ');
 CREATE VIEW mssql_sys.foreign_keys AS
 SELECT o.*, (m.extra->>'target')::int AS referenced_object_id, NULL::int AS key_index_id, 0::mssql.bit AS is_disabled, 0::mssql.bit AS is_not_trusted,
-  0::mssql.tinyint AS delete_referential_action, 'NO_ACTION'::mssql.n60 AS delete_referential_action_desc,
-  0::mssql.tinyint AS update_referential_action, 'NO_ACTION'::mssql.n60 AS update_referential_action_desc, m.system_named::mssql.bit AS is_system_named
-FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) WHERE o.type = 'F ';
+  GREATEST(strpos('acnd', p.confdeltype::text) - 1, 0)::mssql.tinyint AS delete_referential_action,
+  CASE p.confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET_NULL' WHEN 'd' THEN 'SET_DEFAULT' ELSE 'NO_ACTION' END::mssql.n60 AS delete_referential_action_desc,
+  GREATEST(strpos('acnd', p.confupdtype::text) - 1, 0)::mssql.tinyint AS update_referential_action,
+  CASE p.confupdtype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET_NULL' WHEN 'd' THEN 'SET_DEFAULT' ELSE 'NO_ACTION' END::mssql.n60 AS update_referential_action_desc,
+  m.system_named::mssql.bit AS is_system_named
+FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id)
+LEFT JOIN pg_constraint p ON p.contype = 'f' AND p.conname = m.pg_name AND p.conrelid = to_regclass(mssql.pg_table(m.parent_object_id)) WHERE o.type = 'F ';
 CREATE VIEW mssql_sys.foreign_key_columns AS
 SELECT m.database_id AS _db, m.object_id AS constraint_object_id, k.i::int AS constraint_column_id, m.parent_object_id, pc.column_id AS parent_column_id,
   (m.extra->>'target')::int AS referenced_object_id, rc.column_id AS referenced_column_id
