@@ -10,6 +10,7 @@ from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.locks import locking
 from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan
 from airflow_sqlqueue.localdb.tsql.compiler.queries import Queries
+from airflow_sqlqueue.localdb.tsql.compiler.trees import walk
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Typed
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.types import SqlType
@@ -101,6 +102,14 @@ class Targets(Queries):
     ) -> tuple[list[tuple[ColumnInfo, str]], list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]]]:
         sets: list[tuple[ColumnInfo, str]] = []
         variables: list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]] = []
+        assigned = {item.variable for item in assignments if item.variable is not None}
+        read = {n.name for n in walk([item.value for item in assignments]) if isinstance(n, nodes.Variable)}
+        read |= {item.variable for item in assignments if item.variable and not item.column and item.op != "="}
+        if assigned & read:
+            raise SqlError(
+                40517,
+                "An UPDATE that reads a variable it assigns, row after row, is not supported by the local server.",
+            )
         for item in assignments:
             column = None
             if item.column is not None:
