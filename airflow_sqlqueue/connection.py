@@ -90,7 +90,8 @@ class ConnectionSettings:
             "APP": "airflow-sqlqueue",
             **self.keywords,
         }
-        if "freetds" in driver.lower() or "tdsodbc" in driver.lower():
+        is_freetds = "freetds" in driver.lower() or "tdsodbc" in driver.lower()
+        if is_freetds:
             keywords |= {"SERVER": self.host, "PORT": str(self.port), "TDS_Version": "7.4", "ClientCharset": "UTF-8"}
             if encrypt := keywords.pop("Encrypt", None):
                 keywords["Encryption"] = {"yes": "require", "no": "off"}.get(encrypt.lower(), encrypt)
@@ -98,11 +99,10 @@ class ConnectionSettings:
         if self.user is not None:
             keywords["UID"] = self.user
             keywords["PWD"] = self.password or ""
-        return f"DRIVER={_brace(driver)};" + "".join(f"{name}={_brace(value)};" for name, value in keywords.items())
-
-
-def _brace(value: str) -> str:
-    return "{" + value.replace("}", "}}") + "}"
+        # FreeTDS takes what stands between the braces as it is.
+        closing = "}" if is_freetds else "}}"
+        words = {"DRIVER": driver, **keywords}
+        return "".join(f"{name}={{{value.replace('}', closing)}}};" for name, value in words.items())
 
 
 def load_pyodbc() -> ModuleType:

@@ -9,7 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from airflow_sqlqueue.localdb.server import LocalServer, odbc_connection_string
+from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.localdb.server import LocalServer
 
 
 class Server(Protocol):
@@ -37,7 +38,7 @@ class RemoteServer:
         self.host, self.port = parts.hostname or "127.0.0.1", parts.port or 1433
         self.user, self.password = unquote(parts.username or ""), unquote(parts.password or "")
         self._database = unquote(parts.path.lstrip("/")) or "sqlqueue"
-        self._prefix = url[: len(url) - len(parts.path)] if parts.path else url
+        self._prefix = f"{parts.scheme}://{parts.netloc}"
 
     def _named(self, database: str) -> str:
         return self._database if database == "sqlqueue" else database
@@ -48,9 +49,11 @@ class RemoteServer:
     def odbc_connection_string(
         self, database: str = "sqlqueue", *, encrypt: str = "no", driver: str | None = None
     ) -> str:
-        return odbc_connection_string(
-            self.host, self.port, self.user, self.password, self._named(database), encrypt=encrypt, driver=driver
+        keywords = {"Encrypt": encrypt, "TrustServerCertificate": "yes"}
+        settings = ConnectionSettings(
+            self.host, self._named(database), self.port, self.user, self.password, driver=driver, keywords=keywords
         )
+        return settings.odbc_connection_string()
 
 
 @pytest.fixture(scope="session")

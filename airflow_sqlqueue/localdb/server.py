@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
 import select
 import shutil
 import subprocess
@@ -19,11 +18,12 @@ from urllib.parse import quote
 
 import psutil  # type: ignore[import-untyped]
 
+from airflow_sqlqueue import address
+from airflow_sqlqueue.connection import ConnectionSettings
 from airflow_sqlqueue.localdb.tds.tls import certificate_path
 
 PASSWORD_VARIABLE = "SQLQUEUE_LOCALDB_PASSWORD"  # noqa: S105 - the name of a variable
 _STOP_SECONDS = 30.0
-_DRIVER_NAMES = ("ODBC Driver 18 for SQL Server", "ODBC Driver 17 for SQL Server")
 
 
 class LocalServerError(Exception):
@@ -58,6 +58,7 @@ class LocalServer:
         self.host, self.port, self.user = host, port, user
         self.password = password or f"Aa1-{os.urandom(12).hex()}"
         self.databases = tuple(databases)
+        self._known = {"master", "tempdb", "msdb", "model", *self.databases}
         self._startup_timeout = startup_timeout
         self._temporary = data is None
         self._data = None if data is None else Path(data).resolve()
@@ -168,7 +169,8 @@ class LocalServer:
         self.start()
 
     def url(self, database: str = "sqlqueue") -> str:
-        """``mssql://user:password@host:port/database``, percent-escaped."""
+        """``mssql://user:password@host:port/database``, percent-escaped. Makes the database if it is missing."""
+        self.create_database(database)
         host = f"[{self.host}]" if ":" in self.host else self.host
         user, password = quote(self.user, safe=""), quote(self.password, safe="")
         return f"mssql://{user}:{password}@{host}:{self.port}/{quote(database, safe='')}"
@@ -176,22 +178,44 @@ class LocalServer:
     def odbc_connection_string(
         self, database: str = "sqlqueue", *, encrypt: str = "no", driver: str | None = None
     ) -> str:
-        """A connection string for pyodbc.
+        """A connection string for pyodbc. Makes the database if it is missing.
 
         :param encrypt: ``no``, ``yes`` or ``strict`` (TDS 8.0, the certificate pinned).
-        :param driver: a driver's name or the path of its library; :func:`find_odbc_driver` unless given.
+        :param driver: a driver's name or the path of its library; one is found unless given.
         """
-        certificate = self.certificate if encrypt == "strict" else None
-        return odbc_connection_string(
-            self.host,
-            self.port,
-            self.user,
-            self.password,
-            database,
-            encrypt=encrypt,
-            driver=driver,
-            certificate=certificate,
+        self.create_database(database)
+        keywords = {"Encrypt": encrypt}
+        if encrypt == "strict":
+            keywords["ServerCertificate"] = str(self.certificate)
+        else:
+            keywords["TrustServerCertificate"] = "yes"
+        settings = ConnectionSettings(
+            self.host, database, self.port, self.user, self.password, driver=driver, keywords=keywords
         )
+        return settings.odbc_connection_string()
+
+    def create_database(self, name: str) -> None:
+        """Make a database if it is missing: whoever tries something out should not have to, as no DBA did."""
+        if self._process is None or name in self._known:
+            return
+        # pymssql brings its own TDS library, so this works without the ODBC driver manager too.
+        import pymssql
+
+        connection = pymssql.connect(
+            server=self.host,
+            port=str(self.port),
+            user=self.user,
+            password=self.password,
+            database="master",
+            autocommit=True,
+        )
+        with connection:
+            cursor = connection.cursor()
+            cursor.execute("SELECT DB_ID(%s)", (name,))
+            row = cursor.fetchone()
+            if row is None or row[0] is None:
+                cursor.execute(f"CREATE DATABASE {address.quote(name)}")
+        self._known.add(name)
 
     @property
     def _log(self) -> Path:
@@ -224,95 +248,12 @@ class LocalServer:
             self._data = None
 
 
-def odbc_connection_string(
-    host: str,
-    port: int,
-    user: str,
-    password: str,
-    database: str,
-    *,
-    encrypt: str = "no",
-    driver: str | None = None,
-    certificate: Path | None = None,
-) -> str:
-    """A connection string for pyodbc, every value in braces. See :meth:`LocalServer.odbc_connection_string`."""
-    driver = driver or find_odbc_driver()
-    words = {"DRIVER": driver, "UID": user, "PWD": password, "DATABASE": database}
-    if _is_freetds(driver):
-        words |= {"SERVER": host, "PORT": str(port), "TDS_Version": "7.4", "ClientCharset": "UTF-8"}
-        # FreeTDS takes what is between the braces as it is.
-        return _braced(words, closing="}")
-    words |= {"SERVER": f"{host},{port}", "Encrypt": encrypt}
-    if certificate is not None:
-        words |= {"ServerCertificate": str(certificate)}
-    else:
-        words |= {"TrustServerCertificate": "yes"}
-    return _braced(words, closing="}}")
-
-
-def find_odbc_driver() -> str:
-    """The Microsoft driver that is installed or came with ``mssql-python``, else FreeTDS: a name or a library's path.
-
-    Raises :class:`LocalServerError` if there is none.
-    """
-    import pyodbc
-
-    installed = pyodbc.drivers()
-    for name in _DRIVER_NAMES:
-        if name in installed:
-            return name
-    bundled = bundled_driver()
-    if bundled is not None:
-        return str(bundled)
-    if "FreeTDS" in installed:
-        return "FreeTDS"
-    raise LocalServerError("no ODBC driver for SQL Server: install mssql-python, msodbcsql18 or FreeTDS (tdsodbc)")
-
-
-def bundled_driver() -> Path | None:
-    """The library of the Microsoft driver in the package ``mssql_python_odbc``."""
-    try:
-        import mssql_python_odbc
-    except ImportError:
-        return None
-    root = Path(mssql_python_odbc.get_libs_dir())
-    machine = {"amd64": "x86_64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine().lower())
-    if sys.platform == "darwin":
-        return next(iter(sorted(root.glob(f"macos/{machine}/lib/libmsodbcsql*.dylib"))), None)
-    found = sorted(root.glob(f"linux/*/{machine}/lib/libmsodbcsql*.so*"))
-    family = _linux_family()
-    preferred = [path for path in found if path.parts[-4] == family]
-    return next(iter(preferred or found), None)
-
-
-def _linux_family() -> str:
-    try:
-        release = platform.freedesktop_os_release()
-    except OSError:
-        return "debian_ubuntu"
-    words = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
-    if words & {"alpine"}:
-        return "alpine"
-    if words & {"rhel", "fedora", "centos"}:
-        return "rhel"
-    return "suse" if words & {"suse", "sles", "opensuse"} else "debian_ubuntu"
-
-
 def _alive(process: psutil.Process) -> bool:
     """A killed process that nobody has reaped is no longer alive: its files and locks are free."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
-
-
-def _braced(words: dict[str, str], *, closing: str) -> str:
-    """``KEY={value};`` for each word; a closing brace inside of a value is written as ``closing``."""
-    return "".join(f"{key}={{{value.replace('}', closing)}}};" for key, value in words.items())
-
-
-def _is_freetds(driver: str) -> bool:
-    return driver == "FreeTDS" or "tdsodbc" in driver
 
 
 def _python_path() -> str:

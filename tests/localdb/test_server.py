@@ -140,3 +140,11 @@ def test_what_the_connection_string_escapes() -> None:
     assert "PWD={a}}b;c};" in server.odbc_connection_string("x}y", driver="ODBC Driver 18 for SQL Server")
     assert "DATABASE={x}}y};" in server.odbc_connection_string("x}y", driver="ODBC Driver 18 for SQL Server")
     assert os.path.sep not in server.url()[8:].split("@")[0]
+
+
+def test_a_database_that_is_asked_for_is_made(own_server: LocalServer) -> None:
+    for name in ("made for a URL", "made ]for ODBC"):
+        text = own_server.odbc_connection_string(name)
+        with contextlib.closing(pyodbc.connect(text)) as connection:
+            assert connection.execute("SELECT DB_NAME()").fetchval() == name
+    assert own_server.url("made for a URL").endswith("/made%20for%20a%20URL")
