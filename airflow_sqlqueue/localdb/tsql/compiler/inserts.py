@@ -30,7 +30,6 @@ class Inserts(Outputs):
             table,
             self.env.isolation,
             self.env.in_transaction,
-            False,
             True,
         )
         if how.table_mode:

@@ -237,7 +237,7 @@ class Sources(Expressions):
             where = f" WHERE _db = {table.extra['database_id']}" if table.database_filter else ""
             return f"(SELECT * FROM {table.pg}{where}) AS {pg_alias}"
         scope.ctid = f"{pg_alias}.ctid"
-        how = locking(hints, table, self.env.isolation, self.env.in_transaction, self.statement == "select", target)
+        how = locking(hints, table, self.env.isolation, self.env.in_transaction, target)
         sql = f"{table.pg} AS {pg_alias}"
         if how.table_mode:
             self.table_locks.append((f"LOCK TABLE {table.pg} IN {how.table_mode} MODE", how.table_transient))

@@ -93,7 +93,7 @@ class Targets(Queries):
         raise SqlError(40517, f"INSERT and MERGE into the view '{view.name}' are not supported by the local server.")
 
     def _direct_lock(self, hints: list[nodes.Hint], table: TableInfo) -> None:
-        how = locking(hints, table, self.env.isolation, self.env.in_transaction, False, True)
+        how = locking(hints, table, self.env.isolation, self.env.in_transaction, True)
         if how.table_mode:
             self.table_locks.append((f"LOCK TABLE {table.pg} IN {how.table_mode} MODE", False))
 
