@@ -17,10 +17,6 @@ class Layout:
 
     columns: dict[str, str]
 
-    @property
-    def unicode_headers(self) -> bool:
-        return self.columns["Headers"].startswith("n")
-
 
 def exists(session: Session, table: ResolvedAddress) -> bool:
     """Whether an object of that name stands in the database."""

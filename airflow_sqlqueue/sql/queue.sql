@@ -3,9 +3,6 @@
 -- (reference/statements.md 2.5)
 INSERT INTO {queue} ({columns}) VALUES {rows};
 
--- send_returning: send messages to the queue
-INSERT INTO {queue} ({columns}) OUTPUT inserted.[RowVersion] VALUES {rows};
-
 -- receive: receive messages from the queue
 -- ORDER BY needs the inner TOP, so the DELETE goes through a common table expression (reference/statements.md 2.4).
 WITH head AS (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Typed
-from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import family, is_moment, is_text, oid, storage, text_length
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import family, is_moment, is_text, storage, text_length
 from airflow_sqlqueue.localdb.tsql.names import literal
 from airflow_sqlqueue.localdb.types import MAX, SqlType
 
@@ -276,7 +276,3 @@ def _to_binary(value: Typed, source: SqlType, target: SqlType, mode: str, style:
     if target.name == "binary" and limit != MAX and not (source.name == "binary" and source.length == limit):
         sql = f"mssql.pad_bytes({sql}, {limit})"
     return sql
-
-
-def parameter_oid(kind: SqlType) -> int:
-    return oid(kind)
