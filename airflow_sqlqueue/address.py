@@ -130,6 +130,27 @@ class QueueAddress:
         return text
 
 
+def without_machine(text: str) -> QueueAddress | None:
+    """The bare queue of ``queue@MACHINE``, as versions 1 and 2 wrote it into headers; None for every other address.
+
+    The text alone cannot tell a machine from a schema that is written without brackets (reference/addresses.md 1.6).
+    """
+    table, *rest = text.split("@")
+    return QueueAddress(table) if len(rest) == 1 and rest[0].strip() and not rest[0].startswith("[") else None
+
+
+def as_sql_name(text: str) -> QueueAddress | None:
+    """What ``dbo.MyTable`` or ``[db].[dbo].[MyTable]`` means in SQL, None for other texts.
+
+    To the transport both are the name of one table, dots and all: this is for hints, never for a guess.
+    """
+    parts = [match[0] for match in re.finditer(r"\[(?:[^]]|\]\])*\]|[^.\[\]]+", text)]
+    if not 2 <= len(parts) <= 3 or ".".join(parts) != text:
+        return None
+    *catalog, schema, table = (unquote(part) for part in parts)
+    return QueueAddress(table, schema, *catalog) if table.strip() and schema.strip() else None
+
+
 def hashed_name(name: str) -> str:
     """The table that versions 1.2 to 2.2 made for a queue name: from 129 characters on a GUID of its MD5.
 

@@ -19,6 +19,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
 
 DEFAULT_PORT = 1433
+APPLICATION_NAME = "airflow-sqlqueue"
+"""What the server shows of a session; a keyword of the connection may set another."""
 MICROSOFT_DRIVERS = ("ODBC Driver 18 for SQL Server", "ODBC Driver 17 for SQL Server")
 
 _RESERVED = {"driver", "server", "address", "addr", "uid", "pwd", "database", "dsn", "filedsn", "savefile"}
@@ -87,7 +89,7 @@ class ConnectionSettings:
         keywords = {
             "SERVER": f"{self.host},{self.port}",
             "DATABASE": self.database,
-            "APP": "airflow-sqlqueue",
+            "APP": APPLICATION_NAME,
             **self.keywords,
         }
         is_freetds = "freetds" in driver.lower() or "tdsodbc" in driver.lower()

@@ -1,43 +1,173 @@
-"""Creating a queue table, once, however many ask for it at the same moment."""
+"""Creating the transport's tables, each once, however many ask for it at the same moment."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
-from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, QueueNotFoundError
-from airflow_sqlqueue.layout import exists, read_layout
-from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.address import QueueAddress
+from airflow_sqlqueue.errors import LockTimeoutError, QueueNotFoundError, StatementError
+from airflow_sqlqueue.inspection import exists, read_layout
+from airflow_sqlqueue.layout import Layout, Shape, column_differences, shape_of
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import identifier, query
+from airflow_sqlqueue.sql import Fragment, Query, identifier, literal, query
+from airflow_sqlqueue.sql.columns import DELAYED, SUBSCRIPTION, definitions
 
-LAYOUTS = ("modern", "clustered")
 LEDGER_SCHEMA = "sqlqueue"
 """The schema of the drain's ledger, unless another is set."""
+
+DELAYED_QUALIFIER = "Delayed"
+SUBSCRIPTION_TABLE = "SubscriptionRouting"
 
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for others who create the same table."""
 
+_MADE_MEANWHILE = {1913, 2714}
+"""The table or its index exists: somebody made it without the lock, or with a lock in another database."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A table to make: its kind, the statements, and the columns and indexes to compare an existing one with."""
+
+    table: ResolvedAddress
+    kind: str
+    statements: tuple[Query, ...]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    shape: Shape | None = None
+
+    def differences(self, layout: Layout) -> list[str]:
+        """How an existing table of this kind differs. Raises :class:`NotAQueueError` for one of another kind."""
+        if self.kind == "ledger":
+            return []
+        layout.require(self.kind)
+        if self.shape is not None:
+            return layout.differences(self.shape)
+        found = column_differences(layout.columns, self.columns)
+        if self.kind == "delayed" and layout.index_on("Due") is None:
+            found.append("the index on Due is none, not nonclustered")
+        return found
+
+
+@dataclass(frozen=True)
+class Created:
+    """What became of a request: ``made`` by this call, or there already, with ``differences`` from what was asked."""
+
+    table: ResolvedAddress
+    made: bool
+    differences: tuple[str, ...] = ()
+
+
+def queue_definition(
+    table: ResolvedAddress, *, layout: str = "modern", legacy_columns: bool = True, body_string: bool = False
+) -> Definition:
+    """A queue table in one of the layouts of :data:`~airflow_sqlqueue.layout.SHAPES`.
+
+    ``legacy_columns`` False leaves out CorrelationId, ReplyToAddress and Recoverable, which endpoints of version 7 and
+    later do without (unless they move delayed messages: their mover still writes these columns). ``body_string`` adds a
+    computed column that shows the body as text. Raises :class:`ConfigurationError`.
+    """
+    shape = shape_of(layout, legacy_columns=legacy_columns, body_string=body_string)
+    statements = [_statement("table", table, columns=definitions(shape.columns))]
+    statements.append(_statement(f"row_version_{shape.row_version_index}", table, options=Fragment("")))
+    if shape.expires_index != "none":
+        statements.append(_statement(f"expires_{shape.expires_index}", table, options=Fragment("")))
+    return Definition(table, "queue", tuple(statements), shape.columns, shape)
+
+
+def delayed_definition(table: ResolvedAddress) -> Definition:
+    """A table of delayed messages, as versions 3.1 and later make it beside an endpoint's queue."""
+    make = _statement("table", table, columns=definitions(DELAYED))
+    return Definition(table, "delayed", (make, _statement("due", table, options=Fragment(""))), DELAYED)
+
+
+def subscription_definition(table: ResolvedAddress) -> Definition:
+    """A subscription table, as versions 5 and later make it, one for all endpoints."""
+    return Definition(
+        table, "subscription", (_statement("subscription", table, columns=definitions(SUBSCRIPTION)),), SUBSCRIPTION
+    )
+
+
+def definitions_for(
+    resolver: AddressResolver,
+    queue_name: str,
+    *,
+    layout: str = "modern",
+    legacy_columns: bool = True,
+    body_string: bool = False,
+    delayed: bool = False,
+    subscriptions: bool = False,
+) -> list[Definition]:
+    """A queue table, and on request what an endpoint has beside it.
+
+    The table of delayed messages is named after the queue, ``Sales.Delayed``, and routed by that name; the subscription
+    table, ``SubscriptionRouting``, stands in the default schema. Arguments as for :func:`queue_definition`.
+    """
+    address = QueueAddress.parse(queue_name)
+    table = resolver.resolve(address)
+    found = [queue_definition(table, layout=layout, legacy_columns=legacy_columns, body_string=body_string)]
+    if delayed:
+        name = endpoint_table(address.table, DELAYED_QUALIFIER)
+        found.append(delayed_definition(resolver.resolve(replace(address, table=name))))
+    if subscriptions:
+        found.append(subscription_definition(resolver.resolve(SUBSCRIPTION_TABLE)))
+    return found
+
+
+def create(session: Session, definition: Definition, *, create_schema: bool = False) -> Created:
+    """Create a table if it is missing; an existing one is left as it is and compared.
+
+    Raises :class:`NotAQueueError` where a table of another kind stands there, :class:`QueueNotFoundError` where the
+    schema or the database is missing (``create_schema`` makes a missing schema), and :class:`PermissionDeniedError`.
+    """
+    try:
+        made = _create_missing(session, definition, create_schema)
+    except StatementError as error:
+        if error.number not in _MADE_MEANWHILE:
+            raise
+        made = _create_missing(session, definition, create_schema)
+    found = () if made else tuple(definition.differences(read_layout(session, definition.table)))
+    return Created(definition.table, made, found)
+
+
+def _create_missing(session: Session, definition: Definition, create_schema: bool) -> bool:
+    with create_lock(session, definition.table, create_schema=create_schema):
+        if exists(session, definition.table):
+            return False
+        for statement in definition.statements:
+            session.run(statement)
+    return True
+
 
 def create_queue(
-    session: Session, address: ResolvedAddress, *, layout: str = "modern", create_schema: bool = False
-) -> bool:
-    """Create the table and its indexes if it is missing; True when this call made it.
+    session: Session,
+    table: ResolvedAddress,
+    *,
+    layout: str = "modern",
+    legacy_columns: bool = True,
+    body_string: bool = False,
+    create_schema: bool = False,
+) -> Created:
+    """Create a queue table if it is missing: :func:`queue_definition` and :func:`create` in one."""
+    definition = queue_definition(table, layout=layout, legacy_columns=legacy_columns, body_string=body_string)
+    return create(session, definition, create_schema=create_schema)
 
-    ``modern`` is a heap with a nonclustered index on RowVersion, as versions 5.0.3 and later make it; ``clustered``
-    clusters on RowVersion. An existing queue is left as it is; an existing table that is none raises
-    :class:`NotAQueueError`. ``create_schema`` makes a missing schema.
-    """
-    if layout not in LAYOUTS:
-        raise ConfigurationError(f"There is no layout {layout!r}: choose one of {', '.join(LAYOUTS)}.")
-    index = "create.index_row_version" + ("_clustered" if layout == "clustered" else "")
-    with create_lock(session, address, create_schema=create_schema):
-        made = not exists(session, address)
-        if made:
-            for name in ("create.queue", index, "create.index_expires"):
-                session.run(query(name, queue=identifier(address)))
-    read_layout(session, address)
-    return made
+
+def script(definition: Definition, *, create_schema: bool = False) -> str:
+    """The same as a script for an administrator, safe to run twice; batches end with GO. Nothing is run."""
+    table = definition.table
+    batches = []
+    if create_schema:
+        make = query("create.make_schema", schema=identifier(table.schema))
+        schema, statement = literal(table.schema), literal(make.text)
+        batches.append(
+            query("create.script_schema", catalog=identifier(table.catalog), schema=schema, statement=statement).text
+        )
+    statements = "\n".join(statement.text for statement in definition.statements)
+    batches.append(f"IF OBJECT_ID({literal(table.qualified_name)}) IS NULL\nBEGIN\n{statements}\nEND;")
+    return "\nGO\n\n".join(batches) + "\nGO\n"
 
 
 @contextmanager
@@ -47,7 +177,7 @@ def create_lock(session: Session, table: ResolvedAddress, *, create_schema: bool
     Endpoints take the same lock when they start (reference/statements.md 2.8). Raises :class:`QueueNotFoundError` where
     the database or the schema is missing, and :class:`LockTimeoutError` where somebody holds the lock for too long.
     """
-    if session.value(query("create.database"), table.catalog) is None:
+    if session.value(query("inspect.database"), table.catalog) is None:
         raise QueueNotFoundError(f"The database {table.catalog!r} does not exist: check the address.")
     catalog = identifier(table.catalog)
     with session.transaction():
@@ -66,3 +196,8 @@ def create_lock(session: Session, table: ResolvedAddress, *, create_schema: bool
             make = query("create.make_schema", schema=identifier(table.schema))
             session.run(query("create.run_there", catalog=catalog), make.text)
         yield
+
+
+def _statement(name: str, table: ResolvedAddress, **fragments: Fragment) -> Query:
+    found = query(f"create.{name}", table=identifier(table), **fragments)
+    return Query(found.name, f"{found.purpose} of {table.canonical}", found.text)

@@ -15,9 +15,11 @@ what the driver said is in ``__cause__``. Message bodies, headers and secrets ar
     ├── PermissionDeniedError      the login may not do this
     ├── QueueNotFoundError         no table stands at the address
     ├── NotAQueueError             the table is not a queue table, or not the one that was asked for
+    ├── QueueNotEmptyError         the queue holds messages that would be lost
     ├── TransientError             the unit of work was rolled back and can be run again
     │   ├── DeadlockError          the server chose this transaction as the victim (1205)
     │   ├── LockTimeoutError       a lock was not granted in time (1222)
+    │   ├── LayoutChangedError     the table was altered under a transaction that had read it before
     │   └── ConnectionLostError    the connection broke; whether a COMMIT under way took effect is not known
     ├── BatchError                 a batch is not in the state that was asked for
     │   ├── BatchNotFoundError     the ledger does not know the batch
@@ -70,6 +72,10 @@ class NotAQueueError(SqlQueueError):
     """The table is not a queue table, or not the one that was asked for."""
 
 
+class QueueNotEmptyError(SqlQueueError):
+    """The queue holds messages that would be lost."""
+
+
 class TransientError(SqlQueueError):
     """The unit of work was rolled back and can be run again."""
 
@@ -80,6 +86,10 @@ class DeadlockError(TransientError):
 
 class LockTimeoutError(TransientError):
     """A lock was not granted in time (1222)."""
+
+
+class LayoutChangedError(TransientError):
+    """The table was altered under a transaction that had read its layout before."""
 
 
 class ConnectionLostError(TransientError):

@@ -1,48 +1,317 @@
-"""What a table looks like, as far as statements must know it."""
+"""What a table of the transport looks like, and what a queue table of each version looked like when it was made.
+
+Upgrades never migrate a table, so any mix exists in the field (reference/statements.md 2.2, 2.3 and 2.12).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
-from airflow_sqlqueue.errors import NotAQueueError, QueueNotFoundError
+from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import identifier, query
-from airflow_sqlqueue.sql.columns import REQUIRED
+from airflow_sqlqueue.sql.columns import DELAYED, LEGACY, SUBSCRIPTION, queue_columns
+
+_TEXT = {"varchar", "nvarchar"}
+_TIME = {"datetime", "datetime2", "smalldatetime", "datetimeoffset"}
+_KINDS: dict[str, dict[str, set[str]]] = {
+    "queue": {
+        "Id": {"uniqueidentifier"},
+        "Expires": _TIME,
+        "Headers": _TEXT,
+        "Body": {"varbinary"},
+        "RowVersion": {"bigint"},
+    },
+    "delayed": {"Headers": _TEXT, "Body": {"varbinary"}, "Due": _TIME, "RowVersion": {"bigint"}},
+    "subscription": {"QueueAddress": _TEXT, "Endpoint": _TEXT, "Topic": _TEXT},
+}
+"""What makes a table one of a kind: its columns and the base types that statements can work with."""
+
+NAMES = {name.lower(): name for name in (*queue_columns("", legacy=True, body_string=True), *DELAYED, *SUBSCRIPTION)}
+"""The transport's columns by their lower-case names: the server may compare without case."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a queue table is made.
+
+    ``headers`` is nvarchar or varchar; ``row_version_index`` nonclustered (the table is a heap), clustered, none or
+    disabled; ``expires_index`` filtered (on rows that expire), plain, none or disabled. ``legacy_columns`` are
+    CorrelationId, ReplyToAddress and Recoverable, ``body_string`` is a computed column of that name for people.
+    """
+
+    headers: str = "nvarchar"
+    row_version_index: str = "nonclustered"
+    expires_index: str = "filtered"
+    legacy_columns: bool = True
+    body_string: bool = False
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns as CREATE TABLE has them, by name."""
+        return queue_columns(self.headers, legacy=self.legacy_columns, body_string=self.body_string)
+
+
+_MODERN = Shape()
+_CLUSTERED = Shape(row_version_index="clustered")
+
+SHAPES: dict[str, Shape] = {
+    "modern": _MODERN,
+    "clustered": _CLUSTERED,
+    "v1": Shape("varchar", "clustered", "none"),
+    "v2": Shape("nvarchar", "clustered", "plain"),
+    "v3.0": Shape("varchar", "clustered", "plain"),
+    "v3.1": _CLUSTERED,
+    "v4": _CLUSTERED,
+    **dict.fromkeys(("v5", "v6", "v7", "v8", "v9"), _MODERN),
+}
+"""The layouts by name: ``modern``, ``clustered``, and the versions of the transport.
+
+Where the releases of a version differ, v2 is 2.2.6 (2.2.2 to 2.2.5 made what v3.0 is, older ones what v1 is), v3.0 is
+3.0.0 to 3.0.2 (3.0.3 made what v2 is), v4 is 4.0 to 4.3.1 (4.3.2 made what modern is), v5 is 5.0.3 and v6 is 6.0.1 and
+later (the releases before made what v4 is). Source: reference/statements.md 2.2.
+"""
+
+_WITHOUT_LEGACY = {"modern", "clustered", "v7", "v8", "v9"}
+
+
+def shape_of(layout: str, *, legacy_columns: bool = True, body_string: bool = False) -> Shape:
+    """The shape of a layout by name. Raises :class:`ConfigurationError` for what no endpoint could use."""
+    if layout not in SHAPES:
+        raise ConfigurationError(f"There is no layout {layout!r}: choose one of {', '.join(SHAPES)}.")
+    if not legacy_columns and layout not in _WITHOUT_LEGACY:
+        raise ConfigurationError(
+            f"Endpoints of the layout {layout!r} need the legacy columns: keep them, or choose version 7 or later."
+        )
+    return replace(SHAPES[layout], legacy_columns=legacy_columns, body_string=body_string)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: base type, and ``length`` in bytes, -1 for max. ``filled`` columns need no value from a sender."""
+
+    type: str
+    length: int
+    nullable: bool
+    identity: bool = False
+    computed: bool = False
+    has_default: bool = False
+    encrypted: bool = False
+
+    @property
+    def filled(self) -> bool:
+        """Whether an INSERT may leave the column out."""
+        return self.nullable or self.identity or self.computed or self.has_default
+
+    def __str__(self) -> str:
+        """As CREATE TABLE has it."""
+        if self.computed:
+            return "computed"
+        text = self.type
+        if self.type in {"varchar", "nvarchar", "varbinary", "char", "nchar", "binary"}:
+            size = self.length // 2 if self.type.startswith("n") else self.length
+            text += f"({'max' if self.length == -1 else size})"
+        return f"{text}{' IDENTITY(1, 1)' if self.identity else ''} {'NULL' if self.nullable else 'NOT NULL'}"
+
+
+@dataclass(frozen=True)
+class Index:
+    """A rowstore index by its first key column. ``filter`` is the server's text of its predicate."""
+
+    name: str
+    column: str
+    clustered: bool
+    disabled: bool = False
+    filter: str | None = None
+
+    @property
+    def state(self) -> str:
+        if self.disabled:
+            return "disabled"
+        return "clustered" if self.clustered else "nonclustered"
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A trigger for one event (INSERT, UPDATE or DELETE)."""
+
+    name: str
+    event: str
+    disabled: bool = False
+    instead_of: bool = False
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of a queue table, by name as the transport spells them, with their base types."""
+    """A table's real shape.
 
-    columns: dict[str, str]
-
-
-def exists(session: Session, table: ResolvedAddress) -> bool:
-    """Whether an object of that name stands in the database."""
-    return session.value(query("create.object"), table.qualified_name) is not None
-
-
-def read_layout(session: Session, table: ResolvedAddress) -> Layout:
-    """Read a queue table's columns.
-
-    Raises :class:`QueueNotFoundError` where there is no table, and :class:`NotAQueueError` where it lacks a column that
-    every version has; the legacy columns may be missing (reference/statements.md 2.3).
+    ``table`` is where the rows are: behind a synonym its base table. ``object_type`` is table, synonym or view.
+    ``output_into`` says that rows can be put out only into a table variable, because a trigger stands on DELETE.
     """
-    if session.value(query("create.database"), table.catalog) is None:
-        raise QueueNotFoundError(
-            f"The database {table.catalog!r} of the queue {table.canonical} does not exist: check the address."
+
+    table: ResolvedAddress
+    object_type: str
+    columns: Mapping[str, Column]
+    indexes: tuple[Index, ...] = ()
+    triggers: tuple[Trigger, ...] = ()
+    read_committed_snapshot: bool = False
+    memory_optimized: bool = False
+    system_versioned: bool = False
+    change_data_capture: bool = False
+    lock_escalation: str = "TABLE"
+    output_into: bool = False
+
+    @cached_property
+    def types(self) -> dict[str, str]:
+        """The columns' base types, by name."""
+        return {name: column.type for name, column in self.columns.items()}
+
+    @property
+    def kind(self) -> str:
+        """queue, delayed, subscription or other: by the columns."""
+        return kind_of(self.types)
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of a queue table, whatever else stands in it. Raises :class:`NotAQueueError` for other tables."""
+        if self.kind != "queue":
+            self.require("queue")
+        row_version = self.index_on("RowVersion")
+        return Shape(
+            headers=self.columns["Headers"].type,
+            row_version_index=row_version.state if row_version else "none",
+            expires_index=expires_state(self.index_on("Expires")),
+            legacy_columns=all(name in self.columns for name in LEGACY),
+            body_string="BodyString" in self.columns,
         )
-    rows = session.run(query("create.columns", catalog=identifier(table.catalog)), table.qualified_name)
-    if not rows:
-        raise QueueNotFoundError(
-            f"The queue {table.canonical} does not exist: create it with 'sqlqueue create' or check the address."
-        )
-    known = {name.lower(): name for name in (*REQUIRED, "CorrelationId", "ReplyToAddress", "Recoverable")}
-    columns = {known.get(name.lower(), name): type_name for name, type_name, *_ in rows}
-    missing = [name for name in REQUIRED if name not in columns]
-    if missing:
-        raise NotAQueueError(
-            f"The table {table.canonical} is not a queue table (no column {', '.join(missing)}): check the address."
-        )
-    return Layout(columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The layouts of :data:`SHAPES` that this table has, apart from legacy columns and BodyString; often none."""
+        shape = replace(self.shape, legacy_columns=True, body_string=False)
+        return tuple(name for name, known in SHAPES.items() if known == shape)
+
+    @property
+    def unknown_columns(self) -> tuple[str, ...]:
+        """Columns that no version of the transport makes."""
+        return tuple(name for name in self.columns if name not in _EXPECTED.get(self.kind, {}))
+
+    @property
+    def unfilled_columns(self) -> tuple[str, ...]:
+        """Unknown columns that take no NULL and have no default: with one of them nothing can be sent."""
+        return tuple(name for name in self.unknown_columns if not self.columns[name].filled)
+
+    def index_on(self, column: str) -> Index | None:
+        """The index to find rows by ``column``: an enabled one rather than a disabled, a clustered one first.
+
+        Filtered indexes count for Expires alone, where they leave out rows that have none.
+        """
+        fitting = [
+            index
+            for index in self.indexes
+            if index.column == column and (not index.filter or (column == "Expires" and _is_not_null(index.filter)))
+        ]
+        return min(fitting, key=lambda index: (index.disabled, not index.clustered), default=None)
+
+    def differences(self, shape: Shape) -> list[str]:
+        """What distinguishes this queue table from a shape, as phrases; empty where it is the same."""
+        found = column_differences(self.columns, shape.columns)
+        own = self.shape
+        for what, is_now, expected in (
+            ("RowVersion", own.row_version_index, shape.row_version_index),
+            ("Expires", own.expires_index, shape.expires_index),
+        ):
+            if is_now != expected:
+                found.append(f"the index on {what} is {is_now}, not {expected}")
+        return found
+
+    @property
+    def unusable(self) -> str | None:
+        """Why no statement of ours works on the table, whatever its columns; None where they do."""
+        name = self.table.canonical
+        if self.object_type == "view":
+            return f"{name} is a view: name the table that it selects from."
+        if self.memory_optimized:
+            return f"The table {name} is memory-optimised, which has no row locks to pass over: use one that is not."
+        for trigger in self.triggers:
+            if trigger.instead_of and not trigger.disabled and trigger.event in {"INSERT", "DELETE"}:
+                return f"The trigger {trigger.name} of {name} stands in for every {trigger.event}: disable it."
+        return None
+
+    def require(self, *kinds: str) -> None:
+        """Raise :class:`NotAQueueError` where the table is of none of the kinds, or statements cannot work on it."""
+        if self.kind not in kinds:
+            reason = _missing(kinds[0], self.types)
+            raise NotAQueueError(f"{self.table.canonical} is not a {kinds[0]} table ({reason}): check the address.")
+        if self.unusable:
+            raise NotAQueueError(self.unusable)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The layout as plain JSON values."""
+        row_version, expires = self.index_on("RowVersion"), self.index_on("Expires")
+        return {
+            "table": self.table.canonical,
+            "object_type": self.object_type,
+            "kind": self.kind,
+            "layouts": list(self.names) if self.kind == "queue" else [],
+            "columns": {name: str(column) for name, column in self.columns.items()},
+            "row_version_index": row_version.state if row_version else "none",
+            "expires_index": expires_state(expires),
+            "triggers": sorted({trigger.name for trigger in self.triggers if not trigger.disabled}),
+            "lock_escalation": self.lock_escalation,
+            "read_committed_snapshot": self.read_committed_snapshot,
+            "memory_optimized": self.memory_optimized,
+            "system_versioned": self.system_versioned,
+            "change_data_capture": self.change_data_capture,
+        }
+
+
+def expires_state(index: Index | None) -> str:
+    """filtered, plain, disabled or none, for the index on Expires."""
+    if index is None:
+        return "none"
+    if index.disabled:
+        return "disabled"
+    return "filtered" if index.filter else "plain"
+
+
+def kind_of(types: Mapping[str, str]) -> str:
+    """queue, delayed, subscription or other, by the names and base types of the columns."""
+    return next((kind for kind in _KINDS if not _missing(kind, types)), "other")
+
+
+def column_differences(columns: Mapping[str, Column], expected: Mapping[str, str]) -> list[str]:
+    """How a table's columns differ from those of a CREATE TABLE."""
+    found = [f"the column {name} is missing" for name in expected if name not in columns]
+    for name, column in columns.items():
+        if name not in expected:
+            found.append(f"the column {name} is not part of it")
+        elif column.computed != expected[name].startswith("AS ") or not (
+            column.computed or str(column) == expected[name]
+        ):
+            found.append(f"the column {name} is {column}, not {expected[name]}")
+    return found
+
+
+_EXPECTED: dict[str, Mapping[str, str]] = {
+    "queue": queue_columns("nvarchar", legacy=True, body_string=True),
+    "delayed": DELAYED,
+    "subscription": SUBSCRIPTION,
+}
+
+
+def _missing(kind: str, types: Mapping[str, str]) -> str:
+    """Why a table is not of a kind, as a phrase; empty where it is."""
+    wanted = _KINDS[kind]
+    if absent := [name for name in wanted if name not in types]:
+        return f"no column {', '.join(absent)}"
+    return ", ".join(f"the column {name} is {types[name]}" for name in wanted if types[name] not in wanted[name])
+
+
+def _is_not_null(predicate: str) -> bool:
+    """Whether a filter is ``([Expires] IS NOT NULL)``, however it is written."""
+    return (
+        predicate.replace("(", "").replace(")", "").replace("[", "").replace("]", "").lower() == "expires is not null"
+    )

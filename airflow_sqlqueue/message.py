@@ -99,6 +99,11 @@ class DecodedHeaders:
     problem: str | None = None
 
 
+def escape_non_ascii(text: str) -> str:
+    """JSON text with what is outside ASCII as ``\\uXXXX``: the same JSON, as such characters only stand in strings."""
+    return text if text.isascii() else re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
+
+
 def encode_headers(headers: Headers) -> str:
     """The ASCII JSON object that every version reads, and that a ``varchar`` column keeps whole.
 

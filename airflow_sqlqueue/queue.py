@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timezone
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError
-from airflow_sqlqueue.layout import Layout, read_layout
+from airflow_sqlqueue.errors import (
+    ConfigurationError,
+    LayoutChangedError,
+    LockTimeoutError,
+    NotAQueueError,
+    QueueNotFoundError,
+    StatementError,
+)
+from airflow_sqlqueue.inspection import read_layout, remember_trigger
+from airflow_sqlqueue.layout import Layout
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.sending import statements
+from airflow_sqlqueue.sending import chunks, rows_of
 from airflow_sqlqueue.session import Session, retrying
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
-from airflow_sqlqueue.sql.columns import insert_columns, insert_rows, row_columns
+from airflow_sqlqueue.sql.columns import insert_columns, insert_rows, output, row_columns
 
 MAX_ROWS_PER_STATEMENT = 2_000
 """Lock escalation starts at 5,000 locks of one statement, and a row costs two or three (DESIGN 3, point 5)."""
+
+_OUTPUT_NEEDS_INTO = 334
+_LAYOUT_CHANGED = {207, 213, 271, _OUTPUT_NEEDS_INTO, 515}
+"""Errors of a statement that was made for another layout: columns that went, came or are computed, a trigger."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,10 +65,38 @@ class QueueTable:
 
     @property
     def layout(self) -> Layout:
-        """The table's columns, read once. Raises QueueNotFoundError or NotAQueueError."""
+        """The table's layout, read once and again after an error that says it changed.
+
+        Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`.
+        """
         if self._layout is None:
-            self._layout = read_layout(self.session, self.address)
+            layout = read_layout(self.session, self.address)
+            layout.require("queue")
+            self._layout = layout
         return self._layout
+
+    def _fitted(self, work: Callable[[Layout], T]) -> T:
+        """Run a statement made for the layout, once more with the new one where the table was altered meanwhile.
+
+        Inside a transaction nothing is repeated, as the server may have rolled it back: :class:`LayoutChangedError`.
+        """
+        before = self.layout
+        try:
+            return work(before)
+        except (StatementError, QueueNotFoundError) as error:
+            number = error.number if isinstance(error, StatementError) else None
+            if number is not None and number not in _LAYOUT_CHANGED:
+                raise
+            if number == _OUTPUT_NEEDS_INTO:
+                remember_trigger(self.session, self.address)
+            self._layout = None
+            if self.session.in_transaction:
+                raise LayoutChangedError(
+                    f"The queue {self.address.canonical} was altered under a transaction: run it again."
+                ) from error
+            if self.layout == before:
+                raise
+        return work(self.layout)
 
     def query(self, name: str, **fragments: Fragment) -> Query:
         """A query on this queue, whose errors name it."""
@@ -67,14 +110,18 @@ class QueueTable:
         wrap the call in ``session.transaction()`` where all or nothing is wanted. Delivery: at least once for a caller
         that repeats a failed call.
         """
-        sent = 0
-        present = self.layout.columns
-        for chunk in statements(messages, present):
-            rows = insert_rows(present, chunk.expiring, chunk.messages)
-            statement = self.query("queue.send", columns=insert_columns(present), rows=rows)
-            self.session.run(statement, *chunk.values, sizes=chunk.sizes)
-            sent += chunk.messages
-        return sent
+        return sum(self._fitted(partial(self._insert, chunk)) for chunk in chunks(messages))
+
+    def _insert(self, messages: Sequence[Message], layout: Layout) -> int:
+        if layout.unfilled_columns:
+            raise NotAQueueError(
+                f"Nothing can be sent to {self.address.canonical}: its column {layout.unfilled_columns[0]!r} takes no "
+                "NULL and has no default; give it one."
+            )
+        rows = rows_of(messages, layout.types)
+        columns, values = insert_columns(layout.types), insert_rows(layout.types, rows.expiring, rows.count)
+        self.session.run(self.query("queue.send", columns=columns, rows=values), *rows.values, sizes=rows.sizes)
+        return rows.count
 
     def receive(self, at_most: int = 1) -> list[ReceivedMessage]:
         """Take up to ``at_most`` messages out of the queue, lowest RowVersion first, passing over locked ones.
@@ -83,13 +130,16 @@ class QueueTable:
         they come back if it rolls back. Expired messages are among them, flagged.
         """
         _check_rows(at_most)
-        rows = self.session.run(self.query("queue.receive", columns=self._columns("deleted.")), at_most)
+        rows = self._take("queue.receive", at_most)
         return sorted(map(_received, rows), key=lambda message: message.row_version)
 
     def peek(self, at_most: int = 10) -> list[ReceivedMessage]:
         """Look at up to ``at_most`` messages at the head of the queue that nobody has locked; nothing is removed."""
         _check_rows(at_most)
-        return [_received(row) for row in self.session.run(self.query("queue.peek", columns=self._columns()), at_most)]
+        rows = self._fitted(
+            lambda layout: self.session.run(self.query("queue.peek", columns=row_columns(layout.types)), at_most)
+        )
+        return [_received(row) for row in rows]
 
     def take_head(self, count: int, after: int, up_to: int) -> list[Any]:
         """Raw rows of a drain: like :meth:`receive`, for RowVersions above ``after`` and not above ``up_to``.
@@ -97,7 +147,12 @@ class QueueTable:
         The order of the rows is undefined; their columns are those of :func:`row_columns`.
         """
         _check_rows(count)
-        return self.session.run(self.query("queue.take_head", columns=self._columns("deleted.")), count, after, up_to)
+        return self._take("queue.take_head", count, after, up_to)
+
+    def _take(self, name: str, *values: int) -> list[Any]:
+        return self._fitted(
+            lambda layout: self.session.run(self.query(name, **output(layout.types, into=layout.output_into)), *values)
+        )
 
     def depth(self, *, at_most: int | None = None) -> Depth:
         """Count messages that nobody has locked. With ``at_most`` only that many rows at the head are looked at."""
@@ -128,9 +183,6 @@ class QueueTable:
             except LockTimeoutError:
                 pass
         return max(1, int(self.session.value(self.query("queue.count_left"), up_to)))
-
-    def _columns(self, source: str = "") -> Fragment:
-        return row_columns(self.layout.columns, source)
 
     def purge_expired(
         self,

@@ -26,6 +26,10 @@ class ResolvedAddress:
     def __post_init__(self) -> None:
         for name in (self.table, self.schema, self.catalog):
             check_identifier(name)
+        if self.table.startswith("#"):
+            raise AddressError(
+                f"The queue {self.table!r} begins with '#', which SQL Server takes for a temporary table: rename it."
+            )
 
     @property
     def qualified_name(self) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from airflow_sqlqueue.connection import load_pyodbc
-from airflow_sqlqueue.message import HeaderNames, Message, encode_headers
+from airflow_sqlqueue.message import HeaderNames, Message, encode_headers, escape_non_ascii
 from airflow_sqlqueue.sql.columns import NEVER
 
 ROWS = (128, 32, 8, 1)
@@ -27,50 +27,61 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
-class Statement:
-    """The parameters of one INSERT: ``messages`` rows as ``sql.columns.insert_rows`` spells them."""
+class Rows:
+    """The parameters of one INSERT: ``count`` rows as ``sql.columns.insert_rows`` spells them."""
 
-    messages: int
+    count: int
     expiring: bool
     values: list[Any]
     sizes: list[Any]
 
 
-def statements(messages: Iterable[Message], present: Collection[str]) -> Iterator[Statement]:
-    """Cut a stream of messages into statements for a table with the columns ``present``."""
+def chunks(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """Cut a stream of messages into the pieces that one statement carries."""
     waiting: list[Message] = []
     size = 0
     for message in messages:
         waiting.append(message)
         size += len(message.body)
         if len(waiting) == ROWS[0] or size >= BYTES:
-            yield from _statements(waiting, present)
+            yield from _of_fixed_sizes(waiting)
             waiting, size = [], 0
-    yield from _statements(waiting, present)
+    yield from _of_fixed_sizes(waiting)
 
 
-def _statements(messages: list[Message], present: Collection[str]) -> Iterator[Statement]:
+def _of_fixed_sizes(messages: list[Message]) -> Iterator[list[Message]]:
     start = 0
     for rows in ROWS:
         while len(messages) - start >= rows:
-            chunk = messages[start : start + rows]
-            expiring = any(message.time_to_be_received is not None for message in chunk)
-            values = [value for message in chunk for value in _values(message, expiring, present)]
-            yield Statement(rows, expiring, values, _sizes(expiring, present) * rows)
+            yield messages[start : start + rows]
             start += rows
 
 
-def _values(message: Message, expiring: bool, present: Collection[str]) -> list[Any]:
+def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> Rows:
+    """The parameters for a piece of :func:`chunks`, for a table with columns of these base types."""
+    expiring = any(message.time_to_be_received is not None for message in messages)
+    values = [value for message in messages for value in _values(message, expiring, types)]
+    return Rows(len(messages), expiring, values, _sizes(expiring, types) * len(messages))
+
+
+def _values(message: Message, expiring: bool, types: Mapping[str, str]) -> list[Any]:
     values: list[Any] = [str(message.id or uuid.uuid4())]
     if expiring and message.time_to_be_received is None:
         values += [0, NEVER]
     elif expiring and message.time_to_be_received is not None:
         days, rest = divmod(message.time_to_be_received, _DAY)
         values += [rest // _MILLISECOND, days]
-    values.append(message.headers if isinstance(message.headers, str) else encode_headers(message.headers))
+    values.append(_headers_text(message, types["Headers"]))
     values.append(message.body)
-    values += [_column_text(message.header(name)) for column, name in _COLUMN_HEADERS.items() if column in present]
+    values += [_column_text(message.header(name)) for column, name in _COLUMN_HEADERS.items() if column in types]
     return values
+
+
+def _headers_text(message: Message, column_type: str) -> str:
+    """The text of the Headers column; a varchar column would make question marks of what its code page lacks."""
+    if not isinstance(message.headers, str):
+        return encode_headers(message.headers)
+    return escape_non_ascii(message.headers) if column_type == "varchar" else message.headers
 
 
 def _column_text(value: str | None) -> str:
@@ -78,11 +89,11 @@ def _column_text(value: str | None) -> str:
     return value if value and len(value) <= 255 and value.isascii() else ""
 
 
-def _sizes(expiring: bool, present: Collection[str]) -> list[Any]:
+def _sizes(expiring: bool, types: Mapping[str, str]) -> list[Any]:
     """Parameter types that do not change from row to row: else the driver prepares every statement anew."""
     pyodbc = load_pyodbc()
     sizes: list[Any] = [(pyodbc.SQL_VARCHAR, 36, 0)]
     if expiring:
         sizes += [(pyodbc.SQL_INTEGER, 0, 0)] * 2
     sizes += [(pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)]
-    return sizes + [(pyodbc.SQL_VARCHAR, 255, 0) for column in _COLUMN_HEADERS if column in present]
+    return sizes + [(pyodbc.SQL_VARCHAR, 255, 0) for column in _COLUMN_HEADERS if column in types]

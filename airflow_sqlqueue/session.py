@@ -86,24 +86,24 @@ class Session:
             self._connection.close()
 
     def run(self, statement: Query, *values: Any, sizes: Sequence[Any] | None = None) -> list[Any]:
-        """Run a statement with its parameters and return the rows of its first result set.
+        """Run a statement with its parameters and return the rows of its last result set.
 
         Every result set is read to its end before anything is returned: an error may follow the rows, and then they
-        must not be used. ``sizes`` fixes the parameters' types, as ``Cursor.setinputsizes`` takes them; FreeTDS has no
-        types without a length and goes by the values.
+        must not be used. Result sets before the last are not the statement's own but of triggers that it set off.
+        ``sizes`` fixes the parameters' types, as ``Cursor.setinputsizes`` takes them; FreeTDS has no types without a
+        length and goes by the values.
         """
         try:
             cursor = self._prepared(statement.text)
             if sizes is not None and not self._is_freetds:
                 cursor.setinputsizes(sizes)
             cursor.execute(statement.text, values) if values else cursor.execute(statement.text)
-            rows: list[Any] | None = None
+            rows: list[Any] = []
             while True:
                 if cursor.description is not None:
-                    fetched = cursor.fetchall()
-                    rows = fetched if rows is None else rows
+                    rows = cursor.fetchall()
                 if not cursor.nextset():
-                    return rows or []
+                    return rows
         except Exception as error:
             self._cursor = None
             raise translate(error, statement.purpose) from quiet(error)
@@ -118,6 +118,11 @@ class Session:
         """The first column of the first row, None where there is no row."""
         rows = self.run(statement, *values)
         return rows[0][0] if rows else None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction of this session is open."""
+        return self._in_transaction
 
     @contextmanager
     def lock_timeout(self, seconds: float) -> Iterator[None]:

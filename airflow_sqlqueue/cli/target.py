@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.connection import ConnectionSettings
 from airflow_sqlqueue.create import LEDGER_SCHEMA
+from airflow_sqlqueue.discovery import find_queue
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Target:
 
     connect: Callable[[], Session]
     resolver: AddressResolver = field(repr=False)
+    database: str
     ledger_schema: str = LEDGER_SCHEMA
 
     @classmethod
@@ -32,7 +34,8 @@ class Target:
         """From ``--url`` or ``--conn-id``: exactly one of them."""
         if url is not None and conn_id is None:
             settings = ConnectionSettings.from_url(url)
-            return cls(lambda: Session(settings), AddressResolver(default_catalog=settings.database))
+            resolver = AddressResolver(default_catalog=settings.database)
+            return cls(lambda: Session(settings), resolver, settings.database)
         if conn_id is None or url is not None:
             raise ConfigurationError("Name the server with one of --url (or SQLQUEUE_URL) and --conn-id.")
         # Airflow logs to standard output, which belongs to the answer.
@@ -40,13 +43,11 @@ class Target:
             from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
             hook = SqlQueueHook(sqlqueue_conn_id=conn_id)
-            return cls(hook.session, hook.resolver, hook.ledger_schema)
-
-    def resolve(self, queue_name: str) -> ResolvedAddress:
-        return self.resolver.resolve(queue_name)
+            return cls(hook.session, hook.resolver, hook.queue_connection.settings.database, hook.ledger_schema)
 
     @contextmanager
     def queue(self, queue_name: str) -> Iterator[QueueTable]:
-        address = self.resolve(queue_name)
+        """The queue that an address means on this server, in a session of its own."""
+        self.resolver.resolve(queue_name)
         with closing(self.connect()) as session:
-            yield QueueTable(session, address)
+            yield QueueTable(session, find_queue(session, self.resolver, queue_name))

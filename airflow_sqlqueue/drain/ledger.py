@@ -8,15 +8,16 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from airflow_sqlqueue.create import LEDGER_SCHEMA, create_lock
+from airflow_sqlqueue.create import LEDGER_SCHEMA, Definition, create
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError
-from airflow_sqlqueue.layout import exists
+from airflow_sqlqueue.inspection import exists
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query
 
 _NOT_OPEN = 50001
+_TABLES = ("Batch", "Part")
 
 
 @dataclass(frozen=True)
@@ -49,27 +50,35 @@ class Part:
     max_row_version: int
 
 
+def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, Definition]:
+    """The ledger's two tables, for :func:`~airflow_sqlqueue.create.create` and for scripts."""
+    batch, part = (ResolvedAddress(name, schema, catalog) for name in _TABLES)
+    statements = {name: _query(name, batch, part) for name in ("make_batch", "make_part", "index_part")}
+    return (
+        Definition(batch, "ledger", (statements["make_batch"],)),
+        Definition(part, "ledger", (statements["make_part"], statements["index_part"])),
+    )
+
+
+def _query(name: str, batch: ResolvedAddress, part: ResolvedAddress) -> Query:
+    return query(f"ledger.{name}", batch=identifier(batch), part=identifier(part))
+
+
 class Ledger:
     """The ledger of one database, through one connection."""
 
     def __init__(self, session: Session, catalog: str, schema: str = LEDGER_SCHEMA) -> None:
         self.session = session
-        self._batch = ResolvedAddress("Batch", schema, catalog)
-        self._part = ResolvedAddress("Part", schema, catalog)
+        self._batch, self._part = (ResolvedAddress(name, schema, catalog) for name in _TABLES)
 
     def query(self, name: str) -> Query:
-        return query(f"ledger.{name}", batch=identifier(self._batch), part=identifier(self._part))
+        return _query(name, self._batch, self._part)
 
     def create(self) -> None:
         """Make the two tables, and their schema, where they are missing."""
-        if exists(self.session, self._batch) and exists(self.session, self._part):
-            return
-        with create_lock(self.session, self._batch, create_schema=True):
-            if not exists(self.session, self._batch):
-                self.session.run(self.query("make_batch"))
-            if not exists(self.session, self._part):
-                self.session.run(self.query("make_part"))
-                self.session.run(self.query("index_part"))
+        for definition in ledger_definitions(self._batch.catalog, self._batch.schema):
+            if not exists(self.session, definition.table):
+                create(self.session, definition, create_schema=True)
 
     def open(self, batch_id: uuid.UUID, queue: str, origin: str, up_to: int | None) -> BatchRow:
         """Open the batch, or find it as an earlier try left it, whatever its state."""

@@ -12,9 +12,13 @@ from airflow.providers.common.sql.hooks.sql import DbApiHook
 from airflow.sdk import conf
 from airflow.sdk.log import mask_secret
 
+from airflow_sqlqueue.address import without_machine
 from airflow_sqlqueue.connection import load_pyodbc
-from airflow_sqlqueue.create import create_queue
-from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.create import Created, create, definitions_for
+from airflow_sqlqueue.discovery import find_queue, list_tables, secondary_queues
+from airflow_sqlqueue.doctor.examine import Examination, examine
+from airflow_sqlqueue.drain.ledger import Ledger, ledger_definitions
+from airflow_sqlqueue.drop import drop_queue
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.settings import QueueConnection, read_connection
 from airflow_sqlqueue.message import Message, ReceivedMessage
@@ -131,26 +135,85 @@ class SqlQueueHook(DbApiHook):
         """The table that an address means. Raises AddressError."""
         return self.resolver.resolve(queue_name)
 
+    def find_queue(self, queue_name: str) -> ResolvedAddress:
+        """The table that an address means on this server: ``queue@MACHINE`` of versions 1 and 2 is told from a schema.
+
+        See :func:`airflow_sqlqueue.discovery.find_queue`; only such an address takes a connection.
+        """
+        if without_machine(queue_name) is None:
+            return self.resolve(queue_name)
+        with self.session() as session:
+            return find_queue(session, self.resolver, queue_name)
+
     @contextmanager
     def queue(self, queue_name: str) -> Iterator[QueueTable]:
         """A queue in a session of its own: ``with hook.queue("audit") as queue, queue.session.transaction(): ...``."""
-        address = self.resolve(queue_name)
+        self.resolve(queue_name)
         with self.session() as session:
-            yield QueueTable(session, address)
+            yield QueueTable(session, find_queue(session, self.resolver, queue_name))
 
     def send(self, queue_name: str, messages: Iterable[Message]) -> int:
         """Send messages in one transaction and return how many; at least once, if the caller repeats a failed call."""
         with self.queue(queue_name) as queue, queue.session.transaction():
             return queue.send(messages)
 
-    def create_queue(self, queue_name: str, *, layout: str = "modern", create_schema: bool = False) -> bool:
-        """Create a queue if it is missing; True when this call made it.
+    def create_queue(
+        self,
+        queue_name: str,
+        *,
+        layout: str = "modern",
+        legacy_columns: bool = True,
+        body_string: bool = False,
+        delayed: bool = False,
+        subscriptions: bool = False,
+        ledger: bool = False,
+        create_schema: bool = False,
+    ) -> list[Created]:
+        """Create a queue if it is missing, and on request its table of delayed messages, the subscription table and the
+        drain's ledger; the queue comes first in what is returned. What exists is left as it is and compared.
 
-        See :func:`airflow_sqlqueue.create.create_queue`.
+        See :func:`airflow_sqlqueue.create.definitions_for` and :func:`airflow_sqlqueue.create.create`.
         """
-        address = self.resolve(queue_name)
+        definitions = definitions_for(
+            self.resolver,
+            queue_name,
+            layout=layout,
+            legacy_columns=legacy_columns,
+            body_string=body_string,
+            delayed=delayed,
+            subscriptions=subscriptions,
+        )
         with self.session() as session:
-            return create_queue(session, address, layout=layout, create_schema=create_schema)
+            created = [create(session, definition, create_schema=create_schema) for definition in definitions]
+            if ledger:
+                for definition in ledger_definitions(created[0].table.catalog, self.ledger_schema):
+                    created.append(create(session, definition, create_schema=True))
+        return created
+
+    def drop_queue(self, queue_name: str, *, force: bool = False) -> int:
+        """Drop a queue and return how many messages went with it. See :func:`airflow_sqlqueue.drop.drop_queue`."""
+        with self.queue(queue_name) as queue:
+            return drop_queue(queue.session, queue.address, force=force)
+
+    def inspect(self, queue_name: str) -> Examination:
+        """The queue's layout, and what is wrong with it. See :func:`airflow_sqlqueue.doctor.examine`."""
+        with self.queue(queue_name) as queue:
+            return examine(queue.session, queue.address)
+
+    def inspect_all(self) -> list[Examination]:
+        """The same for every table of the transport in the connection's database, as far as the login may see them."""
+        with self.session() as session:
+            tables = list_tables(session, self.queue_connection.settings.database)
+            return [examine(session, found.table) for found in tables]
+
+    def with_secondary_queues(self, queue_name: str) -> list[str]:
+        """The queue and its secondary queues, as canonical addresses: ``expand(queue_name=...)`` drains them all.
+
+        See :func:`airflow_sqlqueue.discovery.secondary_queues`.
+        """
+        with self.queue(queue_name) as queue:
+            tables = list_tables(queue.session, queue.address.catalog)
+            return [queue.address.canonical, *(t.canonical for t in secondary_queues(tables, queue.address))]
 
     def depth(self, queue_name: str, *, at_most: int | None = None) -> Depth:
         """Count the messages that nobody has locked, or look at the first ``at_most`` rows only."""
@@ -203,7 +266,7 @@ class SqlQueueHook(DbApiHook):
 
         return Drain(
             self.session,
-            self.resolve(queue_name),
+            self.find_queue(queue_name),
             StagingFolder.of(staging),
             batch_id=batch_id,
             origin=origin,
@@ -214,7 +277,7 @@ class SqlQueueHook(DbApiHook):
 
     def batch(self, batch_id: uuid.UUID, queue_name: str | None = None) -> Batch:
         """The manifest of a sealed batch, from the ledger of the queue's database (the connection's unless named)."""
-        catalog = self.resolve(queue_name).catalog if queue_name else self.queue_connection.settings.database
+        catalog = self.find_queue(queue_name).catalog if queue_name else self.queue_connection.settings.database
         with self._ledger(catalog) as ledger:
             return ledger.manifest(batch_id)
 

@@ -6,7 +6,7 @@ A ``.sql`` file here holds sections of the form::
     SELECT ... FROM {queue} WHERE RowVersion <= ?;
 
 Values are parameters, always. What stands in braces is an identifier or a list of columns, and goes in only as
-:class:`Fragment`, which nothing but :func:`identifier` and ``columns.py`` makes.
+:class:`Fragment`, which nothing but :func:`identifier`, :func:`literal` and ``columns.py`` makes.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ class Query:
 def identifier(name: str | ResolvedAddress) -> Fragment:
     """A quoted name, or the qualified name of a table."""
     return Fragment(name.qualified_name if isinstance(name, ResolvedAddress) else quote(name))
+
+
+def literal(text: str) -> Fragment:
+    """A Unicode literal, for scripts that are printed: a statement that is run takes parameters."""
+    return Fragment("N'" + text.replace("'", "''") + "'")
 
 
 def query(name: str, **fragments: Fragment) -> Query:

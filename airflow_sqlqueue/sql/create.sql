@@ -6,14 +6,8 @@ EXEC @result = {catalog}.sys.sp_getapplock
     @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = ?;
 SELECT @result;
 
--- object: look for the table
-SELECT OBJECT_ID(?);
-
 -- schema: look for the schema
 SELECT COUNT(*) FROM {catalog}.sys.schemas WHERE name = ?;
-
--- database: look for the database
-SELECT DB_ID(?);
 
 -- run_there: run a statement in the queue's database
 EXEC {catalog}.sys.sp_executesql ?;
@@ -21,29 +15,43 @@ EXEC {catalog}.sys.sp_executesql ?;
 -- make_schema: create the schema
 CREATE SCHEMA {schema}
 
--- queue: create the queue table
--- The shape of versions 5.0.3, 6.0.1 and later (reference/statements.md 2.2).
-CREATE TABLE {queue} (
-    [Id] uniqueidentifier NOT NULL,
-    [CorrelationId] varchar(255) NULL,
-    [ReplyToAddress] varchar(255) NULL,
-    [Recoverable] bit NOT NULL,
-    [Expires] datetime NULL,
-    [Headers] nvarchar(max) NOT NULL,
-    [Body] varbinary(max) NULL,
-    [RowVersion] bigint IDENTITY(1, 1) NOT NULL
+-- script_schema: create the schema
+IF NOT EXISTS (SELECT * FROM {catalog}.sys.schemas WHERE name = {schema})
+    EXEC {catalog}.sys.sp_executesql {statement};
+
+-- table: create the table
+CREATE TABLE {table} (
+    {columns}
 );
 
--- index_row_version: create the index on RowVersion
-CREATE NONCLUSTERED INDEX [Index_RowVersion] ON {queue} ([RowVersion] ASC);
+-- subscription: create the subscription table
+CREATE TABLE {table} (
+    {columns},
+    PRIMARY KEY CLUSTERED ([Endpoint], [Topic])
+);
 
--- index_row_version_clustered: create the index on RowVersion
-CREATE CLUSTERED INDEX [Index_RowVersion] ON {queue} ([RowVersion] ASC);
+-- row_version_nonclustered: create the index on RowVersion
+CREATE NONCLUSTERED INDEX [Index_RowVersion] ON {table} ([RowVersion] ASC){options};
 
--- index_expires: create the index on Expires
-CREATE NONCLUSTERED INDEX [Index_Expires] ON {queue} ([Expires] ASC)
-INCLUDE ([Id], [RowVersion]) WHERE [Expires] IS NOT NULL;
+-- row_version_clustered: create the index on RowVersion
+CREATE CLUSTERED INDEX [Index_RowVersion] ON {table} ([RowVersion] ASC){options};
 
--- columns: read the table's columns
-SELECT c.name, TYPE_NAME(c.system_type_id), c.is_nullable, c.is_computed, c.is_identity
-FROM {catalog}.sys.columns AS c WHERE c.object_id = OBJECT_ID(?) ORDER BY c.column_id;
+-- expires_plain: create the index on Expires
+CREATE NONCLUSTERED INDEX [Index_Expires] ON {table} ([Expires] ASC) INCLUDE ([Id], [RowVersion]){options};
+
+-- expires_filtered: create the index on Expires
+CREATE NONCLUSTERED INDEX [Index_Expires] ON {table} ([Expires] ASC)
+INCLUDE ([Id], [RowVersion]) WHERE [Expires] IS NOT NULL{options};
+
+-- due: create the index on Due
+CREATE NONCLUSTERED INDEX [Index_Due] ON {table} ([Due] ASC){options};
+
+-- lock_whole: lock the table
+-- Waits for everybody who holds a row, and tells whether one is left.
+SELECT TOP (1) 1 FROM {table} WITH (TABLOCKX, HOLDLOCK);
+
+-- count_whole: count the messages of the table
+SELECT COUNT_BIG(*) FROM {table};
+
+-- drop: drop the table
+DROP TABLE {table};

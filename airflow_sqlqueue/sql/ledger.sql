@@ -1,4 +1,4 @@
--- make_batch: create the ledger's batch table
+-- make_batch: create the ledger's batch table (with 'sqlqueue create --ledger' an administrator can)
 CREATE TABLE {batch} (
     [BatchId] uniqueidentifier NOT NULL PRIMARY KEY,
     [Queue] nvarchar(400) NOT NULL,
@@ -14,7 +14,7 @@ CREATE TABLE {batch} (
     [Bytes] bigint NULL
 );
 
--- make_part: create the ledger's part table
+-- make_part: create the ledger's part table (with 'sqlqueue create --ledger' an administrator can)
 CREATE TABLE {part} (
     [PartId] uniqueidentifier NOT NULL PRIMARY KEY NONCLUSTERED,
     [BatchId] uniqueidentifier NOT NULL,

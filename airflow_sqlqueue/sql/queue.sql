@@ -5,20 +5,20 @@ INSERT INTO {queue} ({columns}) VALUES {rows};
 
 -- receive: receive messages from the queue
 -- ORDER BY needs the inner TOP, so the DELETE goes through a common table expression (reference/statements.md 2.4).
-WITH head AS (
-    SELECT TOP (?) * FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY [RowVersion]
+{declare}WITH head AS (
+    SELECT TOP (?) {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY [RowVersion]
 )
 DELETE FROM head
-OUTPUT {columns};
+OUTPUT {output};
 
 -- take_head: take messages out of the queue
 -- The same, up to a high-water mark, which makes a drain of a busy queue end.
-WITH head AS (
-    SELECT TOP (?) * FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK)
+{declare}WITH head AS (
+    SELECT TOP (?) {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK)
     WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
 )
 DELETE FROM head
-OUTPUT {columns};
+OUTPUT {output};
 
 -- peek: look at the queue
 -- READCOMMITTEDLOCK is what READPAST needs where READ_COMMITTED_SNAPSHOT is on (reference/statements.md 2.6).

@@ -55,8 +55,10 @@ def test_a_queues_life(hook: SqlQueueHook) -> None:
     name = f"test.{uuid.uuid4().hex[:12]}"
     with pytest.raises(QueueNotFoundError):
         hook.depth(name)
-    assert hook.create_queue(name)
-    assert not hook.create_queue(name)
+    assert hook.create_queue(name, ledger=True)[0].made
+    assert not hook.create_queue(name)[0].made
+    assert hook.inspect(name).layout.names[0] == "modern"
+    assert name in [examination.layout.table.table for examination in hook.inspect_all()]
     expiring = Message({"n": "2"}, b"2", timedelta(milliseconds=-1))
     assert hook.send(name, [Message({"n": "1"}, b"1"), expiring, Message({"n": "3"}, b"3")]) == 3
     assert hook.depth(name) == Depth(messages=2, expired=1)
@@ -65,6 +67,21 @@ def test_a_queues_life(hook: SqlQueueHook) -> None:
     assert hook.purge_expired(name).deleted == 1
     assert [message.body for message in hook.receive(name, 5)] == [b"1", b"3"]
     assert hook.depth(name) == Depth(0, 0)
+    assert hook.drop_queue(name) == 0
+    with pytest.raises(QueueNotFoundError):
+        hook.depth(name)
+
+
+def test_secondary_queues_are_told_by_name(hook: SqlQueueHook, queue_name: str) -> None:
+    hook.create_queue(f"{queue_name}.WEB01")
+    addresses = [hook.resolve(name).canonical for name in (queue_name, f"{queue_name}.WEB01")]
+    assert hook.with_secondary_queues(queue_name) == addresses
+
+
+def test_an_address_with_a_machine_name(hook: SqlQueueHook, queue_name: str) -> None:
+    assert hook.send(f"{queue_name}@WEB01", [Message(body=b"x")]) == 1
+    assert hook.find_queue(f"{queue_name}@WEB01") == hook.resolve(queue_name)
+    assert hook.depth(queue_name).messages == 1
 
 
 def test_a_send_is_all_or_nothing(hook: SqlQueueHook, queue_name: str) -> None:

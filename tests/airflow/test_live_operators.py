@@ -43,10 +43,20 @@ def drain(queue_name: str, staging: Any, **arguments: Any) -> SqlQueueDrainToSpa
 # Create, send, purge
 
 
-def test_create_makes_a_queue_once(live: str, context: Any) -> None:
+def test_create_makes_tables_once(live: str, context: Any) -> None:
     name = f"test.{uuid.uuid4().hex[:12]}"
-    assert SqlQueueCreateOperator(task_id="first", queue_name=name).execute(context()) is True
-    assert SqlQueueCreateOperator(task_id="again", queue_name=name).execute(context()) is False
+    address = f"{name}@[dbo]@[sqlqueue]"
+    assert SqlQueueCreateOperator(task_id="first", queue_name=name).execute(context()) == [address]
+    again = SqlQueueCreateOperator(task_id="again", queue_name=name, delayed=True)
+    assert again.execute(context()) == [f"{name}.Delayed@[dbo]@[sqlqueue]"]
+    assert again.execute(context()) == []
+
+
+def test_create_tells_how_a_table_differs(live: str, context: Any, caplog: pytest.LogCaptureFixture) -> None:
+    name = f"test.{uuid.uuid4().hex[:12]}"
+    SqlQueueCreateOperator(task_id="old", queue_name=name, layout="v1").execute(context())
+    SqlQueueCreateOperator(task_id="new", queue_name=name, layout="v4").execute(context())
+    assert "the column Headers is varchar(max) NOT NULL, not nvarchar(max) NOT NULL" in caplog.text
 
 
 def test_create_refuses_a_table_that_is_no_queue_without_retry(hook: SqlQueueHook, context: Any) -> None:

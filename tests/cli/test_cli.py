@@ -44,8 +44,8 @@ def answer(*arguments: str, url: str) -> Any:
 
 def test_every_command_in_turn(url: str, name: str, tmp_path: Path) -> None:
     address = f"{name}@[dbo]@[sqlqueue]"
-    assert answer("create", name, url=url) == {"queue": address, "created": True}
-    assert answer("create", name, url=url)["created"] is False
+    assert answer("create", name, url=url) == [{"table": address, "created": True, "differences": []}]
+    assert answer("create", name, url=url) == [{"table": address, "created": False, "differences": []}]
     body = tmp_path / "body.json"
     body.write_text('{"order": 1}')
     sent = answer("send", name, "--type", "Shop.PlaceOrder", "--body", f"@{body}", "--header", "a=b=c", url=url)
@@ -98,7 +98,62 @@ def test_an_airflow_connection_serves_as_well(url: str, name: str) -> None:
     }
     done = sqlqueue("create", name, "--conn-id", "mine", "--json", AIRFLOW_CONN_MINE=json.dumps(connection))
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["created"] is True
+    assert json.loads(done.stdout)[0]["created"] is True
+
+
+def test_an_endpoints_tables(url: str, name: str) -> None:
+    tables = answer("create", name, "--layout", "v4", "--delayed", "--subscriptions", "--ledger", url=url)
+    assert [table["table"].partition("@")[0] for table in tables] == [
+        name,
+        f"{name}.Delayed",
+        "SubscriptionRouting",
+        "Batch",
+        "Part",
+    ]
+    (again, *_) = answer("create", name, url=url)
+    assert again["differences"] == ["the index on RowVersion is clustered, not nonclustered"]
+
+
+def test_a_script_is_printed_and_not_run(name: str) -> None:
+    nowhere = "mssql://sa:x@127.0.0.1:1/nsb"
+    done = sqlqueue("create", name, "--ddl", "--delayed", "--ledger", "--create-schema", url=nowhere)
+    assert (done.returncode, done.stderr) == (0, "")
+    for text in (f"CREATE TABLE [nsb].[dbo].[{name}] (", "[Index_Due]", "CREATE SCHEMA [sqlqueue]", "\nGO\n"):
+        assert text in done.stdout
+
+
+def test_inspect_and_fix(url: str, name: str) -> None:
+    answer("create", name, "--layout", "v1", url=url)
+    found = answer("inspect", name, url=url)
+    assert (found["kind"], found["layouts"], found["columns"]["Headers"]) == ("queue", ["v1"], "varchar(max) NOT NULL")
+    assert [finding["code"] for finding in found["findings"]] == ["headers-not-unicode", "expires-index-missing"]
+    assert found["findings"][1]["statement"].startswith("CREATE NONCLUSTERED INDEX [Index_Expires]")
+    mended = answer("inspect", name, "--fix", "expires-index-missing", url=url)
+    assert (mended["mended"], mended["expires_index"]) == ("expires-index-missing", "filtered")
+    (row,) = [table for table in answer("inspect", "--all", url=url) if table["table"] == found["table"]]
+    assert row["findings"] == ["headers-not-unicode"]
+    shown = sqlqueue("inspect", name, url=url)
+    assert shown.returncode == 0
+    assert "ALTER COLUMN [Headers] nvarchar(max)" in shown.stdout
+    assert "has no finding 'x'" in one_sentence(sqlqueue("inspect", name, "--fix", "x", url=url), 2)
+
+
+def test_drop(url: str, name: str) -> None:
+    answer("create", name, url=url)
+    answer("send", name, "--type", "T", url=url)
+    assert "holds messages" in one_sentence(sqlqueue("drop", name, url=url), 1)
+    assert answer("drop", name, "--force", url=url)["messages_lost"] == 1
+    assert "does not exist" in one_sentence(sqlqueue("drop", name, url=url), 1)
+
+
+def test_secondary_queues_are_drained_on_request(url: str, name: str, tmp_path: Path) -> None:
+    for queue in (name, f"{name}.WEB01", f"{name}.WEB02"):
+        answer("create", queue, url=url)
+        answer("send", queue, "--type", "T", url=url)
+    batches = answer("drain", name, "--secondary", "--staging", str(tmp_path), url=url)
+    assert [batch["queue"].partition("@")[0] for batch in batches] == [name, f"{name}.WEB01", f"{name}.WEB02"]
+    assert [batch["messages"] for batch in batches] == [1, 1, 1]
+    assert len({batch["batch_id"] for batch in batches}) == 3
 
 
 def one_sentence(done: subprocess.CompletedProcess[str], code: int) -> str:
@@ -136,6 +191,10 @@ def test_failures_are_one_sentence(url: str, name: str) -> None:
         (["drain", "q", "--staging", "/tmp/a[b]"], "patterns to Spark"),
         (["drain", "q", "--staging", "/tmp/a", "--max-messages", "0"], "max_messages must be 1 or more"),
         (["create", "q", "--layout", "round"], "no layout 'round'"),
+        (["create", "#q"], "temporary table"),
+        (["create", "q", "--layout", "v3.1", "--no-legacy-columns"], "need the legacy columns"),
+        (["inspect"], "Name one queue"),
+        (["inspect", "q", "--all"], "Name one queue"),
     ],
 )
 def test_wrong_calls(url: str, arguments: list[str], sentence: str) -> None:

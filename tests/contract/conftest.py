@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_sqlqueue.connection import ConnectionSettings
 from airflow_sqlqueue.create import create_queue
+from airflow_sqlqueue.drain.drain import Drain
+from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 
@@ -19,8 +25,13 @@ Connect = Callable[[], Session]
 
 
 @pytest.fixture(scope="session")
-def settings(server: Any) -> ConnectionSettings:
-    return ConnectionSettings.from_url(server.url("sqlqueue") + "?Encrypt=yes&TrustServerCertificate=yes")
+def server_url(server: Any) -> str:
+    return f"{server.url('sqlqueue')}?Encrypt=yes&TrustServerCertificate=yes"
+
+
+@pytest.fixture(scope="session")
+def settings(server_url: str) -> ConnectionSettings:
+    return ConnectionSettings.from_url(server_url)
 
 
 @pytest.fixture
@@ -40,7 +51,7 @@ def queue_name(connect: Connect, address_of: AddressResolver) -> Iterator[str]:
     yield name
     with connect() as session:
         table = address_of.resolve(name).qualified_name
-        session.run(Query("drop", "drop a test's table", f"DROP TABLE IF EXISTS {table}"))
+        run_sql(session, f"DROP TABLE IF EXISTS {table}")
 
 
 @pytest.fixture
@@ -49,3 +60,60 @@ def queue(connect: Connect, address_of: AddressResolver, queue_name: str) -> Ite
     with connect() as session:
         create_queue(session, address_of.resolve(queue_name))
         yield QueueTable(session, address_of.resolve(queue_name))
+
+
+@pytest.fixture
+def session(connect: Connect) -> Iterator[Session]:
+    with connect() as session:
+        yield session
+
+
+@pytest.fixture
+def table(address_of: AddressResolver, queue_name: str) -> ResolvedAddress:
+    """Where the test's queue is to stand; nothing stands there yet."""
+    return address_of.resolve(queue_name)
+
+
+HEADERS = {"NServiceBus.CorrelationId": "c-1", "NServiceBus.ReplyToAddress": "Sales@[dbo]@[nsb]", "Grüße": "☃ 😀"}
+
+
+Exercise = Callable[..., None]
+
+
+@pytest.fixture
+def exercise(connect: Connect, tmp_path: Path) -> Exercise:
+    """Send, peek, depth, receive, purge and drain, with what each must give; as another login where one is given."""
+
+    def run(table: ResolvedAddress, connect: Connect = connect) -> None:
+        with connect() as session:
+            queue = QueueTable(session, table)
+            expired = [Message(body=b"late", time_to_be_received=timedelta(seconds=-5))] * 3
+            alive = [Message(HEADERS, b"%d" % n, timedelta(hours=1) if n % 2 else None) for n in range(200)]
+            assert queue.send([*expired, *alive]) == 203
+            depth = queue.depth()
+            assert (depth.messages, depth.expired) == (200, 3)
+            assert [message.body for message in queue.peek(5)] == [b"late", b"late", b"late", b"0", b"1"]
+            assert queue.purge_expired(chunk=2).deleted == 3
+            first, second = queue.receive(2)
+            assert (first.body, second.body) == (b"0", b"1")
+            assert (first.expires, second.expired) == (None, False)
+            assert second.expires is not None
+            assert decode_headers(first.headers).values == HEADERS
+            with session.transaction():
+                assert [message.body for message in queue.receive(1)] == [b"2"]
+            assert queue.receive(2000)[-1].body == b"199"
+            queue.send([*expired, *alive])
+        drained = Drain(connect, table, StagingFolder.of(tmp_path), origin="test").run()
+        assert (drained.batch.messages, drained.batch.expired, drained.held) == (200, 3, 0)
+        rows = [row for path in drained.batch.paths for row in pq.read_table(path.removeprefix("file://")).to_pylist()]
+        assert [row["Body"] for row in rows] == [b"%d" % n for n in range(200)]
+        assert {row["Headers"] for row in rows} == {first.headers}
+        with connect() as session:
+            assert QueueTable(session, table).held(2**62) == 0
+
+    return run
+
+
+def run_sql(session: Session, text: str) -> list[Any]:
+    """A statement of a test's own; what stands in it, the test answers for."""
+    return session.run(Query("test", "run a test's statement", text))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.address import QueueAddress, quote, unquote
+from airflow_sqlqueue.address import QueueAddress, as_sql_name, quote, unquote, without_machine
 from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.routing import AddressResolver
 
@@ -100,3 +100,49 @@ def test_strict_names_the_position(text: str, position: int) -> None:
 def test_names_the_server_would_refuse(name: str) -> None:
     with pytest.raises(AddressError):
         quote(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [
+        ("Sales@WEB01", "Sales"),
+        ("Sales@dbo", "Sales"),
+        ("Sales@[dbo]", None),
+        ("Sales", None),
+        ("Sales@", None),
+        ("Sales@a@b", None),
+        ("Sales@[a]@[b]", None),
+    ],
+)
+def test_an_address_that_may_name_a_machine(text: str, bare: str | None) -> None:
+    assert without_machine(text) == (QueueAddress(bare) if bare else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("dbo.MyTable", QueueAddress("MyTable", "dbo")),
+        ("[dbo].[My.Table]", QueueAddress("My.Table", "dbo")),
+        ("[nsb].[dbo].[a]]b]", QueueAddress("a]b", "dbo", "nsb")),
+        ("nsb.dbo.T", QueueAddress("T", "dbo", "nsb")),
+        ("Sales", None),
+        ("[Sales]", None),
+        ("a.b.c.d", None),
+        ("a..b", None),
+        (".a", None),
+        ("[a].", None),
+        ("[a]b.c", None),
+        ("[].[]", None),
+    ],
+)
+def test_what_an_address_would_mean_in_sql(text: str, address: QueueAddress | None) -> None:
+    assert as_sql_name(text) == address
+
+
+@given(st.text(max_size=12), st.text(max_size=12))
+def test_quoted_names_are_read_as_sql_reads_them(schema: str, table: str) -> None:
+    try:
+        text = f"{quote(schema)}.{quote(table)}"
+    except AddressError:
+        return
+    assert as_sql_name(text) == QueueAddress(table, schema)

@@ -1,0 +1,69 @@
+"""Commands on batches: drain."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
+from airflow_sqlqueue.cli.output import progress_bar, show
+from airflow_sqlqueue.cli.target import Target
+from airflow_sqlqueue.discovery import list_tables, secondary_queues
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.queue import QueueTable
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.drain.files import StagingFolder
+    from airflow_sqlqueue.drain.options import DrainOptions
+
+
+def drain(
+    queue: Queue,
+    staging: Annotated[str, typer.Option(help="The folder or object store URL for the batch's files.")],
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    batch_id: Annotated[Optional[uuid.UUID], typer.Option(help="Resume this batch.")] = None,  # noqa: UP045
+    max_messages: Annotated[Optional[int], typer.Option(help="Stop after so many.")] = None,  # noqa: UP045
+    keep_expired: Annotated[bool, typer.Option(help="Write expired messages too, flagged.")] = False,
+    secondary: Annotated[bool, typer.Option("--secondary", help="Its secondary queues too, a batch each.")] = False,
+) -> None:
+    """Drain the queue into a sealed batch of Parquet files."""
+    # Arrow takes longer to load than most commands take to run.
+    from airflow_sqlqueue.drain.files import StagingFolder
+    from airflow_sqlqueue.drain.options import DrainOptions
+
+    if secondary and batch_id is not None:
+        raise ConfigurationError(
+            "--secondary makes a batch for each queue: resume one by its own queue and --batch-id."
+        )
+    options = DrainOptions(max_messages=max_messages, keep_expired=keep_expired)
+    target = Target.of(url, conn_id)
+    folder = StagingFolder.of(staging)
+    with target.queue(queue) as table:
+        tables = list_tables(table.session, table.address.catalog) if secondary else []
+        queues = [table, *(QueueTable(table.session, found) for found in secondary_queues(tables, table.address))]
+        drained = [_drain(target, each, folder, options, batch_id) for each in queues]
+    show(drained if secondary else drained[0], as_json=as_json)
+
+
+def _drain(
+    target: Target, table: QueueTable, folder: StagingFolder, options: DrainOptions, batch_id: uuid.UUID | None
+) -> dict[str, Any]:
+    from airflow_sqlqueue.drain.drain import Drain
+
+    waiting = table.depth()
+    with progress_bar("Draining", waiting.messages + waiting.expired) as tell:
+        result = Drain(
+            target.connect,
+            table.address,
+            folder,
+            batch_id=batch_id,
+            origin="sqlqueue drain",
+            options=options,
+            ledger_schema=target.ledger_schema,
+            on_progress=lambda progress: tell(progress.messages + progress.expired),
+        ).run()
+    return {**result.batch.to_dict(), "held": result.held, "seconds": round(result.seconds, 3)}

@@ -1,0 +1,129 @@
+"""Commands on tables: create, drop, inspect."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Annotated, Any, Optional
+
+import typer
+
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
+from airflow_sqlqueue.cli.output import show, stdout
+from airflow_sqlqueue.cli.target import Target
+from airflow_sqlqueue.create import create as create_one
+from airflow_sqlqueue.create import definitions_for, script
+from airflow_sqlqueue.discovery import list_tables
+from airflow_sqlqueue.doctor.examine import Examination, examine, mend
+from airflow_sqlqueue.drop import drop_queue
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.layout import SHAPES
+
+
+def create(
+    queue: Queue,
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    layout: Annotated[str, typer.Option(help=f"One of {', '.join(SHAPES)}.")] = "modern",
+    legacy_columns: Annotated[bool, typer.Option(help="CorrelationId, ReplyToAddress, Recoverable.")] = True,
+    body_string: Annotated[bool, typer.Option(help="Add a column that shows the body as text.")] = False,
+    delayed: Annotated[bool, typer.Option(help="Create the table of delayed messages too.")] = False,
+    subscriptions: Annotated[bool, typer.Option(help="Create the subscription table too.")] = False,
+    ledger: Annotated[bool, typer.Option(help="Create the drain's ledger too.")] = False,
+    create_schema: Annotated[bool, typer.Option(help="Create a missing schema too.")] = False,
+    ddl: Annotated[bool, typer.Option(help="Print the script, for an administrator, and run nothing.")] = False,
+) -> None:
+    """Create the queue table if it is missing."""
+    from airflow_sqlqueue.drain.ledger import ledger_definitions
+
+    target = Target.of(url, conn_id)
+    definitions = definitions_for(
+        target.resolver,
+        queue,
+        layout=layout,
+        legacy_columns=legacy_columns,
+        body_string=body_string,
+        delayed=delayed,
+        subscriptions=subscriptions,
+    )
+    asked = [(definition, create_schema) for definition in definitions]
+    if ledger:
+        own = ledger_definitions(definitions[0].table.catalog, target.ledger_schema)
+        asked += [(definition, True) for definition in own]
+    if ddl:
+        for definition, with_schema in asked:
+            stdout.out(script(definition, create_schema=with_schema), highlight=False)
+        return
+    with closing(target.connect()) as session:
+        created = [create_one(session, definition, create_schema=schema) for definition, schema in asked]
+    records = [{"table": c.table.canonical, "created": c.made, "differences": list(c.differences)} for c in created]
+    show(records, as_json=as_json)
+
+
+def drop(
+    queue: Queue,
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    force: Annotated[bool, typer.Option(help="Drop it with the messages it holds.")] = False,
+) -> None:
+    """Drop a queue table. One that holds messages is refused."""
+    with Target.of(url, conn_id).queue(queue) as table:
+        lost = drop_queue(table.session, table.address, force=force)
+    show({"queue": table.address.canonical, "dropped": True, "messages_lost": lost}, as_json=as_json)
+
+
+def inspect(
+    queue: Annotated[Optional[str], typer.Argument(help="The queue's address; or --all.")] = None,  # noqa: UP045
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    every: Annotated[bool, typer.Option("--all", help="Every table of the transport in the database.")] = False,
+    fix: Annotated[Optional[str], typer.Option(help="Run the statement of this finding.")] = None,  # noqa: UP045
+) -> None:
+    """Show a queue table's layout, and what is wrong with it."""
+    if (queue is None) != every or (every and fix is not None):
+        raise ConfigurationError("Name one queue, with or without --fix, or give --all alone.")
+    target = Target.of(url, conn_id)
+    if queue is None:
+        with closing(target.connect()) as session:
+            tables = list_tables(session, target.database)
+            found = [examine(session, each.table) for each in tables]
+        show([_summary(each) for each in found], as_json=as_json, title=target.database)
+        return
+    with target.queue(queue) as table:
+        mended = mend(table.session, table.address, fix) if fix is not None else None
+        examination = examine(table.session, table.address)
+    details = {**_summary(examination), **examination.layout.to_dict(), "findings": _findings(examination)}
+    if mended is not None:
+        details["mended"] = mended.code
+    if as_json:
+        show(details, as_json=True)
+        return
+    findings = details.pop("findings")
+    show({**details, "columns": [f"{name} {text}" for name, text in details["columns"].items()]}, as_json=False)
+    if findings:
+        show(findings, as_json=False, title="Findings")
+
+
+def _summary(examination: Examination) -> dict[str, Any]:
+    layout = examination.layout
+    return {
+        "table": layout.table.canonical,
+        "kind": layout.kind,
+        "layouts": ", ".join(layout.names) if layout.kind == "queue" else "",
+        "rows": examination.rows,
+        "findings": [finding.code for finding in examination.findings],
+    }
+
+
+def _findings(examination: Examination) -> list[dict[str, Any]]:
+    return [
+        {
+            "code": finding.code,
+            "severity": finding.severity,
+            "text": finding.text,
+            "statement": finding.mend.text if finding.mend else None,
+        }
+        for finding in examination.findings
+    ]

@@ -1,0 +1,93 @@
+"""Finding tables of the transport in a database, and the one that an ambiguous address means."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from airflow_sqlqueue.address import without_machine
+from airflow_sqlqueue.inspection import exists
+from airflow_sqlqueue.layout import NAMES, kind_of
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import identifier, query
+
+log = logging.getLogger(__name__)
+
+SATELLITES = frozenset({"retries", "timeouts", "timeoutsdispatcher"})
+"""Last parts of queues that versions up to 5 of NServiceBus made beside an endpoint's queue for work of their own."""
+
+
+@dataclass(frozen=True)
+class FoundTable:
+    """A table of the transport. ``kind`` is queue, delayed or subscription; ``rows`` is the catalog's count."""
+
+    table: ResolvedAddress
+    kind: str
+    rows: int
+
+
+@dataclass
+class _Columns:
+    rows: int
+    types: dict[str, str] = field(default_factory=dict)
+
+
+def list_tables(session: Session, catalog: str) -> list[FoundTable]:
+    """The transport's tables of a database, by schema and name, as far as the login may see them."""
+    found: dict[tuple[str, str], _Columns] = {}
+    for schema, table, column, type_name, rows in session.run(query("inspect.tables", catalog=identifier(catalog))):
+        columns = found.setdefault((schema, table), _Columns(int(rows or 0)))
+        columns.types[NAMES.get(column.lower(), column)] = type_name
+    kinds = ((ResolvedAddress(table, schema, catalog), c) for (schema, table), c in found.items())
+    tables = [FoundTable(address, kind_of(columns.types), columns.rows) for address, columns in kinds]
+    return [table for table in tables if table.kind != "other"]
+
+
+def secondary_queues(tables: Iterable[FoundTable], primary: ResolvedAddress) -> list[ResolvedAddress]:
+    """The queues of an endpoint's instances and machines, such as ``Sales.WEB01`` of ``Sales``.
+
+    They are told by their names: one more part than the primary queue, in the same schema. Left out are satellites, and
+    queues that have queues of their own, which are endpoints with a longer name (``Sales.Api`` with
+    ``Sales.Api.Delayed``). An endpoint that only shares the first part of its name cannot be told from an instance.
+    """
+    tables = list(tables)
+    names = {found.table.table for found in tables if found.table.schema == primary.schema}
+    prefix = f"{primary.table}."
+    return [
+        found.table
+        for found in tables
+        if found.kind == "queue"
+        and found.table.schema == primary.schema
+        and found.table.table.startswith(prefix)
+        and _is_instance(found.table.table.removeprefix(prefix))
+        and not any(name.startswith(f"{found.table.table}.") for name in names)
+    ]
+
+
+def _is_instance(part: str) -> bool:
+    return bool(part) and "." not in part and part.lower() not in SATELLITES
+
+
+def find_queue(
+    session: Session, resolver: AddressResolver, address_text: str, machines: Collection[str] = ()
+) -> ResolvedAddress:
+    """The table that an address means on this server.
+
+    Only ``queue@NAME`` needs a look: where NAME is one of ``machines`` (the originating and processing machines of the
+    message that carries the address), or no schema of that name exists while the bare queue does, it is an address of
+    versions 1 or 2, and the bare queue is what it means; a warning says so. Creates nothing.
+    """
+    resolved = resolver.resolve(address_text)
+    bare_address = without_machine(address_text)
+    if bare_address is None:
+        return resolved
+    bare = resolver.resolve(bare_address)
+    machine = address_text.partition("@")[2]
+    if machine not in machines:
+        schemas = query("create.schema", catalog=identifier(resolved.catalog))
+        if bare == resolved or session.value(schemas, machine) or not exists(session, bare):
+            return resolved
+    log.warning("Took %r for the queue %s: %r is a machine's name, not a schema's", address_text, bare, machine)
+    return bare

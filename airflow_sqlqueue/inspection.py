@@ -1,0 +1,113 @@
+"""Reading a table's layout from the server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from airflow_sqlqueue.address import as_sql_name
+from airflow_sqlqueue.errors import QueueNotFoundError
+from airflow_sqlqueue.layout import NAMES, Column, Index, Layout, Trigger
+from airflow_sqlqueue.routing import DEFAULT_SCHEMA, ResolvedAddress
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query, identifier, query
+
+_OBJECT_TYPES = {"U": "table", "SN": "synonym", "V": "view"}
+_triggered: set[tuple[str, int, ResolvedAddress]] = set()
+"""Tables whose triggers this login may not see: the server's refusal (error 334) is how they were found out."""
+
+
+def exists(session: Session, table: ResolvedAddress) -> bool:
+    """Whether an object of that name stands in the database, as far as the login may see."""
+    return session.value(query("inspect.object_id"), table.qualified_name) is not None
+
+
+def read_layout(session: Session, table: ResolvedAddress) -> Layout:
+    """Read what stands at an address, a synonym's base table where it is one.
+
+    Raises :class:`QueueNotFoundError` where nothing does. Whether it is a queue, ``Layout.kind`` says.
+    """
+    layout = _read(session, table)
+    if (session.settings.host, session.settings.port, table) in _triggered:
+        return replace(layout, output_into=True)
+    return layout
+
+
+def remember_trigger(session: Session, table: ResolvedAddress) -> None:
+    """Note for this process that the table has a trigger on DELETE that the login may not see."""
+    _triggered.add((session.settings.host, session.settings.port, table))
+
+
+def _read(session: Session, table: ResolvedAddress, through: str = "table") -> Layout:
+    (kind, server, *base, in_memory, temporal, captured, escalation, snapshot) = _object(session, table)
+    if kind == "SN" and through == "table":
+        catalog, schema, name = base
+        if server or not name:
+            raise QueueNotFoundError(f"The synonym {table.canonical} leads to another server: connect to that one.")
+        return _read(session, ResolvedAddress(name, schema or DEFAULT_SCHEMA, catalog or table.catalog), "synonym")
+    triggers = tuple(
+        Trigger(name, event, bool(disabled), bool(instead_of))
+        for name, event, disabled, instead_of in session.run(_on("triggers", table), table.qualified_name)
+    )
+    return Layout(
+        table=table,
+        object_type=through if kind == "U" else _OBJECT_TYPES.get(kind, "other"),
+        columns=_columns(session, table),
+        indexes=tuple(
+            Index(name, NAMES.get(column.lower(), column), type_name == "CLUSTERED", bool(disabled), predicate)
+            for name, column, type_name, disabled, predicate in session.run(_on("indexes", table), table.qualified_name)
+        ),
+        triggers=triggers,
+        read_committed_snapshot=bool(snapshot),
+        memory_optimized=bool(in_memory),
+        system_versioned=bool(temporal),
+        change_data_capture=bool(captured),
+        lock_escalation=escalation or "",
+        output_into=any(trigger.event == "DELETE" and not trigger.disabled for trigger in triggers),
+    )
+
+
+def _object(session: Session, table: ResolvedAddress) -> list[Any]:
+    try:
+        rows = session.run(_on("object", table), table.catalog, table.qualified_name)
+    except QueueNotFoundError:
+        rows = []
+    if rows:
+        return list(rows[0])
+    if session.value(query("inspect.database"), table.catalog) is None:
+        raise QueueNotFoundError(
+            f"The database {table.catalog!r} of the queue {table.canonical} does not exist: check the address."
+        )
+    if (other := table_in_sql(session, table)) is not None:
+        raise QueueNotFoundError(
+            f"The queue {table.canonical} does not exist: an address has no dots between its parts; write "
+            f"{other.canonical} for the table that SQL calls {table.table}."
+        )
+    raise QueueNotFoundError(
+        f"The queue {table.canonical} does not exist, or the login has no permission on it: create it with "
+        "'sqlqueue create', or check the address."
+    )
+
+
+def table_in_sql(session: Session, table: ResolvedAddress) -> ResolvedAddress | None:
+    """The existing table that somebody meant who wrote ``dbo.MyTable`` for an address; None where there is none."""
+    address = as_sql_name(table.table)
+    if address is None:
+        return None
+    other = ResolvedAddress(address.table, address.schema or table.schema, address.catalog or table.catalog)
+    return other if exists(session, other) else None
+
+
+def _columns(session: Session, table: ResolvedAddress) -> dict[str, Column]:
+    return {
+        NAMES.get(name.lower(), name): Column(
+            type_name, length, bool(nullable), bool(identity), bool(computed), bool(default), encryption is not None
+        )
+        for name, type_name, length, nullable, identity, computed, default, encryption in session.run(
+            _on("columns", table), table.qualified_name
+        )
+    }
+
+
+def _on(name: str, table: ResolvedAddress) -> Query:
+    return query(f"inspect.{name}", catalog=identifier(table.catalog))

@@ -1,0 +1,70 @@
+-- database: look for the database
+SELECT DB_ID(?);
+
+-- object_id: look for the table
+SELECT OBJECT_ID(?);
+
+-- object: look at the table
+-- A synonym's base is read part by part; a missing one means the synonym's own database or schema.
+SELECT RTRIM(o.type), PARSENAME(s.base_object_name, 4), PARSENAME(s.base_object_name, 3),
+       PARSENAME(s.base_object_name, 2), PARSENAME(s.base_object_name, 1),
+       t.is_memory_optimized, t.temporal_type, t.is_tracked_by_cdc, t.lock_escalation_desc,
+       d.is_read_committed_snapshot_on
+FROM {catalog}.sys.objects AS o
+LEFT JOIN {catalog}.sys.tables AS t ON t.object_id = o.object_id
+LEFT JOIN {catalog}.sys.synonyms AS s ON s.object_id = o.object_id
+LEFT JOIN sys.databases AS d ON d.name = ?
+WHERE o.object_id = OBJECT_ID(?);
+
+-- columns: read the table's columns
+SELECT c.name, TYPE_NAME(c.system_type_id), c.max_length, c.is_nullable, c.is_identity, c.is_computed,
+       CASE WHEN c.default_object_id <> 0 THEN 1 ELSE 0 END, c.encryption_type
+FROM {catalog}.sys.columns AS c WHERE c.object_id = OBJECT_ID(?) ORDER BY c.column_id;
+
+-- indexes: read the table's indexes
+-- Rowstore indexes by their first key column, which is the one that matters here.
+SELECT i.name, c.name, i.type_desc, i.is_disabled, i.filter_definition
+FROM {catalog}.sys.indexes AS i
+JOIN {catalog}.sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id AND k.key_ordinal = 1
+JOIN {catalog}.sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
+WHERE i.object_id = OBJECT_ID(?) AND i.type IN (1, 2) AND i.is_hypothetical = 0 ORDER BY i.index_id;
+
+-- triggers: read the table's triggers
+SELECT t.name, e.type_desc, t.is_disabled, t.is_instead_of_trigger
+FROM {catalog}.sys.triggers AS t
+JOIN {catalog}.sys.trigger_events AS e ON e.object_id = t.object_id
+WHERE t.parent_id = OBJECT_ID(?) ORDER BY t.name, e.type;
+
+-- tables: list the tables of the database
+-- Every table with a column that one of the transport's tables has; which kind it is, its columns decide. The count is
+-- the catalog's: it takes no lock on the rows and may be a little behind.
+SELECT s.name, t.name, c.name, TYPE_NAME(c.system_type_id), (
+    SELECT SUM(p.rows) FROM {catalog}.sys.partitions AS p WHERE p.object_id = t.object_id AND p.index_id IN (0, 1)
+)
+FROM {catalog}.sys.tables AS t
+JOIN {catalog}.sys.schemas AS s ON s.schema_id = t.schema_id
+JOIN {catalog}.sys.columns AS c ON c.object_id = t.object_id
+WHERE t.is_ms_shipped = 0 AND EXISTS (
+    SELECT * FROM {catalog}.sys.columns AS k
+    WHERE k.object_id = t.object_id AND k.name IN ('Headers', 'Topic')
+)
+ORDER BY s.name, t.name, c.column_id;
+
+-- size: read the table's size
+-- Pages of rows proper: a row lies in one of them, with a pointer to a body that does not fit.
+SELECT COALESCE(SUM(p.rows), 0), COALESCE(SUM(a.data_pages), 0)
+FROM {catalog}.sys.partitions AS p
+JOIN {catalog}.sys.allocation_units AS a ON a.container_id = p.hobt_id AND a.type = 1
+WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1);
+
+-- edition: read the server's edition
+SELECT CAST(SERVERPROPERTY('EngineEdition') AS int);
+
+-- consumers: look for others that consume the queue
+-- Endpoints keep their connections; the last statement of one that receives names the queue, and deletes or peeks.
+SELECT DISTINCT s.program_name, s.host_name
+FROM sys.dm_exec_connections AS c
+JOIN sys.dm_exec_sessions AS s ON s.session_id = c.session_id
+CROSS APPLY sys.dm_exec_sql_text(c.most_recent_sql_handle) AS q
+WHERE s.session_id <> @@SPID AND s.program_name <> ? AND CHARINDEX(?, q.text) > 0
+  AND (CHARINDEX('DELETE', q.text) > 0 OR CHARINDEX('RowVersion', q.text) > 0);

@@ -1,0 +1,24 @@
+-- headers: make Headers nvarchar
+ALTER TABLE {table} ALTER COLUMN [Headers] nvarchar(max) NOT NULL{options};
+
+-- rebuild_index: rebuild the index
+ALTER INDEX {index} ON {table} REBUILD{options};
+
+-- filter_index: filter the index on Expires
+CREATE NONCLUSTERED INDEX {index} ON {table} ([Expires] ASC)
+INCLUDE ([Id], [RowVersion]) WHERE [Expires] IS NOT NULL{options};
+
+-- rebuild: rebuild the table
+ALTER TABLE {table} REBUILD{options};
+
+-- lock_escalation: disable lock escalation
+ALTER TABLE {table} SET (LOCK_ESCALATION = DISABLE);
+
+-- trigger: disable the trigger
+ALTER TABLE {table} DISABLE TRIGGER {trigger};
+
+-- legacy_columns: add the legacy columns
+ALTER TABLE {table} ADD {columns};
+
+-- system_versioning: end system versioning
+ALTER TABLE {table} SET (SYSTEM_VERSIONING = OFF);

@@ -1,0 +1,216 @@
+"""Creating and dropping the transport's tables, in every layout, on any server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.create import (
+    create,
+    create_queue,
+    definitions_for,
+    delayed_definition,
+    queue_definition,
+    script,
+    subscription_definition,
+)
+from airflow_sqlqueue.drop import drop_queue
+from airflow_sqlqueue.errors import (
+    ConfigurationError,
+    LockTimeoutError,
+    NotAQueueError,
+    QueueNotEmptyError,
+    QueueNotFoundError,
+)
+from airflow_sqlqueue.inspection import exists, read_layout
+from airflow_sqlqueue.layout import SHAPES, shape_of
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.session import Session
+from tests.contract.conftest import Connect, run_sql
+
+
+@pytest.mark.parametrize("layout", SHAPES)
+@pytest.mark.parametrize("body_string", [False, True], ids=["plain", "body_string"])
+def test_inspect_gives_back_what_create_made(
+    session: Session, table: ResolvedAddress, layout: str, body_string: bool
+) -> None:
+    assert create_queue(session, table, layout=layout, body_string=body_string).made
+    read = read_layout(session, table)
+    assert read.kind == "queue"
+    assert read.shape == shape_of(layout, body_string=body_string)
+    assert layout in read.names
+    again = create_queue(session, table, layout=layout, body_string=body_string)
+    assert (again.made, again.differences) == (False, ())
+
+
+@pytest.mark.parametrize("layout", ["modern", "clustered", "v7", "v9"])
+def test_a_queue_without_legacy_columns(session: Session, table: ResolvedAddress, layout: str) -> None:
+    create_queue(session, table, layout=layout, legacy_columns=False)
+    read = read_layout(session, table)
+    assert read.shape == shape_of(layout, legacy_columns=False)
+    assert set(read.columns) == {"Id", "Expires", "Headers", "Body", "RowVersion"}
+
+
+def test_endpoints_before_version_7_need_the_legacy_columns(session: Session, table: ResolvedAddress) -> None:
+    with pytest.raises(ConfigurationError, match="'v6' need the legacy columns"):
+        create_queue(session, table, layout="v6", legacy_columns=False)
+    assert not exists(session, table)
+
+
+def test_a_body_is_readable(session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table, body_string=True)
+    QueueTable(session, table).send([Message(body=b'{"Order": 7}')])
+    assert [tuple(row) for row in run_sql(session, f"SELECT BodyString FROM {table.qualified_name}")] == [
+        ('{"Order": 7}',)
+    ]
+
+
+def test_an_existing_table_is_compared_and_left_alone(session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table, layout="v1")
+    run_sql(session, f"ALTER TABLE {table.qualified_name} ADD [Note] nvarchar(20) NULL")
+    before = read_layout(session, table)
+    created = create_queue(session, table, legacy_columns=False)
+    assert created.made is False
+    assert set(created.differences) == {
+        "the column Headers is varchar(max) NOT NULL, not nvarchar(max) NOT NULL",
+        "the column CorrelationId is not part of it",
+        "the column ReplyToAddress is not part of it",
+        "the column Recoverable is not part of it",
+        "the column Note is not part of it",
+        "the index on RowVersion is clustered, not nonclustered",
+        "the index on Expires is none, not filtered",
+    }
+    assert read_layout(session, table) == before
+
+
+def test_an_endpoints_tables(session: Session, address_of: AddressResolver, table: ResolvedAddress) -> None:
+    resolver = replace(address_of, queue_schemas={"SubscriptionRouting": f"s{uuid.uuid4().hex[:8]}"})
+    definitions = definitions_for(resolver, table.table, delayed=True, subscriptions=True)
+    queue, delayed, subscriptions = (definition.table for definition in definitions)
+    assert delayed.table == f"{table.table}.Delayed"
+    try:
+        for definition in definitions:
+            assert create(session, definition, create_schema=True).made
+            again = create(session, definition)
+            assert (again.made, again.differences) == (False, ())
+        kinds = [read_layout(session, found).kind for found in (queue, delayed, subscriptions)]
+        assert kinds == ["queue", "delayed", "subscription"]
+        with pytest.raises(NotAQueueError, match="is not a queue table"):
+            create(session, queue_definition(delayed))
+        with pytest.raises(NotAQueueError, match="is not a delayed table"):
+            create(session, delayed_definition(subscriptions))
+        with pytest.raises(NotAQueueError, match="is not a subscription table"):
+            create(session, subscription_definition(queue))
+    finally:
+        run_sql(session, f"DROP TABLE IF EXISTS {delayed.qualified_name}, {subscriptions.qualified_name}")
+        run_sql(session, f"DROP SCHEMA IF EXISTS [{subscriptions.schema}]")
+
+
+@pytest.mark.parametrize("layout", ["modern", "v3.0"])
+def test_the_script_makes_the_same_and_can_be_run_twice(session: Session, table: ResolvedAddress, layout: str) -> None:
+    schema = f"it's {uuid.uuid4().hex[:8]}"
+    table = replace(table, schema=schema)
+    text = script(queue_definition(table, layout=layout), create_schema=True)
+    try:
+        for batch in (text + text).split("\nGO\n"):
+            if batch.strip():
+                run_sql(session, batch)
+        assert read_layout(session, table).shape == SHAPES[layout]
+    finally:
+        run_sql(session, f"DROP TABLE IF EXISTS {table.qualified_name}")
+        run_sql(session, f"DROP SCHEMA IF EXISTS [{schema}]")
+
+
+_CREATE_WHEN_TOLD = """
+import sys
+from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.create import create_queue
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+
+settings = ConnectionSettings.from_url(sys.argv[1])
+table = AddressResolver(default_catalog=settings.database).resolve(sys.argv[2])
+with Session(settings) as session:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(create_queue(session, table, create_schema=True).made, flush=True)
+"""
+
+
+def test_twenty_processes_create_one_queue(
+    server_url: str, session: Session, address_of: AddressResolver, queue_name: str
+) -> None:
+    """Schema and all: one makes it, nineteen find it, nobody fails."""
+    schema = f"s{uuid.uuid4().hex[:8]}"
+    table = address_of.resolve(f"{queue_name}@[{schema}]")
+    command = [sys.executable, "-c", _CREATE_WHEN_TOLD, server_url, str(table)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    processes = [subprocess.Popen(command, text=True, **pipes) for _ in range(20)]  # type: ignore[call-overload]
+    try:
+        assert [process.stdout.readline() for process in processes] == ["ready\n"] * 20
+        for process in processes:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        answers = [process.communicate(timeout=120) for process in processes]
+        assert [error for _, error in answers if error] == []
+        assert sorted(out.strip() for out, _ in answers) == ["False"] * 19 + ["True"]
+        assert read_layout(session, table).shape == SHAPES["modern"]
+    finally:
+        for process in processes:
+            process.kill()
+        run_sql(session, f"DROP TABLE IF EXISTS {table.qualified_name}")
+        run_sql(session, f"DROP SCHEMA IF EXISTS [{schema}]")
+
+
+def test_drop(session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table)
+    assert drop_queue(session, table) == 0
+    assert not exists(session, table)
+    with pytest.raises(QueueNotFoundError):
+        drop_queue(session, table)
+
+
+def test_drop_refuses_a_queue_with_messages(session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table)
+    QueueTable(session, table).send([Message(), Message()])
+    with pytest.raises(QueueNotEmptyError, match="holds messages"):
+        drop_queue(session, table)
+    assert QueueTable(session, table).depth().messages == 2
+    assert drop_queue(session, table, force=True) == 2
+
+
+def test_drop_waits_for_who_holds_a_message(connect: Connect, table: ResolvedAddress) -> None:
+    with connect() as session, connect() as other:
+        create_queue(session, table)
+        QueueTable(session, table).send([Message()])
+        with other.transaction():
+            QueueTable(other, table).receive()
+            with session.lock_timeout(0.1), pytest.raises(LockTimeoutError):
+                drop_queue(session, table, force=True)
+        assert drop_queue(session, table) == 0
+
+
+def test_drop_refuses_what_is_no_queue(session: Session, settings: ConnectionSettings, table: ResolvedAddress) -> None:
+    run_sql(session, f"CREATE TABLE {table.qualified_name} (Id int NOT NULL)")
+    with pytest.raises(NotAQueueError, match="is not a queue table"):
+        drop_queue(session, table, force=True)
+    assert exists(session, table)
+
+
+def test_drop_refuses_a_synonym(session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table)
+    synonym = replace(table, table=f"{table.table}.synonym")
+    run_sql(session, f"CREATE SYNONYM [{synonym.schema}].[{synonym.table}] FOR {table.qualified_name}")
+    try:
+        with pytest.raises(NotAQueueError, match="is a synonym: drop the table"):
+            drop_queue(session, synonym)
+        assert exists(session, table)
+    finally:
+        run_sql(session, f"DROP SYNONYM [{synonym.schema}].[{synonym.table}]")

@@ -1,0 +1,120 @@
+"""Finding queues in a database, and the one that an ambiguous address means, on any server."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from airflow_sqlqueue.create import create, create_queue, delayed_definition, subscription_definition
+from airflow_sqlqueue.discovery import find_queue, list_tables, secondary_queues
+from airflow_sqlqueue.errors import QueueNotFoundError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.session import Session
+from tests.contract.conftest import run_sql
+
+
+@pytest.fixture
+def schema(session: Session) -> Iterator[str]:
+    """A schema of the test's own; it goes with all its tables."""
+    name = f"s{uuid.uuid4().hex[:10]}"
+    run_sql(session, f"CREATE SCHEMA [{name}]")
+    yield name
+    for (table,) in run_sql(session, f"SELECT name FROM sys.tables WHERE schema_id = SCHEMA_ID('{name}')"):
+        run_sql(session, f"DROP TABLE [{name}].[{table}]")
+    run_sql(session, f"DROP SCHEMA [{name}]")
+
+
+@pytest.fixture
+def resolver(address_of: AddressResolver, schema: str) -> AddressResolver:
+    return replace(address_of, default_schema=schema)
+
+
+def test_the_transports_tables_are_listed_by_kind(session: Session, resolver: AddressResolver, schema: str) -> None:
+    audit, old = resolver.resolve("audit"), resolver.resolve("old")
+    create_queue(session, audit, legacy_columns=False, body_string=True)
+    create_queue(session, old, layout="v1")
+    create(session, delayed_definition(resolver.resolve("old.Delayed")))
+    create(session, subscription_definition(resolver.resolve("SubscriptionRouting")))
+    run_sql(session, f"CREATE TABLE [{schema}].[HttpLog] ([Id] int NOT NULL, [Headers] nvarchar(max) NULL)")
+    run_sql(session, f"CREATE TABLE [{schema}].[Forum] ([Topic] nvarchar(200) NOT NULL)")
+    QueueTable(session, old).send([Message(), Message()])
+    tables = [found for found in list_tables(session, audit.catalog) if found.table.schema == schema]
+    assert sorted((found.table.table, found.kind, found.rows) for found in tables) == [
+        ("SubscriptionRouting", "subscription", 0),
+        ("audit", "queue", 0),
+        ("old", "queue", 2),
+        ("old.Delayed", "delayed", 0),
+    ]
+
+
+def test_secondary_queues(session: Session, resolver: AddressResolver) -> None:
+    names = [
+        "Sales",
+        "Sales.WEB01",
+        "Sales.instance-1",
+        "Sales.Retries",
+        "Sales.Timeouts",
+        "Sales.TimeoutsDispatcher",
+        "Sales.Api",
+        "Sales.Api.WEB01",
+        "SalesToo",
+    ]
+    for name in names:
+        create_queue(session, resolver.resolve(name))
+    create(session, delayed_definition(resolver.resolve("Sales.Delayed")))
+    tables = list_tables(session, resolver.resolve("Sales").catalog)
+    found = secondary_queues(tables, resolver.resolve("Sales"))
+    assert sorted(table.table for table in found) == ["Sales.WEB01", "Sales.instance-1"]
+    assert [table.table for table in secondary_queues(tables, resolver.resolve("Sales.Api"))] == ["Sales.Api.WEB01"]
+    assert secondary_queues(tables, resolver.resolve("Sales.WEB01")) == []
+
+
+def find(session: Session, resolver: AddressResolver, text: str, machines: tuple[str, ...] = ()) -> ResolvedAddress:
+    return find_queue(session, resolver, text, machines)
+
+
+def test_a_machine_name_is_told_from_a_schema(
+    session: Session, resolver: AddressResolver, schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bare = resolver.resolve("Sales")
+    create_queue(session, bare)
+    with caplog.at_level(logging.WARNING):
+        assert find(session, resolver, "Sales@WEB01") == bare
+    assert "'WEB01' is a machine's name" in caplog.text
+    caplog.clear()
+    assert find(session, resolver, "Sales@[WEB01]") == resolver.resolve("Sales@[WEB01]")
+    assert find(session, resolver, f"Sales@{schema}") == resolver.resolve(f"Sales@{schema}")
+    assert find(session, resolver, "Sales@dbo") == resolver.resolve("Sales@dbo")
+    assert find(session, resolver, "Nothing@WEB01") == resolver.resolve("Nothing@WEB01")
+    assert caplog.text == ""
+    assert find(session, resolver, f"Sales@{schema}", (schema,)) == bare
+    assert "machine's name" in caplog.text
+
+
+def test_a_setting_of_the_queue_beats_the_machine(
+    session: Session, resolver: AddressResolver, schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    configured = replace(resolver, queue_schemas={"Sales": schema})
+    create_queue(session, configured.resolve("Sales"))
+    assert find(session, configured, "Sales@WEB01") == configured.resolve("Sales@[anything]")
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("form", ["{schema}.audit", "[{schema}].[audit]", "[{database}].[{schema}].[audit]"])
+def test_a_name_as_sql_writes_it_gets_a_hint(
+    session: Session, resolver: AddressResolver, schema: str, form: str
+) -> None:
+    audit = resolver.resolve("audit")
+    create_queue(session, audit)
+    name = form.format(schema=schema, database=audit.catalog)
+    with pytest.raises(QueueNotFoundError) as caught:
+        QueueTable(session, resolver.resolve(name)).depth()
+    assert f"write {audit.canonical} for the table" in str(caught.value)
+    with pytest.raises(QueueNotFoundError, match="does not exist, or the login"):
+        QueueTable(session, resolver.resolve(f"{schema}.nothing")).depth()

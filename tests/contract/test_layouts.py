@@ -1,0 +1,206 @@
+"""Every operation on every layout that stands in the field, on any server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_sqlqueue.create import create_queue
+from airflow_sqlqueue.errors import LayoutChangedError, MessageError, NotAQueueError, QueueNotFoundError
+from airflow_sqlqueue.inspection import read_layout
+from airflow_sqlqueue.layout import SHAPES
+from airflow_sqlqueue.message import Message, decode_headers
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.session import Session
+from tests.contract.conftest import HEADERS, Connect, Exercise, run_sql
+
+ALTERATIONS: dict[str, str] = {
+    "as it was made": "",
+    "an unknown column": "ALTER TABLE {table} ADD [Note] nvarchar(20) NULL",
+    "an unknown column with a default": "ALTER TABLE {table} ADD [Note] int NOT NULL DEFAULT 1",
+    "a computed column": "ALTER TABLE {table} ADD [Size] AS DATALENGTH([Body])",
+    "Expires as datetime2": "DROP INDEX IF EXISTS [Index_Expires] ON {table}; "
+    "ALTER TABLE {table} ALTER COLUMN [Expires] datetime2 NULL",
+    "Expires as datetimeoffset": "DROP INDEX IF EXISTS [Index_Expires] ON {table}; "
+    "ALTER TABLE {table} ALTER COLUMN [Expires] datetimeoffset NULL",
+    "no index": "DROP INDEX IF EXISTS [Index_Expires] ON {table}; DROP INDEX [Index_RowVersion] ON {table}",
+    "no ReplyToAddress": "ALTER TABLE {table} DROP COLUMN [ReplyToAddress]",
+    "a primary key": "ALTER TABLE {table} ADD PRIMARY KEY NONCLUSTERED ([RowVersion])",
+}
+
+
+@pytest.mark.parametrize("layout", SHAPES)
+def test_every_layout(session: Session, table: ResolvedAddress, layout: str, exercise: Exercise) -> None:
+    create_queue(session, table, layout=layout)
+    exercise(table)
+
+
+def test_without_legacy_columns(session: Session, table: ResolvedAddress, exercise: Exercise) -> None:
+    create_queue(session, table, legacy_columns=False, body_string=True)
+    exercise(table)
+
+
+@pytest.mark.parametrize("layout", ["modern", "v1"])
+@pytest.mark.parametrize("altered", ALTERATIONS)
+def test_altered_tables(
+    session: Session, table: ResolvedAddress, altered: str, layout: str, exercise: Exercise
+) -> None:
+    create_queue(session, table, layout=layout)
+    if ALTERATIONS[altered]:
+        run_sql(session, ALTERATIONS[altered].format(table=table.qualified_name))
+    exercise(table)
+
+
+def add_trigger(session: Session, table: ResolvedAddress, event: str = "AFTER DELETE", body: str = "SELECT 1") -> None:
+    """A trigger that answers with a result set of its own, which must not be taken for ours."""
+    name = f"[{table.schema}].[{table.table}.trigger]"
+    run_sql(session, f"CREATE TRIGGER {name} ON [{table.schema}].[{table.table}] {event} AS {body};")
+
+
+@pytest.mark.parametrize("event", ["AFTER DELETE", "AFTER INSERT, DELETE", "AFTER INSERT"])
+def test_a_table_with_triggers(session: Session, table: ResolvedAddress, event: str, exercise: Exercise) -> None:
+    create_queue(session, table)
+    add_trigger(session, table, event)
+    assert read_layout(session, table).output_into == ("DELETE" in event)
+    exercise(table)
+
+
+def test_a_disabled_trigger(session: Session, table: ResolvedAddress, exercise: Exercise) -> None:
+    create_queue(session, table)
+    add_trigger(session, table, body="THROW 50000, N'no', 1")
+    run_sql(session, f"ALTER TABLE {table.qualified_name} DISABLE TRIGGER [{table.table}.trigger]")
+    assert read_layout(session, table).output_into is False
+    exercise(table)
+
+
+def test_a_trigger_that_stands_in_for_the_delete(session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table)
+    add_trigger(session, table, "INSTEAD OF DELETE")
+    with pytest.raises(NotAQueueError, match="stands in for every DELETE: disable it"):
+        QueueTable(session, table).receive()
+
+
+def test_a_synonym(session: Session, table: ResolvedAddress, exercise: Exercise) -> None:
+    create_queue(session, table, layout="v3.0")
+    synonym = replace(table, table=f"{table.table}.synonym")
+    run_sql(session, f"CREATE SYNONYM [{synonym.schema}].[{synonym.table}] FOR {table.qualified_name}")
+    try:
+        layout = read_layout(session, synonym)
+        assert (layout.object_type, layout.table, layout.shape) == ("synonym", table, SHAPES["v3.0"])
+        exercise(synonym)
+    finally:
+        run_sql(session, f"DROP SYNONYM [{synonym.schema}].[{synonym.table}]")
+
+
+def test_a_synonym_of_nothing(session: Session, table: ResolvedAddress) -> None:
+    run_sql(session, f"CREATE SYNONYM [{table.schema}].[{table.table}] FOR [{table.schema}].[nothing at all]")
+    try:
+        with pytest.raises(QueueNotFoundError, match="nothing at all"):
+            QueueTable(session, table).depth()
+    finally:
+        run_sql(session, f"DROP SYNONYM [{table.schema}].[{table.table}]")
+
+
+def test_a_view(session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table)
+    name = f"[{table.schema}].[{table.table}.view]"
+    run_sql(session, f"CREATE VIEW {name} AS SELECT * FROM {table.qualified_name}")
+    view = replace(table, table=f"{table.table}.view")
+    try:
+        assert read_layout(session, view).object_type == "view"
+        with pytest.raises(NotAQueueError, match="is a view: name the table"):
+            QueueTable(session, view).receive()
+    finally:
+        run_sql(session, f"DROP VIEW {name}")
+
+
+def test_a_column_that_must_be_filled(session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table)
+    run_sql(session, f"ALTER TABLE {table.qualified_name} ADD [Tenant] int NOT NULL")
+    queue = QueueTable(session, table)
+    with pytest.raises(NotAQueueError, match="'Tenant' takes no NULL and has no default"):
+        queue.send([Message()])
+    assert queue.depth().messages == 0
+
+
+def test_text_outside_ascii_survives_a_varchar_column(session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table, layout="v1")
+    queue = QueueTable(session, table)
+    queue.send([Message(headers='{"Grüße": "☃ 😀"}')])
+    assert decode_headers(queue.receive()[0].headers).values == {"Grüße": "☃ 😀"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE {table} DROP COLUMN [Recoverable]",
+        "ALTER TABLE {table} DROP COLUMN [CorrelationId], [ReplyToAddress], [Recoverable]",
+        "DROP TABLE {table}; CREATE TABLE {table} ([Id] uniqueidentifier NOT NULL, [Expires] datetime NULL, "
+        "[Headers] varchar(max) NOT NULL, [Body] varbinary(max) NULL, [RowVersion] bigint IDENTITY NOT NULL)",
+    ],
+)
+def test_a_table_that_is_altered_meanwhile(
+    connect: Connect, session: Session, table: ResolvedAddress, change: str
+) -> None:
+    create_queue(session, table)
+    queue = QueueTable(session, table)
+    queue.send([Message(HEADERS, b"before")])
+    queue.receive()
+    with connect() as owner:
+        run_sql(owner, change.format(table=table.qualified_name))
+    queue.send([Message(HEADERS, b"after")])
+    assert [message.body for message in queue.receive()] == [b"after"]
+
+
+def test_a_column_that_comes_back(connect: Connect, session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table, legacy_columns=False)
+    queue = QueueTable(session, table)
+    queue.send([Message()])
+    with connect() as owner:
+        run_sql(owner, f"DELETE FROM {table.qualified_name}")
+        run_sql(owner, f"ALTER TABLE {table.qualified_name} ADD [Recoverable] bit NOT NULL")
+    queue.send([Message()])
+    assert [message.recoverable for message in queue.receive(10)] == [True]
+
+
+def test_a_trigger_that_comes(connect: Connect, session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table)
+    queue = QueueTable(session, table)
+    queue.send([Message(body=b"%d" % n) for n in range(4)])
+    queue.receive()
+    with connect() as owner:
+        add_trigger(owner, table)
+    assert [message.body for message in queue.receive()] == [b"1"]
+
+
+def test_a_change_under_a_transaction_rolls_it_back(connect: Connect, session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table)
+    queue = QueueTable(session, table)
+    queue.send([Message(body=b"%d" % n) for n in range(3)])
+    queue.receive()
+    with connect() as owner:
+        run_sql(owner, f"ALTER TABLE {table.qualified_name} DROP COLUMN [ReplyToAddress]")
+    with pytest.raises(LayoutChangedError, match="altered under a transaction"), session.transaction():
+        queue.receive()
+    with session.transaction():
+        assert [message.body for message in queue.receive(10)] == [b"1", b"2"]
+
+
+def test_a_queue_that_is_dropped_meanwhile(connect: Connect, session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table)
+    queue = QueueTable(session, table)
+    queue.send([Message()])
+    with connect() as owner:
+        run_sql(owner, f"DROP TABLE {table.qualified_name}")
+    with pytest.raises(QueueNotFoundError, match="does not exist"):
+        queue.receive()
+    with pytest.raises(QueueNotFoundError, match="does not exist"):
+        queue.depth()
+
+
+def test_another_error_is_not_taken_for_a_change(session: Session, table: ResolvedAddress) -> None:
+    create_queue(session, table)
+    with pytest.raises(MessageError):
+        QueueTable(session, table).send([Message({"a": 1})])  # type: ignore[dict-item]

@@ -1,0 +1,151 @@
+"""Least privilege: the two roles of docs/permissions.sql are enough, and what lacks is named; on any server."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.create import create, create_queue
+from airflow_sqlqueue.discovery import list_tables
+from airflow_sqlqueue.doctor.examine import examine, mend
+from airflow_sqlqueue.drain.ledger import Ledger, ledger_definitions
+from airflow_sqlqueue.drop import drop_queue
+from airflow_sqlqueue.errors import PermissionDeniedError, QueueNotFoundError
+from airflow_sqlqueue.inspection import exists
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.session import Session
+from tests.contract.conftest import Connect, Exercise, run_sql
+
+SCRIPT = Path(__file__).parents[2] / "docs" / "permissions.sql"
+
+LoginIn = Callable[..., Connect]
+
+
+@pytest.fixture
+def login_in(settings: ConnectionSettings, session: Session) -> Iterator[LoginIn]:
+    """Makes a login whose user is in the given roles, and gives what opens its sessions."""
+    made: list[str] = []
+
+    def make(*roles: str) -> Connect:
+        name, password = f"test_{uuid.uuid4().hex[:10]}", f"Pa55-{uuid.uuid4().hex}"
+        try:
+            run_sql(session, f"CREATE LOGIN [{name}] WITH PASSWORD = '{password}'")
+        except PermissionDeniedError:
+            pytest.skip("the login of the test server may not create logins")
+        made.append(name)
+        run_sql(session, f"CREATE USER [{name}] FOR LOGIN [{name}]")
+        for role in roles:
+            run_sql(session, f"ALTER ROLE [{role}] ADD MEMBER [{name}]")
+        return lambda: Session(replace(settings, user=name, password=password), lock_timeout=10)
+
+    for batch in SCRIPT.read_text("utf-8").split("\nGO\n"):
+        run_sql(session, batch)
+    yield make
+    for name in made:
+        run_sql(session, f"DROP USER IF EXISTS [{name}]; DROP LOGIN [{name}]")
+
+
+@pytest.mark.parametrize("layout", ["modern", "v1"])
+def test_the_runtime_role_does_everything_at_run_time(
+    session: Session, table: ResolvedAddress, login_in: LoginIn, exercise: Exercise, layout: str
+) -> None:
+    create_queue(session, table, layout=layout)
+    Ledger(session, table.catalog).create()
+    runtime = login_in("sqlqueue_runtime")
+    exercise(table, runtime)
+    with runtime() as low:
+        assert layout in examine(low, table).layout.names
+        assert table in [found.table for found in list_tables(low, table.catalog)]
+
+
+def test_the_fixed_roles_do_as_well(
+    session: Session, table: ResolvedAddress, login_in: LoginIn, exercise: Exercise
+) -> None:
+    create_queue(session, table)
+    Ledger(session, table.catalog).create()
+    exercise(table, login_in("db_datareader", "db_datawriter"))
+
+
+def test_a_trigger_that_the_login_may_not_see(
+    session: Session, table: ResolvedAddress, login_in: LoginIn, exercise: Exercise
+) -> None:
+    create_queue(session, table)
+    schema = f"[{table.schema}]"
+    run_sql(session, f"CREATE TRIGGER {schema}.[{table.table}.t] ON {schema}.[{table.table}] AFTER DELETE AS RETURN;")
+    Ledger(session, table.catalog).create()
+    exercise(table, login_in("sqlqueue_runtime"))
+
+
+def test_the_installer_role_creates_mends_and_drops(
+    table: ResolvedAddress, login_in: LoginIn, address_of: AddressResolver
+) -> None:
+    with login_in("sqlqueue_installer")() as installer:
+        assert create_queue(installer, table, layout="v1").made
+        assert create_queue(installer, table, layout="v1").differences == ()
+        for definition in ledger_definitions(table.catalog):
+            create(installer, definition, create_schema=True)
+        mend(installer, table, "expires-index-missing")
+        mend(installer, table, "headers-not-unicode")
+        assert "v4" in examine(installer, table).layout.names
+        assert drop_queue(installer, table) == 0
+
+
+def test_what_the_runtime_role_may_not(session: Session, table: ResolvedAddress, login_in: LoginIn) -> None:
+    create_queue(session, table, layout="v1")
+    with login_in("sqlqueue_runtime")() as runtime:
+        other = replace(table, table=f"{table.table}.other")
+        with pytest.raises(PermissionDeniedError, match="CREATE TABLE") as caught:
+            create_queue(runtime, other)
+        assert caught.value.permission == "CREATE TABLE"
+        assert not exists(session, other)
+        with pytest.raises(PermissionDeniedError, match="ALTER"):
+            mend(runtime, table, "expires-index-missing")
+        with pytest.raises(PermissionDeniedError):
+            drop_queue(runtime, table)
+    assert exists(session, table)
+
+
+def test_a_reader_may_look_and_no_more(session: Session, table: ResolvedAddress, login_in: LoginIn) -> None:
+    create_queue(session, table)
+    QueueTable(session, table).send([Message()])
+    with login_in("db_datareader")() as reader:
+        queue = QueueTable(reader, table)
+        assert queue.depth().messages == 1
+        assert len(queue.peek()) == 1
+        with pytest.raises(PermissionDeniedError, match="INSERT") as caught:
+            queue.send([Message()])
+        assert caught.value.permission == "INSERT"
+        with pytest.raises(PermissionDeniedError, match="DELETE"):
+            queue.receive()
+        with pytest.raises(PermissionDeniedError, match="DELETE"):
+            queue.purge_expired()
+    assert QueueTable(session, table).depth().messages == 1
+
+
+def test_a_login_without_any_permission(session: Session, table: ResolvedAddress, login_in: LoginIn) -> None:
+    create_queue(session, table)
+    with login_in()() as nobody:
+        with pytest.raises(QueueNotFoundError, match="or the login has no permission on it"):
+            QueueTable(nobody, table).depth()
+        assert table not in [found.table for found in list_tables(nobody, table.catalog)]
+
+
+def test_who_else_consumes_takes_a_permission_of_its_own(
+    session: Session, address_of: AddressResolver, login_in: LoginIn
+) -> None:
+    audit = address_of.resolve(f"test{uuid.uuid4().hex[:10]}.audit")
+    create_queue(session, audit)
+    try:
+        with login_in("sqlqueue_runtime")() as runtime:
+            (finding,) = examine(runtime, audit).findings
+            assert (finding.code, finding.severity) == ("consumers-unknown", "note")
+            assert "VIEW SERVER STATE" in finding.text
+    finally:
+        run_sql(session, f"DROP TABLE {audit.qualified_name}")
