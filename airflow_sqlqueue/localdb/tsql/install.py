@@ -8,7 +8,15 @@ from airflow_sqlqueue.localdb.tsql.definitions.databases import create_database 
 from airflow_sqlqueue.localdb.tsql.names import fold
 from airflow_sqlqueue.localdb.tsql.pg import Pg
 
-SCRIPTS = ("10_values.sql", "20_dates.sql", "30_catalog.sql", "40_functions.sql", "50_views.sql")
+SCRIPTS = (
+    "10_values.sql",
+    "20_dates.sql",
+    "30_catalog.sql",
+    "40_functions.sql",
+    "50_views.sql",
+    "55_storage.sql",
+    "60_sessions.sql",
+)
 
 
 def _wait(fd: int) -> None:

@@ -14,7 +14,7 @@ from airflow_sqlqueue.localdb.types import SqlType
 _TABLE_SQL = """
 SELECT json_build_object('id', o.object_id, 'name', o.name, 'type', o.type, 'pg', o.pg_name, 'definition', o.definition,
   'schema', s.name, 'schema_pg', s.pg_name, 'database', d.name, 'extra', o.extra,
-  'triggers', (SELECT count(*) FROM mssql.objects t
+  'triggers', (SELECT json_agg(DISTINCT e) FROM mssql.objects t, jsonb_array_elements_text(t.extra->'declared') e
     WHERE t.parent_object_id = o.object_id AND t.type = 'TR' AND t.disabled = 0),
   'columns', (SELECT json_agg(json_build_array(c.name, c.pg_name, c.type_name, c.length, c.num_precision, c.num_scale,
       c.nullable, c.identity, c.computed, c.collation_name, c.column_id, c.seed, c.increment, c.default_object_id)
@@ -42,6 +42,7 @@ _DOMAINS = {
     "char2": SqlType("char", length=2),
     "nmax": SqlType("nvarchar", length=-1),
     "n60": SqlType("nvarchar", length=60),
+    "n260": SqlType("nvarchar", length=260),
     "datetime": SqlType("datetime"),
     "smallint": SqlType("smallint"),
     "integer": SqlType("int"),
@@ -112,6 +113,19 @@ class Catalog:
 
     def find(self, name: Name, database: str) -> TableInfo | None:
         """The object a name stands for, synonyms resolved; None if there is none."""
+        found = self.named(name, database)
+        if found is None or found.type != "SN":
+            return found
+        base = self.named(tuple(found.extra["target"]), found.database)
+        if base is not None and base.type == "SN":
+            raise SqlError(
+                470,
+                f'The synonym "{".".join(name)}" referenced synonym "{base.name}". Synonym chaining is not allowed.',
+            )
+        return base
+
+    def named(self, name: Name, database: str) -> TableInfo | None:
+        """The object of that name itself, which may be a synonym; None if there is none."""
         if name[-1].startswith("#"):
             return self.temporary.get(fold(name[-1]))
         catalog, schema, table = self.split(name, database)
@@ -122,9 +136,6 @@ class Catalog:
             if found is None:
                 return None
             self.tables[key] = found
-        if found.type == "SN":
-            target = tuple(found.extra["target"])
-            return self.find(target, found.database)
         return found
 
     def _load(self, key: tuple[str, str, str]) -> TableInfo | None:
@@ -158,7 +169,7 @@ class Catalog:
             columns,
             data["type"].strip(),
             data["id"],
-            data["triggers"],
+            frozenset(data["triggers"] or ()),
             data["definition"] or "",
             indexes,
             extra=data["extra"],

@@ -48,7 +48,7 @@ class TableInfo:
     columns: list[ColumnInfo]
     type: str = "U"
     object_id: int = 0
-    triggers: int = 0
+    triggers: frozenset[str] = frozenset()  # the events that have enabled ones
     definition: str = ""
     indexes: list[IndexInfo] = field(default_factory=list)
     local: bool = False  # a temporary table or a table variable

@@ -117,7 +117,17 @@ class Sources(Expressions):
             return self.env.tables[fold(name[0])]
         found = self.env.catalog.find(name, self.env.database)
         if found is None or found.type not in ("U", "V", "S", "TT"):
+            synonym = self.env.catalog.named(name, self.env.database)
+            if synonym is not None and synonym.type == "SN":
+                raise SqlError(5313, f"Synonym '{'.'.join(name)}' refers to an invalid object.", line=line)
             raise SqlError(208, f"Invalid object name '{'.'.join(name)}'.", line=line)
+        closed = next((index.name for index in found.indexes if index.type == 1 and index.disabled), None)
+        if closed is not None:
+            raise SqlError(
+                8655,
+                f"The query processor is unable to produce a plan because the index '{closed}' on table or view"
+                f" '{found.name}' is disabled.",
+            )
         return found
 
     def _cte(

@@ -65,7 +65,7 @@ class Targets(Queries):
     def _check_target(self, table: TableInfo, outputs: list[nodes.Output], event: str) -> None:
         if table.type == "S":
             raise SqlError(259, "Ad hoc updates to system catalogs are not allowed.")
-        if table.triggers and any(output.into is None for output in outputs):
+        if event in table.triggers and any(output.into is None for output in outputs):
             raise SqlError(
                 334,
                 f"The target table '{table.name}' of the DML statement"

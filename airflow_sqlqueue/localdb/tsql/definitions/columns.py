@@ -6,11 +6,12 @@ from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, TableInfo, is_binary_collation
 from airflow_sqlqueue.localdb.tsql.compiler.compiler import Compiler
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
+from airflow_sqlqueue.localdb.tsql.compiler.trees import walk
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import is_text, storage
 from airflow_sqlqueue.localdb.tsql.definitions.objects import Objects
 from airflow_sqlqueue.localdb.tsql.definitions.texts import MARK
-from airflow_sqlqueue.localdb.tsql.names import pg_name, quoted
+from airflow_sqlqueue.localdb.tsql.names import fold, pg_name, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.parser.nodes import ColumnDefinition
 from airflow_sqlqueue.localdb.types import SqlType
@@ -23,6 +24,32 @@ _RANGES = {
 }
 
 
+def column_infos(
+    definer: Objects, table: TableInfo, definitions: list[ColumnDefinition], *, after: int = 0
+) -> list[ColumnInfo]:
+    """What the catalog holds of new columns, numbered from ``after`` on. Computed ones may use all the others."""
+    known = [column for column in table.columns if column.computed is None]
+    pairs = list(enumerate(definitions, after + 1))
+    plain = {
+        number: column_info(definer, definition, number, [])
+        for number, definition in pairs
+        if definition.computed is None
+    }
+    computed = {fold(column.name) for column in table.columns if column.computed is not None}
+    computed |= {fold(definition.name) for definition in definitions if definition.computed is not None}
+    for _, definition in pairs:
+        for node in walk(definition.computed[0] if definition.computed else None):
+            if isinstance(node, nodes.Column) and fold(node.name[-1]) in computed:
+                raise SqlError(
+                    1759,
+                    f"Computed column '{node.name[-1]}' in table '{table.name}' is not allowed to be used in another"
+                    " computed-column definition.",
+                    state=0,
+                )
+    known += plain.values()
+    return [plain.get(number) or column_info(definer, definition, number, known) for number, definition in pairs]
+
+
 def column_info(definer: Objects, column: ColumnDefinition, number: int, columns: list[ColumnInfo]) -> ColumnInfo:
     """What the catalog holds of a column definition. A computed column's type is that of its expression."""
     name, pg = column.name, pg_name(column.name)
@@ -32,7 +59,8 @@ def column_info(definer: Objects, column: ColumnDefinition, number: int, columns
         value = compiler.scalar(column.computed[0], Names([compiler.table_scope(known, "x", MARK)]))
         if value.type is None:
             raise SqlError(2727, f"Cannot define the computed column '{name}'.")
-        return ColumnInfo(name, pg, value.type, value.nullable, False, column.computed[1], column_id=number)
+        nullable = value.nullable and column.nullable is not False
+        return ColumnInfo(name, pg, value.type, nullable, False, column.computed[1], column_id=number)
     assert column.type is not None
     if (
         column.type.length is not None

@@ -10,19 +10,21 @@ from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import is_text
 from airflow_sqlqueue.localdb.tsql.definitions.columns import default_sql
 from airflow_sqlqueue.localdb.tsql.definitions.indexes import Indexes
-from airflow_sqlqueue.localdb.tsql.definitions.metadata import object_row, shown
+from airflow_sqlqueue.localdb.tsql.definitions.metadata import object_row
 from airflow_sqlqueue.localdb.tsql.definitions.objects import Place
+from airflow_sqlqueue.localdb.tsql.definitions.shown import shown
 from airflow_sqlqueue.localdb.tsql.definitions.texts import check_sql
 from airflow_sqlqueue.localdb.tsql.names import fold, literal, pg_name, quoted
-from airflow_sqlqueue.localdb.tsql.parser.nodes import Constraint, IndexDefinition
+from airflow_sqlqueue.localdb.tsql.parser.nodes import Constraint, Expr, IndexDefinition
 
 
 class Constraints(Indexes):
     """Adds and drops constraints."""
 
     def add_default(
-        self, place: Place, object_id: str, table: TableInfo, info: ColumnInfo, name: str, text: str
+        self, place: Place, object_id: str, table: TableInfo, info: ColumnInfo, default: tuple[str, Expr, str]
     ) -> None:
+        name, expression, text = default
         full = name or f"DF__{table.name[:9]}__{info.name[:5]}__{secrets.token_hex(4).upper()}"
         row = object_row(
             (full,),
@@ -31,7 +33,7 @@ class Constraints(Indexes):
             None,
             place.database_id,
             place.schema_id,
-            definition=shown(text),
+            definition=shown(expression, text),
             system_named=not name,
         )
         identifier = self.value(row)
@@ -54,7 +56,7 @@ class Constraints(Indexes):
         code = "PK" if c.kind == "primary" else "UQ"
         name = c.name or f"{code}__{table.name[:9]}__{secrets.token_hex(8).upper()}"
         clustered = c.clustered if c.clustered is not None else c.kind == "primary"
-        index = IndexDefinition(name, (), c.columns, True, clustered)
+        index = IndexDefinition(name, (), c.columns, True, clustered, options=c.options)
         self.check_named(place, name)
         self.add_index(place, object_id, table, index, c.kind)
         self.value(
@@ -76,7 +78,7 @@ class Constraints(Indexes):
                 pg,
                 place.database_id,
                 place.schema_id,
-                definition=shown(c.text),
+                definition=shown(c.expression, c.text),
                 system_named=not c.name,
             )
         )
@@ -95,7 +97,7 @@ class Constraints(Indexes):
         self.run(
             f"ALTER TABLE {table.pg} ALTER COLUMN {quoted(info.pg)} SET DEFAULT {default_sql(self, c.expression, info)}"
         )
-        self.add_default(place, object_id, table, info, c.name, c.text)
+        self.add_default(place, object_id, table, info, (c.name, c.expression, c.text))
 
     def _foreign(self, place: Place, object_id: str, table: TableInfo, c: Constraint) -> None:
         other = self.catalog.find(c.reference, place.database)

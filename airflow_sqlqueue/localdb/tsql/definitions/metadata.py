@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 
 from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo
 from airflow_sqlqueue.localdb.tsql.definitions.columns import collation_of
-from airflow_sqlqueue.localdb.tsql.names import bracketed, fold, literal
-from airflow_sqlqueue.localdb.tsql.parser.keywords import RESERVED
-from airflow_sqlqueue.localdb.tsql.parser.lexer import NUMBER, OPERATOR, QUOTED, WORD, tokenize
+from airflow_sqlqueue.localdb.tsql.definitions.shown import shown
+from airflow_sqlqueue.localdb.tsql.names import fold, literal
 from airflow_sqlqueue.localdb.tsql.parser.nodes import ColumnDefinition, Name
 
 
@@ -30,7 +28,7 @@ def metadata_columns(object_id: str, columns: list[tuple[ColumnInfo, ColumnDefin
     rows = []
     for info, definition in columns:
         kind = info.type
-        computed = f"({definition.computed[1]})" if definition.computed else None
+        computed = shown(*definition.computed) if definition.computed else None
         values = ", ".join(
             sql_value(value)
             for value in (
@@ -75,20 +73,3 @@ def object_row(
         f" {sql_value(bool(system_named))}, {literal(json.dumps(extra))}::jsonb)"
         " RETURNING object_id"
     )
-
-
-def shown(text: str) -> str:
-    """An expression as the catalog views show it: names in brackets, numbers in parentheses, nothing else changed."""
-    parts: list[str] = []
-    tokens = tokenize(text)
-    for token, following in pairwise(tokens):
-        called = following.kind == OPERATOR and following.value == "("
-        if token.kind == QUOTED or (token.kind == WORD and token.upper not in RESERVED and not called):
-            parts.append(bracketed(token.value))
-        elif token.kind == NUMBER:
-            parts.append(f"({token.value})")
-        elif token.kind == WORD:
-            parts.append(token.value.lower() if called else f" {token.upper} ")
-        else:
-            parts.append(text[token.start : token.end])
-    return "(" + " ".join("".join(parts).split()) + ")"

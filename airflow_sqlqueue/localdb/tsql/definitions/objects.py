@@ -94,8 +94,10 @@ class Objects:
         return Place(entry[0], entry[1], found[0], found[1], found[2], table.rstrip(" "))
 
     def target(self, name: Name, what: str = "table") -> TableInfo:
-        found = self.catalog.find(name, self.session.database)
-        if found is None or found.type != "U":
+        found = self.catalog.named(name, self.session.database)
+        if found is not None and found.type != "U":
+            raise SqlError(4909, f"Cannot alter '{'.'.join(name)}' because it is not a table.")
+        if found is None:
             raise SqlError(
                 4902,
                 f'Cannot find the object "{".".join(name)}" because it does not exist or you do not have permissions.',
@@ -116,8 +118,15 @@ class Objects:
 
     def indexed(self, name: Name, state: int) -> TableInfo:
         """The table of an index statement; error 1088."""
-        table = self.catalog.find(name, self.session.database)
-        if table is None or table.type != "U":
+        table = self.catalog.named(name, self.session.database)
+        if table is not None and table.type not in ("U", "V"):
+            raise SqlError(
+                1914,
+                f"Index cannot be created on object '{'.'.join(name)}' because the object is not a user table or view.",
+            )
+        if table is not None and table.type == "V":
+            raise SqlError(40517, "An index on a view is not supported by the local server.")
+        if table is None:
             raise SqlError(
                 1088,
                 f'Cannot find the object "{".".join(name)}" because it does not exist or you do not have permissions.',

@@ -49,14 +49,22 @@ class Renaming(Objects):
         return True
 
     def _rename_index(self, table: TableInfo, name: str, new: str) -> bool:
-        rows = self.pg.query(
-            "UPDATE mssql.indexes SET name = $3, folded = $4 WHERE object_id = $1::int AND folded = $2 RETURNING 1",
-            table.object_id,
-            fold(name),
-            new,
-            fold(new),
+        index = next((each for each in table.indexes if fold(each.name) == fold(name)), None)
+        if index is None:
+            return False
+        pg = pg_name(f"ix{table.object_id}.{new}")
+        if pg != index.pg:
+            schema = table.pg[: table.pg.rindex('."')]
+            self.run(f"ALTER INDEX IF EXISTS {schema}.{quoted(index.pg)} RENAME TO {quoted(pg)}")
+        self.run(
+            f"UPDATE mssql.indexes SET name = {literal(new)}, folded = {literal(fold(new))}, pg_name = {literal(pg)}"
+            f" WHERE object_id = {table.object_id} AND index_id = {index.index_id}"
         )
-        return bool(rows)
+        self.run(
+            f"UPDATE mssql.objects SET name = {literal(new)}, folded = {literal(fold(new))}"
+            f" WHERE parent_object_id = {table.object_id} AND folded = {literal(fold(name))} AND type IN ('PK', 'UQ')"
+        )
+        return True
 
     def _rename_table(self, name: Name, new: str) -> None:
         table = self.catalog.find(name, self.session.database)
@@ -72,10 +80,4 @@ class Renaming(Objects):
             f"UPDATE mssql.objects SET name = {literal(new)}, folded ="
             f" {literal(fold(new))}, pg_name = {literal(pg_name(new))},"
             f" modified = mssql.utcnow_dt() WHERE object_id = {table.object_id}"
-        )
-        # The text kept to rebuild a disabled index names the table by its PostgreSQL name.
-        schema = table.pg[: table.pg.rindex('."')]
-        self.run(
-            f"UPDATE mssql.indexes SET pg_definition = replace(pg_definition, {literal(' ON ' + table.pg + ' ')},"
-            f" {literal(' ON ' + schema + '.' + quoted(pg_name(new)) + ' ')}) WHERE object_id = {table.object_id}"
         )

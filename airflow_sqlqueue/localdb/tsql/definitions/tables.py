@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import json
+
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.tables import TableInfo
+from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Typed
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import storage
-from airflow_sqlqueue.localdb.tsql.definitions.columns import collation_of, column_info, column_sql
+from airflow_sqlqueue.localdb.tsql.definitions.columns import collation_of, column_infos, column_sql
 from airflow_sqlqueue.localdb.tsql.definitions.constraints import Constraints
+from airflow_sqlqueue.localdb.tsql.definitions.dependents import Dependent, dependents, in_the_way_of
 from airflow_sqlqueue.localdb.tsql.definitions.metadata import metadata_columns, object_row, sql_value
 from airflow_sqlqueue.localdb.tsql.definitions.objects import Place
 from airflow_sqlqueue.localdb.tsql.definitions.triggers import Triggers
@@ -33,7 +36,9 @@ class Tables(Constraints, Triggers):
             )
         self.check_new(place)
         pg = pg_name(place.name)
-        object_id = self.value(object_row((place.name,), "U", "0", pg, place.database_id, place.schema_id))
+        compression = node.options.get("DATA_COMPRESSION")
+        kept = {"compression": compression} if compression else {}
+        object_id = self.value(object_row((place.name,), "U", "0", pg, place.database_id, place.schema_id, **kept))
         table = TableInfo(
             place.name,
             place.schema,
@@ -47,7 +52,7 @@ class Tables(Constraints, Triggers):
     def _build(self, table: TableInfo, node: nodes.CreateTable, place: Place, object_id: str) -> None:
         primary = {fold(key.name) for c in node.constraints if c.kind == "primary" for key in c.columns}
         seen: set[str] = set()
-        for number, definition in enumerate(node.columns, 1):
+        for definition in node.columns:
             if fold(definition.name) in seen:
                 raise SqlError(
                     2705,
@@ -62,8 +67,7 @@ class Tables(Constraints, Triggers):
                         8111, f"Cannot define PRIMARY KEY constraint on nullable column in table '{place.name}'."
                     )
                 definition.nullable = False
-            info = column_info(self, definition, number, [c for c in table.columns if c.computed is None])
-            table.columns.append(info)
+        table.columns = column_infos(self, table, node.columns)
         if sum(column.identity for column in table.columns) > 1:
             raise SqlError(
                 2744,
@@ -80,7 +84,7 @@ class Tables(Constraints, Triggers):
             self.run(sql)
         for info, definition in pairs:
             if definition.default is not None:
-                self.add_default(place, object_id, table, info, definition.default[0], definition.default[2])
+                self.add_default(place, object_id, table, info, definition.default)
         for constraint in node.constraints:
             self.add_constraint(place, object_id, table, constraint)
         for index in node.indexes:
@@ -92,8 +96,12 @@ class Tables(Constraints, Triggers):
         object_id = str(table.object_id)
         self.run(f"UPDATE mssql.objects SET modified = mssql.utcnow_dt() WHERE object_id = {object_id}")
         if node.action == "options":
-            return
-        if node.action in ("enable_trigger", "disable_trigger"):
+            names = {"LOCK_ESCALATION": "lock_escalation", "DATA_COMPRESSION": "compression"}
+            kept = {names[key]: value for key, value in node.options.items() if key in names}
+            self.run(
+                f"UPDATE mssql.objects SET extra = extra || {literal(json.dumps(kept))} WHERE object_id = {object_id}"
+            )
+        elif node.action in ("enable_trigger", "disable_trigger"):
             self.set_triggers(table, node.names[0][1], node.action == "enable_trigger")
         elif node.action == "add":
             self._add(node, table, place, object_id)
@@ -109,7 +117,6 @@ class Tables(Constraints, Triggers):
     def _add(self, node: nodes.AlterTable, table: TableInfo, place: Place, object_id: str) -> None:
         number = max((column.column_id for column in table.columns), default=0)
         for definition in node.columns:
-            number += 1
             if table.column(definition.name) is not None:
                 raise SqlError(
                     2705,
@@ -117,7 +124,7 @@ class Tables(Constraints, Triggers):
                     f" '{definition.name}' in table '{table.name}' is specified more than once.",
                     state=4,
                 )
-            info = column_info(self, definition, number, [c for c in table.columns if c.computed is None])
+        for definition, info in zip(node.columns, column_infos(self, table, node.columns, after=number), strict=True):
             if definition.computed is None:
                 bare = not info.nullable and definition.default is None and not info.identity
                 if bare and self.value(f"SELECT EXISTS (SELECT 1 FROM {table.pg})") == "t":
@@ -135,7 +142,7 @@ class Tables(Constraints, Triggers):
                 self.run(sql)
             table.columns.append(info)
             if definition.default is not None:
-                self.add_default(place, object_id, table, info, definition.default[0], definition.default[2])
+                self.add_default(place, object_id, table, info, definition.default)
         for constraint in node.constraints:
             if constraint.kind == "primary":
                 for key in constraint.columns:
@@ -156,9 +163,16 @@ class Tables(Constraints, Triggers):
                 "ALTER TABLE ALTER COLUMN failed because column"
                 f" '{definition.name}' does not exist in table '{table.name}'.",
             )
-        assert definition.type is not None
+        if definition.type is None or old.computed is not None:
+            raise SqlError(4928, f"Cannot alter column '{old.name}' because it is 'COMPUTED'.")
         kind = definition.type
-        nullable = definition.nullable is not False
+        nullable = definition.nullable is not False and (definition.nullable is not None or not old.identity)
+        if old.identity and nullable:
+            raise SqlError(
+                8147, f"Could not create IDENTITY attribute on nullable column '{old.name}', table '{table.name}'."
+            )
+        in_the_way = in_the_way_of(old, kind, nullable, dependents(self, table, old))
+        self._refuse_dependents(table, old, "ALTER COLUMN", in_the_way)
         column = quoted(old.pg)
         value = convert(
             Typed(column, old.type), kind, "assign", place=f"table '{table.full_name}', column '{old.name}'"
@@ -175,6 +189,17 @@ class Tables(Constraints, Triggers):
             f" WHERE object_id = {object_id} AND column_id = {old.column_id}"
         )
 
+    def _refuse_dependents(self, table: TableInfo, column: ColumnInfo, what: str, found: list[Dependent]) -> None:
+        """Errors 5074, one for each, and 4922 where something depends on the column."""
+        for each in found:
+            self.session.info(SqlError(5074, f"The {each.word} '{each.name}' is dependent on column '{column.name}'."))
+        if found:
+            raise SqlError(
+                4922,
+                f"ALTER TABLE {what} {column.name} failed because one or more objects access this column.",
+                state=9,
+            )
+
     def _drop_column(self, table: TableInfo, name: str, exists: bool) -> None:
         column = table.column(name)
         if column is None:
@@ -183,21 +208,7 @@ class Tables(Constraints, Triggers):
             raise SqlError(
                 4924, f"ALTER TABLE DROP COLUMN failed because column '{name}' does not exist in table '{table.name}'."
             )
-        users = self.pg.query(
-            "SELECT COALESCE((SELECT i.name FROM mssql.index_columns k JOIN mssql.indexes i USING (object_id, index_id)"
-            " WHERE k.object_id = $1::int AND k.column_id = $2::int LIMIT"
-            " 1), (SELECT o.name FROM mssql.objects o JOIN mssql.columns c"
-            " ON c.default_object_id = o.object_id WHERE c.object_id = $1::int AND c.column_id = $2::int))",
-            table.object_id,
-            column.column_id,
-        )
-        if users and users[0][0] is not None:
-            self.session.info(SqlError(5074, f"The object '{users[0][0]}' is dependent on column '{column.name}'."))
-            raise SqlError(
-                4922,
-                f"ALTER TABLE DROP COLUMN {column.name} failed because one or more objects access this column.",
-                state=9,
-            )
+        self._refuse_dependents(table, column, "DROP COLUMN", dependents(self, table, column))
         if column.computed is None:
             self.run(f"ALTER TABLE {table.pg} DROP COLUMN {quoted(column.pg)}")
         self.run(f"DELETE FROM mssql.columns WHERE object_id = {table.object_id} AND column_id = {column.column_id}")

@@ -41,7 +41,8 @@ class Triggers(Objects):
                 )
             parent = str(table.object_id)
             idle = all(isinstance(s, nodes.SetOption | nodes.Return | nodes.Declare) for s in node.body or [])
-            extra = {"events": [] if idle else node.events}
+            # A body without effect is not run; that the trigger is there still matters to OUTPUT.
+            extra = {"events": [] if idle and not node.instead else node.events, "declared": node.events}
         text = node.text.replace("ALTER", "CREATE", 1) if node.mode == "alter" else node.text
         self.value(
             object_row((place.name,), code, parent, None, place.database_id, place.schema_id, definition=text, **extra)

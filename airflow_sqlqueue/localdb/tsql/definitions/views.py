@@ -9,7 +9,7 @@ from airflow_sqlqueue.localdb.tsql.compiler.compiler import Compiler
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import storage
 from airflow_sqlqueue.localdb.tsql.definitions.metadata import metadata_columns, object_row
 from airflow_sqlqueue.localdb.tsql.definitions.objects import Objects
-from airflow_sqlqueue.localdb.tsql.names import pg_name, quoted
+from airflow_sqlqueue.localdb.tsql.names import bracketed, pg_name, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 
 
@@ -27,7 +27,7 @@ class Views(Objects):
                 None,
                 place.database_id,
                 place.schema_id,
-                definition=node.target_text,
+                definition=".".join(bracketed(part) if part else "" for part in node.target),
                 target=list(node.target),
             )
         )

@@ -90,17 +90,26 @@ class Batch(Control):
         self.fail()
 
     def _update_statistics(self) -> Statement:
-        """UPDATE STATISTICS: PostgreSQL keeps its own, and no result depends on them."""
+        """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | SAMPLE n PERCENT | RESAMPLE, ...]."""
         self.expect("UPDATE", "STATISTICS")
-        self.name()
+        statement = nodes.UpdateStatistics(self.name(), [])
         if self.is_op("("):
-            self.skip_parentheses()
+            statement.names = self.column_list()
         elif self.is_identifier() and self.upper not in _REFUSED:
-            self.next()
+            statement.names = [self.identifier()]
         if self.accept("WITH"):
-            while self.next().upper and self.accept_op(","):
-                pass
-        return nodes.Simple("statistics")
+            while True:
+                self.next()
+                if self.token.kind == lexer.NUMBER:
+                    self.next()
+                    self.accept_any("PERCENT", "ROWS")
+                elif self.accept_op("="):
+                    self.next()
+                elif self.upper == "ON" and self.peek().upper == "PARTITIONS":
+                    self.unsupported("Partitioning")
+                if not self.accept_op(","):
+                    break
+        return statement
 
     def _on_truncate(self) -> Statement:
         return self.truncate()
@@ -161,15 +170,19 @@ class Batch(Control):
             if self.upper in ("DATABASE", "ALL"):
                 self.unsupported("A DDL trigger")
             module.table = self.name()
-            timing = self.next().upper
-            if timing == "INSTEAD":
+            if self.accept("WITH"):
+                self._module_options()
+            module.instead = self.accept("INSTEAD", "OF")
+            if module.instead:
                 self.unsupported("An INSTEAD OF trigger")
-            if timing not in ("FOR", "AFTER"):
-                self.fail(self.peek(-1))
+            if not module.instead and not self.accept_any("FOR", "AFTER"):
+                self.fail()
             while True:
-                module.events.append(self.next().upper)
+                module.events.append(self.accept_any("INSERT", "UPDATE", "DELETE") or self.fail())
                 if not self.accept_op(","):
                     break
+            self.accept("WITH", "APPEND")
+            self.accept("NOT", "FOR", "REPLICATION")
         else:
             enclosed = self.accept_op("(")
             while self.token.kind == lexer.VARIABLE:
@@ -185,8 +198,8 @@ class Batch(Control):
                     break
             if enclosed:
                 self.expect_op(")")
-        if self.accept("WITH"):
-            self._module_options()
+            if self.accept("WITH"):
+                self._module_options()
         self.expect("AS")
         module.body = self.statements()
         return module

@@ -30,6 +30,8 @@ _INDEX_OPTIONS = frozenset(
         "XML_COMPRESSION",
         "WAIT_AT_LOW_PRIORITY",
         "LOB_COMPACTION",
+        "COMPRESS_ALL_ROW_GROUPS",
+        "COMPRESSION_DELAY",
         "IGNORE_DUP_KEY",
     ]
 )
@@ -49,7 +51,7 @@ class Constraints(Modifications):
                 self.next()
                 self.next()
                 self.expect_op("=")
-                self.integer()
+                options["FILLFACTOR"] = str(self.integer())
             elif self.accept("ON") or self.accept_any("TEXTIMAGE_ON", "FILESTREAM_ON"):
                 if self.token.kind in (lexer.STRING, lexer.NSTRING) or (
                     self.token.kind == lexer.WORD and self.upper == "DEFAULT"
@@ -67,6 +69,12 @@ class Constraints(Modifications):
         self.expect_op("(")
         while True:
             token = self.next()
+            if token.upper == "MOVE" and self.accept("TO"):
+                self.identifier()
+                if self.accept_op(")"):
+                    return options
+                self.expect_op(",")
+                continue
             if token.upper not in _INDEX_OPTIONS:
                 if token.upper in ("MEMORY_OPTIMIZED", "SYSTEM_VERSIONING", "LEDGER", "DURABILITY", "BUCKET_COUNT"):
                     self.unsupported(token.upper, token)
@@ -129,7 +137,7 @@ class Constraints(Modifications):
                 found.columns = self.key_columns()
             elif column is None:
                 self.fail()
-            self.storage_options()
+            found.options = self.storage_options()
             return found
         if word in ("FOREIGN", "REFERENCES"):
             return self._foreign(name, own)

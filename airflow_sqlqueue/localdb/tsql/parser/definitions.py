@@ -35,17 +35,19 @@ class Definitions(Tables):
         self.expect("ON")
         table = self.name()
         action = self.next().upper
-        if action not in ("DISABLE", "REBUILD", "REORGANIZE", "SET"):
+        if action not in ("DISABLE", "REBUILD", "REORGANIZE", "SET", "RESUME", "PAUSE", "ABORT"):
             self.fail(self.peek(-1))
         if self.accept("PARTITION"):
             self.expect_op("=")
             if not self.accept("ALL"):
-                self.unsupported("Partitioning")
-        if action == "SET":
-            self._option_list()
-        else:
-            self.storage_options()
-        return nodes.AlterIndex(name, table, action.lower(), line=line)
+                raise SqlError(
+                    7729,
+                    "Cannot specify partition number in the ALTER INDEX statement as the index"
+                    f" '{name or table[-1]}' is not partitioned.",
+                    line=line,
+                )
+        options = self._option_list() if action == "SET" else self.storage_options()
+        return nodes.AlterIndex(name, table, action.lower(), options, line=line)
 
     def drop(self) -> nodes.Drop:
         line = self.expect("DROP").line
@@ -126,9 +128,7 @@ class Definitions(Tables):
         line = self.expect("SYNONYM").line if self.upper == "SYNONYM" else self.next().line
         name = self.name()
         self.expect("FOR")
-        mark = self.index
-        target = self.name()
-        return nodes.CreateSynonym(name, target, self.source_text(mark), line=line)
+        return nodes.CreateSynonym(name, self.name(), line=line)
 
     def create_sequence(self) -> nodes.CreateSequence:
         line = self.next().line

@@ -122,7 +122,6 @@ RESERVED = frozenset(
         "PERCENT",
         "PIVOT",
         "PLAN",
-        "PRECISION",
         "PRIMARY",
         "PRINT",
         "PROC",

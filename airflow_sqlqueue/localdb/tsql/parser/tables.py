@@ -24,7 +24,7 @@ class Tables(Constraints):
             self.unsupported("CREATE TABLE AS")
         table = nodes.CreateTable(name, [], [], [], line=line)
         self.table_elements(table)
-        self.storage_options()
+        table.options = self.storage_options()
         return table
 
     def table_elements(self, table: nodes.CreateTable) -> None:
@@ -174,14 +174,18 @@ class Tables(Constraints):
             alter.action = "options"
             self.expect_op("(")
             option = self.next()
-            if option.upper not in ("LOCK_ESCALATION", "FILESTREAM_ON"):
+            if option.upper != "LOCK_ESCALATION":
                 self.unsupported(f"ALTER TABLE ... SET ({option.value})", option)
             self.expect_op("=")
-            self.next()
+            alter.options[option.upper] = self.accept_any("AUTO", "TABLE", "DISABLE") or self.fail()
             self.expect_op(")")
         elif self.accept("REBUILD"):
             alter.action = "options"
-            self.storage_options()
+            if self.accept("PARTITION"):
+                self.expect_op("=")
+                if not self.accept("ALL"):
+                    self.unsupported("Partitioning")
+            alter.options = self.storage_options()
         else:
             self.unsupported(f"ALTER TABLE ... {self.token.value}")
         return alter

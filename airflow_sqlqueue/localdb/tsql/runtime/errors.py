@@ -161,7 +161,7 @@ def _overflow(error: PgError) -> SqlError:
 
 
 def _key(detail: str) -> str:
-    match = re.search(r"=\((.*)\) already exists", detail, re.DOTALL)
+    match = re.search(r"=\((.*)\) (?:already exists|is duplicated)", detail, re.DOTALL)
     return match[1] if match else ""
 
 
@@ -180,6 +180,12 @@ def _constraint(pg: Pg, error: PgError, statement: str) -> SqlError:
         )
     if error.sqlstate == "23505":
         value = f" The duplicate key value is ({_key(error.detail)})."
+        if error.message.startswith("could not create unique index"):
+            return SqlError(
+                1505,
+                "The CREATE UNIQUE INDEX statement terminated because a duplicate key was found for the object name"
+                f" '{place}' and the index name '{where['index']}'.{value}",
+            )
         if where["kind"]:
             return SqlError(
                 2627,

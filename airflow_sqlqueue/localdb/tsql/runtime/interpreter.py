@@ -24,6 +24,7 @@ _DEFINITIONS = (
     nodes.CreateModule,
     nodes.CreateSequence,
     nodes.TriggerState,
+    nodes.UpdateStatistics,
 )
 
 

@@ -93,8 +93,10 @@ class Rows(Steps):
         self.begin_implicitly(node, frame)
 
         def action() -> None:
-            table = session.catalog.find(node.target, session.database)
-            if table is None or table.type != "U":
+            table = session.catalog.named(node.target, session.database)
+            if table is not None and table.type != "U":
+                raise SqlError(4708, f"Could not truncate object '{'.'.join(node.target)}' because it is not a table.")
+            if table is None:
                 raise SqlError(
                     4701,
                     f'Cannot find the object "{node.target[-1]}" because'

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.tables import TableInfo
-from airflow_sqlqueue.localdb.tsql.definitions.columns import column_info, column_sql
+from airflow_sqlqueue.localdb.tsql.definitions.columns import column_infos, column_sql
 from airflow_sqlqueue.localdb.tsql.definitions.texts import check_sql, index_sql
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
@@ -50,14 +50,10 @@ class Temporary:
             local=True,
         )
         primary = {fold(key.name) for c in node.constraints if c.kind == "primary" for key in c.columns}
-        for number, definition in enumerate(node.columns, 1):
+        for definition in node.columns:
             if fold(definition.name) in primary:
                 definition.nullable = False
-            table.columns.append(
-                column_info(definer, definition, number, [c for c in table.columns if c.computed is None])
-            )
-            if definition.default is not None:
-                table.columns[-1].default = True
+        table.columns = column_infos(definer, table, node.columns)
         pairs = zip(table.columns, node.columns, strict=True)
         stored = [column_sql(definer, definition, info) for info, definition in pairs if definition.computed is None]
         self.session.pg.execute(f"CREATE TEMP TABLE {quoted(f't{self.serial}')} ({', '.join(stored)})")

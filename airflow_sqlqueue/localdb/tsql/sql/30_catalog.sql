@@ -5,6 +5,7 @@ CREATE DOMAIN mssql.tinyint AS smallint;
 CREATE DOMAIN mssql.char2 AS text;
 CREATE DOMAIN mssql.nmax AS text;
 CREATE DOMAIN mssql.n60 AS text;
+CREATE DOMAIN mssql.n260 AS text;
 CREATE DOMAIN mssql.datetime AS timestamp;
 
 CREATE TABLE mssql.databases (
@@ -39,7 +40,7 @@ CREATE TABLE mssql.indexes (
   object_id int NOT NULL REFERENCES mssql.objects ON DELETE CASCADE, index_id int NOT NULL, name text, folded text,
   type int NOT NULL, is_unique smallint NOT NULL DEFAULT 0, is_primary_key smallint NOT NULL DEFAULT 0,
   is_unique_constraint smallint NOT NULL DEFAULT 0, filter text, disabled smallint NOT NULL DEFAULT 0,
-  pg_name text, pg_definition text, fill_factor int NOT NULL DEFAULT 0,
+  pg_name text, fill_factor int NOT NULL DEFAULT 0, options jsonb NOT NULL DEFAULT '{}',
   PRIMARY KEY (object_id, index_id), CONSTRAINT indexes_name UNIQUE (object_id, folded));
 
 CREATE TABLE mssql.index_columns (

@@ -128,12 +128,15 @@ BEGIN
   RETURN mssql.raise(40517, 'APPLOCK_TEST is not supported by the local server.');
 END $$;
 
--- Rows of a table for sys.partitions: counted, since PostgreSQL only estimates.
-CREATE FUNCTION mssql.row_count(id int) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+-- Rows of a table (those of a filtered index): counted, since PostgreSQL only estimates; estimated where that had to wait for a table lock.
+CREATE FUNCTION mssql.row_count(id int, condition text = NULL) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE result bigint; t text := mssql.pg_table(id);
 BEGIN
   IF t IS NULL THEN RETURN 0; END IF;
-  EXECUTE 'SELECT count(*) FROM ' || t INTO result;
+  IF EXISTS (SELECT 1 FROM pg_locks l WHERE l.relation = to_regclass(t) AND l.mode = 'AccessExclusiveLock' AND l.granted AND l.pid <> pg_backend_pid()) THEN
+    RETURN COALESCE((SELECT greatest(c.reltuples, 0)::bigint FROM pg_class c WHERE c.oid = to_regclass(t)), 0);
+  END IF;
+  EXECUTE 'SELECT count(*) FROM ' || t || COALESCE(' WHERE ' || condition, '') INTO result;
   RETURN result;
 EXCEPTION WHEN undefined_table THEN RETURN 0;
 END $$;

@@ -8,16 +8,31 @@ INSERT INTO mssql.type_texts VALUES ('U', 'USER_TABLE'), ('V', 'VIEW'), ('P', 'S
   ('C', 'CHECK_CONSTRAINT'), ('D', 'DEFAULT_CONSTRAINT'), ('SO', 'SEQUENCE_OBJECT'), ('S', 'SYSTEM_TABLE');
 
 CREATE VIEW mssql_sys.databases AS
-SELECT name::mssql.sysname AS name, database_id, NULL::int AS source_database_id, NULL::bytea AS owner_sid, created::mssql.datetime AS create_date,
+SELECT name::mssql.sysname AS name, database_id, NULL::int AS source_database_id, '\x01'::bytea AS owner_sid, created::mssql.datetime AS create_date,
   160::mssql.tinyint AS compatibility_level, 'SQL_Latin1_General_CP1_CI_AS'::mssql.sysname AS collation_name,
   0::mssql.tinyint AS user_access, 'MULTI_USER'::mssql.n60 AS user_access_desc, 0::mssql.bit AS is_read_only,
   0::mssql.bit AS is_auto_close_on, 0::mssql.bit AS is_auto_shrink_on, 0::mssql.tinyint AS state, 'ONLINE'::mssql.n60 AS state_desc,
-  0::mssql.bit AS is_in_standby, snapshot_isolation::mssql.tinyint AS snapshot_isolation_state,
+  0::mssql.bit AS is_in_standby, 0::mssql.bit AS is_cleanly_shutdown, 0::mssql.bit AS is_supplemental_logging_enabled,
+  snapshot_isolation::mssql.tinyint AS snapshot_isolation_state,
   CASE snapshot_isolation WHEN 1 THEN 'ON' ELSE 'OFF' END::mssql.n60 AS snapshot_isolation_state_desc,
   read_committed_snapshot::mssql.bit AS is_read_committed_snapshot_on, 1::mssql.tinyint AS recovery_model, 'FULL'::mssql.n60 AS recovery_model_desc,
-  0::mssql.bit AS is_cdc_enabled, 0::mssql.bit AS is_encrypted, 0::mssql.bit AS is_broker_enabled, 0::mssql.bit AS is_published,
-  0::mssql.bit AS is_ansi_nulls_on, 0::mssql.bit AS is_quoted_identifier_on, 0::mssql.bit AS is_query_store_on,
-  0::mssql.bit AS is_memory_optimized_enabled, 0::mssql.bit AS is_ledger_on, 0::mssql.bit AS is_accelerated_database_recovery_on
+  2::mssql.tinyint AS page_verify_option, 'CHECKSUM'::mssql.n60 AS page_verify_option_desc, 1::mssql.bit AS is_auto_create_stats_on,
+  0::mssql.bit AS is_auto_create_stats_incremental_on, 1::mssql.bit AS is_auto_update_stats_on, 0::mssql.bit AS is_auto_update_stats_async_on,
+  0::mssql.bit AS is_ansi_null_default_on, 0::mssql.bit AS is_ansi_nulls_on, 0::mssql.bit AS is_ansi_padding_on, 0::mssql.bit AS is_ansi_warnings_on, 0::mssql.bit AS is_arithabort_on,
+  0::mssql.bit AS is_concat_null_yields_null_on, 0::mssql.bit AS is_numeric_roundabort_on, 0::mssql.bit AS is_quoted_identifier_on, 0::mssql.bit AS is_recursive_triggers_on,
+  0::mssql.bit AS is_cursor_close_on_commit_on, 0::mssql.bit AS is_local_cursor_default, 0::mssql.bit AS is_fulltext_enabled, 0::mssql.bit AS is_trustworthy_on, 0::mssql.bit AS is_db_chaining_on,
+  0::mssql.bit AS is_parameterization_forced, 0::mssql.bit AS is_master_key_encrypted_by_server, 0::mssql.bit AS is_query_store_on, 0::mssql.bit AS is_published, 0::mssql.bit AS is_subscribed,
+  0::mssql.bit AS is_merge_published, 0::mssql.bit AS is_distributor, 0::mssql.bit AS is_sync_with_backup, NULL::uuid AS service_broker_guid, 0::mssql.bit AS is_broker_enabled,
+  0::mssql.tinyint AS log_reuse_wait, 'NOTHING'::mssql.n60 AS log_reuse_wait_desc, 0::mssql.bit AS is_date_correlation_on, 0::mssql.bit AS is_cdc_enabled, 0::mssql.bit AS is_encrypted,
+  0::mssql.bit AS is_honor_broker_priority_on, NULL::uuid AS replica_id, NULL::uuid AS group_database_id, NULL::int AS resource_pool_id,
+  NULL::smallint AS default_language_lcid, NULL::mssql.sysname AS default_language_name, NULL::int AS default_fulltext_language_lcid,
+  NULL::mssql.sysname AS default_fulltext_language_name, NULL::mssql.bit AS is_nested_triggers_on, NULL::mssql.bit AS is_transform_noise_words_on,
+  NULL::smallint AS two_digit_year_cutoff, 0::mssql.tinyint AS containment, 'NONE'::mssql.n60 AS containment_desc, 60 AS target_recovery_time_in_seconds,
+  0 AS delayed_durability, 'DISABLED'::mssql.n60 AS delayed_durability_desc, 0::mssql.bit AS is_memory_optimized_elevate_to_snapshot_on,
+  0::mssql.bit AS is_federation_member, 0::mssql.bit AS is_remote_data_archive_enabled, 0::mssql.bit AS is_mixed_page_allocation_on, 1::mssql.bit AS is_temporal_history_retention_enabled,
+  0 AS catalog_collation_type, 'DATABASE_DEFAULT'::mssql.n60 AS catalog_collation_type_desc, name::mssql.sysname AS physical_database_name,
+  0::mssql.bit AS is_result_set_caching_on, 0::mssql.bit AS is_accelerated_database_recovery_on, 0::mssql.bit AS is_tempdb_spill_to_remote_store, 0::mssql.bit AS is_stale_page_detection_on,
+  0::mssql.bit AS is_memory_optimized_enabled, 0::mssql.bit AS is_data_retention_on, 0::mssql.bit AS is_ledger_on, 0::mssql.bit AS is_change_feed_enabled
 FROM mssql.databases;
 
 CREATE VIEW mssql_sys.schemas AS
@@ -34,29 +49,53 @@ CREATE VIEW mssql_sys.sysobjects AS
 SELECT _db, name, object_id AS id, type AS xtype, schema_id::smallint AS uid, parent_object_id AS parent_obj, create_date AS crdate, type FROM mssql_sys.objects;
 
 CREATE VIEW mssql_sys.tables AS
-SELECT o.*, 0 AS lob_data_space_id, NULL::int AS filestream_data_space_id,
+SELECT o.*, (EXISTS (SELECT 1 FROM mssql.columns c WHERE c.object_id = o.object_id AND c.computed IS NULL
+    AND (c.length = -1 OR c.type_name IN ('text', 'ntext', 'image', 'xml'))))::int AS lob_data_space_id, NULL::int AS filestream_data_space_id,
   COALESCE((SELECT max(column_id) FROM mssql.columns c WHERE c.object_id = o.object_id), 0) AS max_column_id_used,
   0::mssql.bit AS lock_on_bulk_load, 1::mssql.bit AS uses_ansi_nulls, 0::mssql.bit AS is_replicated, 0::mssql.bit AS has_replication_filter,
-  0::mssql.bit AS is_tracked_by_cdc, 0::mssql.tinyint AS lock_escalation, 'TABLE'::mssql.n60 AS lock_escalation_desc,
+  0::mssql.bit AS is_merge_published, 0::mssql.bit AS is_sync_tran_subscribed, 0::mssql.bit AS has_unchecked_assembly_data, 0 AS text_in_row_limit,
+  0::mssql.bit AS large_value_types_out_of_row, 0::mssql.bit AS is_tracked_by_cdc,
+  CASE m.extra->>'lock_escalation' WHEN 'DISABLE' THEN 1 WHEN 'AUTO' THEN 2 ELSE 0 END::mssql.tinyint AS lock_escalation,
+  COALESCE(m.extra->>'lock_escalation', 'TABLE')::mssql.n60 AS lock_escalation_desc,
   0::mssql.bit AS is_filetable, 0::mssql.bit AS is_memory_optimized, 0::mssql.tinyint AS durability, 'SCHEMA_AND_DATA'::mssql.n60 AS durability_desc,
   0::mssql.tinyint AS temporal_type, 'NON_TEMPORAL_TABLE'::mssql.n60 AS temporal_type_desc, NULL::int AS history_table_id,
-  0::mssql.bit AS is_external, 0::mssql.bit AS is_node, 0::mssql.bit AS is_edge, 0::mssql.tinyint AS ledger_type
-FROM mssql_sys.objects o WHERE type = 'U ';
+  0::mssql.bit AS is_remote_data_archive_enabled, 0::mssql.bit AS is_external, NULL::int AS history_retention_period,
+  NULL::int AS history_retention_period_unit, NULL::mssql.n60 AS history_retention_period_unit_desc, 0::mssql.bit AS is_node, 0::mssql.bit AS is_edge,
+  NULL::int AS data_retention_period, NULL::int AS data_retention_period_unit, NULL::mssql.n60 AS data_retention_period_unit_desc,
+  0::mssql.tinyint AS ledger_type, 'NON_LEDGER_TABLE'::mssql.n60 AS ledger_type_desc, NULL::int AS ledger_view_id, 0::mssql.bit AS is_dropped_ledger_table
+FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) WHERE o.type = 'U ';
 
-CREATE VIEW mssql_sys.views AS SELECT o.*, 0::mssql.bit AS with_check_option FROM mssql_sys.objects o WHERE type = 'V ';
+CREATE VIEW mssql_sys.views AS
+SELECT o.*, 0::mssql.bit AS is_replicated, 0::mssql.bit AS has_replication_filter, 0::mssql.bit AS has_opaque_metadata, 0::mssql.bit AS has_unchecked_assembly_data, 0::mssql.bit AS with_check_option,
+  0::mssql.bit AS is_date_correlation_view, 0::mssql.bit AS is_tracked_by_cdc, 0::mssql.bit AS has_snapshot, 0::mssql.tinyint AS ledger_view_type,
+  'NON_LEDGER_VIEW'::mssql.n60 AS ledger_view_type_desc, 0::mssql.bit AS is_dropped_ledger_view
+FROM mssql_sys.objects o WHERE type = 'V ';
 CREATE VIEW mssql_sys.all_views AS SELECT * FROM mssql_sys.views;
-CREATE VIEW mssql_sys.procedures AS SELECT o.*, 0::mssql.bit AS is_auto_executed FROM mssql_sys.objects o WHERE type = 'P ';
-CREATE VIEW mssql_sys.sequences AS SELECT * FROM mssql_sys.objects WHERE type = 'SO';
+CREATE VIEW mssql_sys.procedures AS
+SELECT o.*, 0::mssql.bit AS is_auto_executed, 0::mssql.bit AS is_execution_replicated, 0::mssql.bit AS is_repl_serializable_only, 0::mssql.bit AS skips_repl_constraints FROM mssql_sys.objects o WHERE type = 'P ';
+CREATE VIEW mssql_sys.sequences AS
+SELECT o.*, p.seqstart AS start_value, p.seqincrement AS increment, p.seqmin AS minimum_value, p.seqmax AS maximum_value,
+  p.seqcycle::int::mssql.bit AS is_cycling, 1::mssql.bit AS is_cached, NULL::int AS cache_size, t.type_id::mssql.tinyint AS system_type_id,
+  t.user_type_id, t.num_precision::mssql.tinyint AS precision, 0::mssql.tinyint AS scale,
+  COALESCE(pg_sequence_last_value(p.seqrelid), p.seqstart) AS current_value, 0::mssql.bit AS is_exhausted,
+  pg_sequence_last_value(p.seqrelid) AS last_used_value
+FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) JOIN mssql.types t ON t.name = m.extra->>'type'
+JOIN pg_sequence p ON p.seqrelid = to_regclass(mssql.pg_table(o.object_id)) WHERE o.type = 'SO';
 CREATE VIEW mssql_sys.synonyms AS
 SELECT o.*, m.definition::mssql.nmax AS base_object_name FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) WHERE o.type = 'SN';
 CREATE VIEW mssql_sys.triggers AS
 SELECT m.database_id AS _db, o.name, o.object_id, 1::mssql.tinyint AS parent_class, 'OBJECT_OR_COLUMN'::mssql.n60 AS parent_class_desc,
   m.parent_object_id AS parent_id, o.type, o.type_desc, o.create_date, o.modify_date, o.is_ms_shipped, m.disabled::mssql.bit AS is_disabled,
-  0::mssql.bit AS is_not_for_replication, 0::mssql.bit AS is_instead_of_trigger
+  0::mssql.bit AS is_not_for_replication, (m.extra ? 'instead')::int::mssql.bit AS is_instead_of_trigger
 FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) WHERE o.type = 'TR';
+CREATE VIEW mssql_sys.trigger_events AS
+SELECT m.database_id AS _db, m.object_id, strpos('IUD', left(e, 1)) AS type, e::mssql.n60 AS type_desc, 1::mssql.bit AS is_trigger_event,
+  0::mssql.bit AS is_first, 0::mssql.bit AS is_last, NULL::int AS event_group_type, NULL::mssql.n60 AS event_group_type_desc
+FROM mssql.objects m CROSS JOIN LATERAL jsonb_array_elements_text(m.extra->'declared') AS e WHERE m.type = 'TR';
 CREATE VIEW mssql_sys.sql_modules AS
 SELECT database_id AS _db, object_id, definition::mssql.nmax AS definition, 1::mssql.bit AS uses_ansi_nulls, 1::mssql.bit AS uses_quoted_identifier,
-  0::mssql.bit AS is_schema_bound FROM mssql.objects WHERE type IN ('V', 'P', 'TR');
+  0::mssql.bit AS is_schema_bound, 0::mssql.bit AS uses_database_collation, 0::mssql.bit AS is_recompiled, 0::mssql.bit AS null_on_null_input,
+  NULL::int AS execute_as_principal_id, 0::mssql.bit AS uses_native_compilation, 0::mssql.bit AS is_inlineable FROM mssql.objects WHERE type IN ('V', 'P', 'TR');
 
 CREATE VIEW mssql_sys.types AS
 SELECT t.name::mssql.sysname AS name, t.type_id::mssql.tinyint AS system_type_id, t.user_type_id, 4 AS schema_id, NULL::int AS principal_id,
@@ -74,9 +113,12 @@ SELECT o.database_id AS _db, c.object_id, c.name::mssql.sysname AS name, c.colum
   mssql.scale_of(c.type_name, c.num_scale)::mssql.tinyint AS scale, c.collation_name::mssql.sysname AS collation_name, c.nullable::mssql.bit AS is_nullable,
   1::mssql.bit AS is_ansi_padded, c.rowguid::mssql.bit AS is_rowguidcol, c.identity::mssql.bit AS is_identity,
   (c.computed IS NOT NULL)::int::mssql.bit AS is_computed, 0::mssql.bit AS is_filestream, 0::mssql.bit AS is_replicated,
-  0::mssql.bit AS is_xml_document, c.default_object_id, 0 AS rule_object_id, 0::mssql.bit AS is_sparse, 0::mssql.bit AS is_column_set,
+  0::mssql.bit AS is_non_sql_subscribed, 0::mssql.bit AS is_merge_published, 0::mssql.bit AS is_dts_replicated, 0::mssql.bit AS is_xml_document, 0 AS xml_collection_id, c.default_object_id, 0 AS rule_object_id, 0::mssql.bit AS is_sparse, 0::mssql.bit AS is_column_set,
   0::mssql.tinyint AS generated_always_type, 'NOT_APPLICABLE'::mssql.n60 AS generated_always_type_desc, NULL::int AS encryption_type,
-  NULL::mssql.n60 AS encryption_type_desc, 0::mssql.bit AS is_hidden, 0::mssql.bit AS is_masked
+  NULL::mssql.n60 AS encryption_type_desc, NULL::mssql.sysname AS encryption_algorithm_name, NULL::int AS column_encryption_key_id,
+  NULL::mssql.sysname AS column_encryption_key_database_name, 0::mssql.bit AS is_hidden, 0::mssql.bit AS is_masked, NULL::int AS graph_type,
+  NULL::mssql.n60 AS graph_type_desc, 0::mssql.bit AS is_data_deletion_filter_column, NULL::mssql.tinyint AS ledger_view_column_type,
+  NULL::mssql.n60 AS ledger_view_column_type_desc, 0::mssql.bit AS is_dropped_ledger_column
 FROM mssql.columns c JOIN mssql.objects o USING (object_id) JOIN mssql.types t ON t.name = c.type_name;
 CREATE VIEW mssql_sys.all_columns AS SELECT * FROM mssql_sys.columns;
 CREATE VIEW mssql_sys.syscolumns AS
@@ -92,16 +134,16 @@ CREATE VIEW mssql_sys.default_constraints AS
 SELECT o.*, c.column_id AS parent_column_id, m.definition::mssql.nmax AS definition, m.system_named::mssql.bit AS is_system_named
 FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) LEFT JOIN mssql.columns c ON c.default_object_id = o.object_id WHERE o.type = 'D ';
 CREATE VIEW mssql_sys.check_constraints AS
-SELECT o.*, 0::mssql.bit AS is_disabled, 0::mssql.bit AS is_not_trusted, 0 AS parent_column_id, m.definition::mssql.nmax AS definition,
-  m.system_named::mssql.bit AS is_system_named
+SELECT o.*, 0::mssql.bit AS is_disabled, 0::mssql.bit AS is_not_for_replication, 0::mssql.bit AS is_not_trusted, 0 AS parent_column_id, m.definition::mssql.nmax AS definition,
+  1::mssql.bit AS uses_database_collation, m.system_named::mssql.bit AS is_system_named
 FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) WHERE o.type = 'C ';
 CREATE VIEW mssql_sys.key_constraints AS
 SELECT o.*, i.index_id AS unique_index_id, m.system_named::mssql.bit AS is_system_named, 1::mssql.bit AS is_enforced
 FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id)
 JOIN mssql.indexes i ON i.object_id = m.parent_object_id AND i.folded = m.folded WHERE o.type IN ('PK', 'UQ');
 CREATE VIEW mssql_sys.foreign_keys AS
-SELECT o.*, (m.extra->>'target')::int AS referenced_object_id, NULL::int AS key_index_id, 0::mssql.bit AS is_disabled, 0::mssql.bit AS is_not_trusted,
-  GREATEST(strpos('acnd', p.confdeltype::text) - 1, 0)::mssql.tinyint AS delete_referential_action,
+SELECT o.*, (m.extra->>'target')::int AS referenced_object_id, NULL::int AS key_index_id, 0::mssql.bit AS is_disabled, 0::mssql.bit AS is_not_for_replication,
+  0::mssql.bit AS is_not_trusted, GREATEST(strpos('acnd', p.confdeltype::text) - 1, 0)::mssql.tinyint AS delete_referential_action,
   CASE p.confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET_NULL' WHEN 'd' THEN 'SET_DEFAULT' ELSE 'NO_ACTION' END::mssql.n60 AS delete_referential_action_desc,
   GREATEST(strpos('acnd', p.confupdtype::text) - 1, 0)::mssql.tinyint AS update_referential_action,
   CASE p.confupdtype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET_NULL' WHEN 'd' THEN 'SET_DEFAULT' ELSE 'NO_ACTION' END::mssql.n60 AS update_referential_action_desc,
@@ -121,38 +163,26 @@ CREATE VIEW mssql_sys.indexes AS
 SELECT o.database_id AS _db, i.object_id, i.name::mssql.sysname AS name, i.index_id, i.type::mssql.tinyint AS type,
   CASE i.type WHEN 0 THEN 'HEAP' WHEN 1 THEN 'CLUSTERED' ELSE 'NONCLUSTERED' END::mssql.n60 AS type_desc, i.is_unique::mssql.bit AS is_unique,
   1 AS data_space_id, 0::mssql.bit AS ignore_dup_key, i.is_primary_key::mssql.bit AS is_primary_key,
-  i.is_unique_constraint::mssql.bit AS is_unique_constraint, 0::mssql.tinyint AS fill_factor, 0::mssql.bit AS is_padded, i.disabled::mssql.bit AS is_disabled,
-  0::mssql.bit AS is_hypothetical, 0::mssql.bit AS is_ignored_in_optimization, 1::mssql.bit AS allow_row_locks, 1::mssql.bit AS allow_page_locks,
-  (i.filter IS NOT NULL)::int::mssql.bit AS has_filter, i.filter::mssql.nmax AS filter_definition, 0::mssql.bit AS auto_created
-FROM (SELECT object_id, name, index_id, type, is_unique, is_primary_key, is_unique_constraint, disabled, filter FROM mssql.indexes
+  i.is_unique_constraint::mssql.bit AS is_unique_constraint, i.fill_factor::mssql.tinyint AS fill_factor,
+  COALESCE(i.options->>'PAD_INDEX' = 'ON', false)::int::mssql.bit AS is_padded, i.disabled::mssql.bit AS is_disabled,
+  0::mssql.bit AS is_hypothetical, 0::mssql.bit AS is_ignored_in_optimization,
+  (i.options->>'ALLOW_ROW_LOCKS' IS DISTINCT FROM 'OFF')::int::mssql.bit AS allow_row_locks,
+  (i.options->>'ALLOW_PAGE_LOCKS' IS DISTINCT FROM 'OFF')::int::mssql.bit AS allow_page_locks,
+  (i.filter IS NOT NULL)::int::mssql.bit AS has_filter, i.filter::mssql.nmax AS filter_definition, NULL::int AS compression_delay,
+  0::mssql.bit AS suppress_dup_key_messages, 0::mssql.bit AS auto_created,
+  COALESCE(i.options->>'OPTIMIZE_FOR_SEQUENTIAL_KEY' = 'ON', false)::int::mssql.bit AS optimize_for_sequential_key
+FROM (SELECT object_id, name, index_id, type, is_unique, is_primary_key, is_unique_constraint, disabled, filter, fill_factor, options FROM mssql.indexes
       UNION ALL
-      SELECT t.object_id, NULL, 0, 0, 0, 0, 0, 0, NULL FROM mssql.objects t WHERE t.type = 'U'
+      SELECT t.object_id, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, '{}' FROM mssql.objects t WHERE t.type = 'U'
         AND NOT EXISTS (SELECT 1 FROM mssql.indexes c WHERE c.object_id = t.object_id AND c.index_id = 1)) AS i
 JOIN mssql.objects o USING (object_id);
 CREATE VIEW mssql_sys.sysindexes AS
-SELECT _db, object_id AS id, index_id::smallint AS indid, name, (SELECT mssql.row_count(object_id)) AS rowcnt, mssql.row_count(object_id)::int AS rows FROM mssql_sys.indexes;
+SELECT _db, object_id AS id, index_id::smallint AS indid, name, mssql.row_count(object_id) AS rowcnt, mssql.row_count(object_id)::int AS rows FROM mssql_sys.indexes;
 CREATE VIEW mssql_sys.index_columns AS
 SELECT o.database_id AS _db, k.object_id, k.index_id, k.index_column_id, k.column_id, k.key_ordinal::mssql.tinyint AS key_ordinal,
   0::mssql.tinyint AS partition_ordinal, k.descending::mssql.bit AS is_descending_key, k.included::mssql.bit AS is_included_column,
   0::mssql.tinyint AS column_store_order_ordinal
 FROM mssql.index_columns k JOIN mssql.objects o USING (object_id);
-CREATE VIEW mssql_sys.partitions AS
-SELECT i._db, i.object_id::bigint * 1000 + i.index_id AS partition_id, i.object_id, i.index_id, 1 AS partition_number,
-  i.object_id::bigint * 1000 + i.index_id AS hobt_id, mssql.row_count(i.object_id) AS rows, 0::smallint AS filestream_filegroup_id,
-  0::mssql.tinyint AS data_compression, 'NONE'::mssql.n60 AS data_compression_desc
-FROM mssql_sys.indexes i;
-CREATE VIEW mssql_sys.dm_db_partition_stats AS
-SELECT i._db, i.object_id::bigint * 1000 + i.index_id AS partition_id, i.object_id, i.index_id, 1 AS partition_number,
-  mssql.page_count(i.object_id) AS in_row_data_page_count, mssql.page_count(i.object_id) AS in_row_used_page_count,
-  mssql.page_count(i.object_id) AS in_row_reserved_page_count, 0::bigint AS lob_used_page_count, 0::bigint AS lob_reserved_page_count,
-  0::bigint AS row_overflow_used_page_count, 0::bigint AS row_overflow_reserved_page_count, mssql.page_count(i.object_id) AS used_page_count,
-  mssql.page_count(i.object_id) AS reserved_page_count, mssql.row_count(i.object_id) AS row_count
-FROM mssql_sys.indexes i;
-CREATE VIEW mssql_sys.allocation_units AS
-SELECT _db, partition_id AS allocation_unit_id, 1::mssql.tinyint AS type, 'IN_ROW_DATA'::mssql.n60 AS type_desc, partition_id AS container_id,
-  1 AS data_space_id, used_page_count AS total_pages, used_page_count AS used_pages, used_page_count AS data_pages FROM mssql_sys.dm_db_partition_stats;
-CREATE VIEW mssql_sys.stats AS SELECT _db, object_id, name, index_id AS stats_id, 0::mssql.bit AS auto_created, 0::mssql.bit AS user_created, has_filter, filter_definition
-FROM mssql_sys.indexes WHERE index_id > 0;
 
 CREATE VIEW mssql_sys.database_principals AS
 SELECT d.database_id AS _db, p.name::mssql.sysname AS name, p.id AS principal_id, p.kind::mssql.char2 AS type, p.description::mssql.n60 AS type_desc,
@@ -167,38 +197,10 @@ CREATE VIEW mssql_sys.database_permissions AS
 SELECT d.database_id AS _db, 0::mssql.tinyint AS class, 0 AS major_id, 1 AS grantee_principal_id, 1 AS grantor_principal_id, 'CO'::mssql.char2 AS type,
   'CONNECT'::mssql.sysname AS permission_name, 'G'::mssql.char2 AS state, 'GRANT'::mssql.n60 AS state_desc FROM mssql.databases d;
 CREATE VIEW mssql_sys.extended_properties AS
-SELECT database_id AS _db, 1::mssql.tinyint AS class, 0 AS major_id, 0 AS minor_id, ''::mssql.sysname AS name, ''::mssql.nmax AS value FROM mssql.databases WHERE false;
-CREATE VIEW mssql_sys.data_spaces AS SELECT 'PRIMARY'::mssql.sysname AS name, 1 AS data_space_id, 'FG'::mssql.char2 AS type, 1::mssql.bit AS is_default;
-CREATE VIEW mssql_sys.filegroups AS SELECT * FROM mssql_sys.data_spaces;
+SELECT database_id AS _db, 1::mssql.tinyint AS class, 'OBJECT_OR_COLUMN'::mssql.n60 AS class_desc, 0 AS major_id, 0 AS minor_id,
+  ''::mssql.sysname AS name, ''::mssql.nmax AS value FROM mssql.databases WHERE false;
 CREATE VIEW mssql_sys.configurations AS SELECT 1 AS configuration_id, 'user options'::mssql.sysname AS name, 0 AS value, 0 AS value_in_use WHERE false;
 CREATE VIEW mssql_sys.servers AS SELECT 0 AS server_id, 'localdb'::mssql.sysname AS name, 0::mssql.bit AS is_linked;
-
-CREATE VIEW mssql_sys.dm_exec_sessions AS
-SELECT (a.pid % 32768)::smallint AS session_id, a.backend_start::timestamp::mssql.datetime AS login_time, a.client_hostname::mssql.sysname AS host_name,
-  a.application_name::mssql.sysname AS program_name, 'sa'::mssql.sysname AS login_name,
-  CASE WHEN a.state = 'active' THEN 'running' ELSE 'sleeping' END::mssql.n60 AS status, 1::mssql.bit AS is_user_process,
-  (a.xact_start IS NOT NULL)::int AS open_transaction_count, 2::smallint AS transaction_isolation_level, 1::smallint AS database_id
-FROM pg_stat_activity a WHERE a.backend_type = 'client backend';
-CREATE VIEW mssql_sys.dm_exec_connections AS SELECT session_id, login_time AS connect_time, 'TCP'::mssql.n60 AS net_transport,
-  'FALSE'::mssql.n60 AS encrypt_option, 'SQL'::mssql.n60 AS auth_scheme FROM mssql_sys.dm_exec_sessions;
-CREATE VIEW mssql_sys.dm_exec_requests AS
-SELECT (a.pid % 32768)::smallint AS session_id, 'running'::mssql.n60 AS status, 'SELECT'::mssql.n60 AS command,
-  COALESCE((SELECT min(b) FROM unnest(pg_blocking_pids(a.pid)) b), 0)::smallint AS blocking_session_id, 1::smallint AS database_id,
-  a.query_start::timestamp::mssql.datetime AS start_time
-FROM pg_stat_activity a WHERE a.backend_type = 'client backend' AND a.state = 'active';
-CREATE VIEW mssql_sys.sysprocesses AS SELECT session_id AS spid, status, host_name AS hostname, program_name, login_name AS loginame FROM mssql_sys.dm_exec_sessions;
-CREATE VIEW mssql_sys.dm_tran_locks AS
-SELECT CASE l.locktype WHEN 'advisory' THEN 'APPLICATION' WHEN 'relation' THEN 'OBJECT' WHEN 'tuple' THEN 'RID' ELSE 'METADATA' END::mssql.n60 AS resource_type,
-  1 AS resource_database_id, COALESCE(o.object_id, 0)::bigint AS resource_associated_entity_id,
-  CASE WHEN l.mode IN ('AccessShareLock', 'RowShareLock') THEN 'IS' WHEN l.mode = 'RowExclusiveLock' THEN 'IX'
-       WHEN l.mode IN ('ShareLock', 'ShareUpdateExclusiveLock') THEN 'S' ELSE 'X' END::mssql.n60 AS request_mode,
-  'LOCK'::mssql.n60 AS request_type, CASE WHEN l.granted THEN 'GRANT' ELSE 'WAIT' END::mssql.n60 AS request_status,
-  (l.pid % 32768) AS request_session_id
-FROM pg_locks l LEFT JOIN pg_class c ON c.oid = l.relation LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN mssql.schemas s ON s.pg_name = n.nspname LEFT JOIN mssql.objects o ON o.database_id = s.database_id AND o.schema_id = s.schema_id AND o.pg_name = c.relname
-WHERE l.locktype IN ('advisory', 'relation', 'tuple') AND (l.locktype <> 'relation' OR o.object_id IS NOT NULL);
-CREATE VIEW mssql_sys.dm_os_sys_info AS SELECT 2 AS cpu_count, 1048576::bigint AS physical_memory_kb, pg_postmaster_start_time()::timestamp::mssql.datetime AS sqlserver_start_time;
-CREATE VIEW mssql_sys.dm_hadr_database_replica_states AS SELECT 0 AS database_id WHERE false;
 
 CREATE VIEW mssql_information_schema.schemata AS
 SELECT s.database_id AS _db, d.name::mssql.sysname AS "catalog_name", s.name::mssql.sysname AS "schema_name", 'dbo'::mssql.sysname AS "schema_owner",

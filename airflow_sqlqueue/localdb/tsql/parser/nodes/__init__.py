@@ -19,6 +19,7 @@ from airflow_sqlqueue.localdb.tsql.parser.nodes.definitions import (
     IndexDefinition,
     KeyColumn,
     TriggerState,
+    UpdateStatistics,
 )
 from airflow_sqlqueue.localdb.tsql.parser.nodes.expressions import (
     AtTimeZone,
@@ -182,6 +183,7 @@ __all__ = [
     "TryCatch",
     "Unary",
     "Update",
+    "UpdateStatistics",
     "Updated",
     "Use",
     "Values",

@@ -41,6 +41,7 @@ class Constraint:
     reference_columns: list[str] = field(default_factory=list)
     on_delete: str = ""
     on_update: str = ""
+    options: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -62,6 +63,7 @@ class CreateTable(Statement):
     columns: list[ColumnDefinition]
     constraints: list[Constraint]
     indexes: list[IndexDefinition]
+    options: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -72,6 +74,7 @@ class AlterTable(Statement):
     constraints: list[Constraint] = field(default_factory=list)
     names: list[tuple[str, str, bool]] = field(default_factory=list)  # kind, name, IF EXISTS
     indexes: list[IndexDefinition] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -79,6 +82,7 @@ class AlterIndex(Statement):
     name: str | None  # None: ALL
     table: Name
     action: str
+    options: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -109,7 +113,6 @@ class AlterDatabase(Statement):
 class CreateSynonym(Statement):
     name: Name
     target: Name
-    target_text: str
 
 
 @dataclass
@@ -131,6 +134,7 @@ class CreateModule(Statement):
     body: list[Statement] | None = None
     table: Name = ()
     events: list[str] = field(default_factory=list)
+    instead: bool = False
 
 
 @dataclass
@@ -146,3 +150,11 @@ class TriggerState(Statement):
     name: str
     table: Name
     enabled: bool
+
+
+@dataclass
+class UpdateStatistics(Statement):
+    """UPDATE STATISTICS of a table, or of those of its indexes that are named."""
+
+    table: Name
+    names: list[str]
