@@ -88,7 +88,7 @@ def make_and_undo(session: Session, table: ResolvedAddress, *, create_schema: bo
 @example("#temporary")
 def test_table_names(session: Session, address_of: AddressResolver, name: str) -> None:
     try:
-        table = address_of.resolve(name)
+        table = ResolvedAddress(name, "dbo", address_of.default_catalog or "")
     except AddressError:
         return
     make_and_undo(session, table, create_schema=False)
