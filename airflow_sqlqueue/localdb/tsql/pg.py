@@ -102,7 +102,8 @@ class Pg:
             phases = 2 if request.name and request.name not in self.prepared else 1
             for phase in range(phases):
                 last = None
-                if request.chunk and phase == phases - 1:
+                # After a failure the rest was skipped, and libpq knows no rows to cut.
+                if request.chunk and phase == phases - 1 and failure is None:
                     self.conn.set_chunked_rows_mode(request.chunk)
                 while True:
                     result, interruption = self._next(interruption)
