@@ -61,7 +61,11 @@ class LoginFailedError(SqlQueueError):
 
 
 class PermissionDeniedError(SqlQueueError):
-    """The login may not do this."""
+    """The login may not do this. ``permission`` is what it lacks (``SELECT``), None where the server does not say."""
+
+    def __init__(self, message: str, permission: str | None = None) -> None:
+        super().__init__(message)
+        self.permission = permission
 
 
 class QueueNotFoundError(SqlQueueError):

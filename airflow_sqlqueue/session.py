@@ -22,12 +22,12 @@ from airflow_sqlqueue.errors import (
     DriverNotFoundError,
     LockTimeoutError,
     LoginFailedError,
-    PermissionDeniedError,
     QueueNotFoundError,
     ServerUnreachableError,
     SqlQueueError,
     StatementError,
 )
+from airflow_sqlqueue.permissions import permission_denied
 from airflow_sqlqueue.sql import Fragment, Query, query
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ DEFAULT_LOCK_TIMEOUT = 30.0
 _KNOCK_SECONDS = 2.0
 _LOST = {"08S01", "08003", "08007", "01002"}
 _LOGIN = {18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064}
-_PERMISSION = {229, 230, 262, 297, 300, 916, 1088, 2760, 15151, 15247}
 _QUOTES_VALUES = {220, 241, 242, 244, 245, 248, 2601, 2627, 2628, 8114, 8115, 8152, 13609, 50000}
 
 
@@ -235,12 +234,12 @@ def translate(error: Exception, purpose: str) -> SqlQueueError:
     if number == 1222:
         return LockTimeoutError(f"Could not {purpose}: others hold the locks for too long; try again later.")
     if number == 208:
-        return QueueNotFoundError(f"Could not {purpose}: the table does not exist; create it or check the address.")
-    if number in _PERMISSION:
-        return PermissionDeniedError(
-            f"Could not {purpose}: the login may not (SQL Server error {number}); grant it the permission, "
-            "and check that the schema and the database exist."
+        return QueueNotFoundError(
+            f"Could not {purpose}: the table does not exist or the login has no permission on it; create it, check the "
+            "address, or have the permission granted."
         )
+    if denied := permission_denied(purpose, number, _text(error)):
+        return denied
     if state in {"HYT00", "HYT01"}:
         return LockTimeoutError(f"Could not {purpose}: the statement ran into its timeout; try again later.")
     if state in _LOST:
@@ -258,6 +257,11 @@ def _state_and_number(error: Exception) -> tuple[str | None, int | None]:
     state = str(error.args[0]) if error.args else None
     numbers = [int(found) for found in _NUMBER.findall(str(error.args[1]))] if len(error.args) > 1 else []
     return state, next((number for number in numbers if number), None)
+
+
+def _text(error: Exception) -> str:
+    """What the server says in the first of the errors that pyodbc packs into one."""
+    return re.split(r" \(\d+\) \(SQL\w+\)", str(error.args[1]))[0] if len(error.args) > 1 else ""
 
 
 def quiet(error: Exception) -> BaseException:

@@ -31,6 +31,7 @@ def driver_error(state: str, number: int | None, text: str = "text") -> Exceptio
         ("HYT00", 0, LockTimeoutError),
         ("42S02", 208, QueueNotFoundError),
         ("42000", 229, PermissionDeniedError),
+        ("42S02", 3701, PermissionDeniedError),
         ("08S01", 0, ConnectionLostError),
         ("23000", 2627, StatementError),
         ("HY000", None, StatementError),
@@ -40,6 +41,19 @@ def test_kinds(state: str, number: int | None, kind: type[SqlQueueError]) -> Non
     error = translate(driver_error(state, number), "send messages to the queue q")
     assert type(error) is kind
     assert str(error).startswith("Could not send messages to the queue q: ")
+
+
+def test_a_table_that_is_missing_may_be_one_that_the_login_must_not_see() -> None:
+    assert "does not exist or the login has no permission on it" in str(translate(driver_error("42S02", 208), "peek"))
+
+
+def test_a_permission_is_read_from_the_first_of_several_errors() -> None:
+    first = driver_error("42000", 300, "VIEW SERVER STATE permission was denied on object 'server', database 'master'.")
+    rest = "; [42000] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]object 'x', database 'y'. (297)"
+    error = translate(Exception("42000", first.args[1] + rest), "look")
+    assert isinstance(error, PermissionDeniedError)
+    assert error.permission == "VIEW SERVER STATE"
+    assert "on 'server' (database 'master')" in str(error)
 
 
 def test_values_that_an_error_quotes_are_left_out() -> None:

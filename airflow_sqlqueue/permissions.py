@@ -1,0 +1,130 @@
+"""What SQL Server says of a permission that is missing, as one sentence.
+
+The texts are those of ``sys.messages`` in English. They name permissions and securables, never values. On a server that
+speaks another language only the number is understood. SQL Server hides what a login may not see, so most of them cannot
+tell what is missing from what is forbidden. Which permission a statement needs stands in Microsoft's page on it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from airflow_sqlqueue.errors import PermissionDeniedError
+
+
+@dataclass(frozen=True)
+class _Denial:
+    """One error: its text, our clause with the text's names in it, and our clause for a text in another language.
+
+    ``permission`` is the one that the number alone tells; a group of that name in the text goes before it. ``remedy``
+    is what to do.
+    """
+
+    text: str
+    clause: str
+    otherwise: str
+    permission: str | None = None
+    remedy: str = "have it granted"
+
+
+_WORDS = {"permission", "verb", "kind"}
+"""The groups of a text that are not names."""
+
+_PERMISSION = r"(?P<permission>[A-Z][A-Z ]*) permission"
+_NAMELESS = _Denial(
+    r"(?!)",
+    "",
+    "the login lacks a permission, and the server does not say which one",
+    remedy="ask those who run the server",
+)
+_CANNOT = (
+    r"Cannot (?P<verb>\w+) the (?P<kind>[\w ]+) '(?P<object>.+)', because it does not exist or you do not have "
+    r"permission\."
+)
+_CHECK = "check the name, or have it granted"
+_UNSEEN = _Denial(
+    r'Cannot find the object "(?P<object>.+)" because it does not exist or you do not have permissions\.',
+    "the object {object} does not exist, or the login has no ALTER permission on it",
+    "the table does not exist, or the login has no ALTER permission on it",
+    "ALTER",
+    _CHECK,
+)
+
+_DENIALS = {
+    229: _Denial(
+        _PERMISSION + r" was denied on the object '(?P<object>.+)', database '(?P<database>.+)', "
+        r"schema '(?P<schema>.+)'\.",
+        "the login has no {permission} permission on the object {object} (database {database}, schema {schema})",
+        "the login has no permission on an object that it uses",
+    ),
+    # The closing quote after the object is a double one in some versions.
+    230: _Denial(
+        _PERMISSION + r" was denied on the column '(?P<column>.+)' of the object '(?P<object>.+)['\"], "
+        r"database '(?P<database>.+)', schema '(?P<schema>.+)'\.",
+        "the login has no {permission} permission on the column {column} of the object {object} (database {database}, "
+        "schema {schema})",
+        "the login has no permission on a column that it uses",
+    ),
+    262: _Denial(
+        _PERMISSION + r" denied in database '(?P<database>.+)'\.",
+        "the login has no {permission} permission in the database {database}",
+        "the login has no permission for it in the database",
+    ),
+    297: _NAMELESS,
+    300: _Denial(
+        _PERMISSION + r" was denied on object '(?P<object>.+)', database '(?P<database>.+)'\.",
+        "the login has no {permission} permission on {object} (database {database})",
+        "the login has no permission on the server or on a database",
+    ),
+    916: _Denial(
+        r'The server principal ".+" is not able to access the database "(?P<database>.+)" under the current security '
+        r"context\.",
+        "the login has no user in the database {database}, or that has no CONNECT permission",
+        "the login has no user in the database, or that has no CONNECT permission",
+        "CONNECT",
+        "have a user made for it",
+    ),
+    1088: _UNSEEN,
+    2760: _Denial(
+        r'The specified schema name "(?P<schema>.+)" either does not exist or you do not have permission to use it\.',
+        "the schema {schema} does not exist, or the login has no ALTER permission on it",
+        "the schema does not exist, or the login has no ALTER permission on it",
+        "ALTER",
+        _CHECK,
+    ),
+    # An index is dropped with ALTER on its table, a table with CONTROL on it or ALTER on its schema.
+    3701: _Denial(
+        _CANNOT,
+        "the {kind} {object} does not exist, or the login has no ALTER permission on its table or schema",
+        "what it drops does not exist, or the login has no ALTER permission on its table or schema",
+        "ALTER",
+        _CHECK,
+    ),
+    4902: _UNSEEN,
+    15151: _Denial(
+        _CANNOT,
+        "the {kind} {object} does not exist, or the login may not {verb} it",
+        "what it names does not exist, or the login has no permission on it",
+        remedy=_CHECK,
+    ),
+    15247: _NAMELESS,
+}
+
+
+def permission_denied(purpose: str, number: int | None, text: str) -> PermissionDeniedError | None:
+    """The error for one of SQL Server's, by its number and text; None for a number that is about something else.
+
+    ``purpose`` completes "Could not ...".
+    """
+    denial = _DENIALS.get(number or 0)
+    if denial is None:
+        return None
+    clause, permission = denial.otherwise, denial.permission
+    if found := re.search(denial.text, text, re.DOTALL):
+        groups = found.groupdict()
+        words = {key: value if key in _WORDS else f"'{value}'" for key, value in groups.items()}
+        clause, permission = denial.clause.format(**words), groups.get("permission", permission)
+    return PermissionDeniedError(
+        f"Could not {purpose}: {clause}; {denial.remedy} (SQL Server error {number}).", permission
+    )
