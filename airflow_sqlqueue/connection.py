@@ -21,6 +21,9 @@ from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
 DEFAULT_PORT = 1433
 APPLICATION_NAME = "airflow-sqlqueue"
 """What the server shows of a session; a keyword of the connection may set another."""
+DEFAULT_LOGIN_TIMEOUT = 15
+"""Seconds."""
+
 MICROSOFT_DRIVERS = ("ODBC Driver 18 for SQL Server", "ODBC Driver 17 for SQL Server")
 
 _RESERVED = {"driver", "server", "address", "addr", "uid", "pwd", "database", "dsn", "filedsn", "savefile"}
@@ -42,7 +45,7 @@ class ConnectionSettings:
     password: str | None = field(default=None, repr=False)
     driver: str | None = None
     keywords: Mapping[str, str] = field(default_factory=dict, repr=False)
-    login_timeout: int = 15
+    login_timeout: int = DEFAULT_LOGIN_TIMEOUT
 
     def __post_init__(self) -> None:
         if not self.host:
@@ -66,10 +69,12 @@ class ConnectionSettings:
         try:
             parts = urlsplit(url)
             port = parts.port or DEFAULT_PORT
-        except ValueError as error:
+        except ValueError:
+            # Python's error quotes what it took for the port: a part of the password, if that is not percent-encoded.
             raise ConfigurationError(
-                "The URL's port is not a number: write mssql://user:password@host:port/database."
-            ) from error
+                "The URL's port is not a number: write mssql://user:password@host:port/database, and percent-encode "
+                "the password."
+            ) from None
         if parts.scheme != "mssql" or not parts.hostname:
             raise ConfigurationError("The URL must have the form mssql://user:password@host:port/database.")
         keywords = dict(parse_qsl(parts.query))

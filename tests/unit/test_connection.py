@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from airflow_sqlqueue.connection import ConnectionSettings, find_driver
@@ -43,6 +45,13 @@ def test_freetds_has_keywords_of_its_own() -> None:
 def test_bad_urls(url: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         ConnectionSettings.from_url(url)
+
+
+def test_a_password_that_looks_like_a_port_is_not_shown() -> None:
+    url = "mssql://sa:s3cret#x@h/d"
+    with pytest.raises(ConfigurationError, match="percent-encode") as raised:
+        ConnectionSettings.from_url(url)
+    assert "s3cret" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_the_password_is_not_shown() -> None:
