@@ -77,6 +77,13 @@ def _modules(*names: str) -> dict[str, Any]:
 
 def _conn_fields() -> dict[str, Any]:
     return {
+        "connection_string": _field(
+            "Connection string",
+            "Of .NET, as an endpoint has it: Server=...;Database=...;Queue Schema=... What stands in the fields above "
+            "wins. Keep the password in the field Password: an extra is shown to more people.",
+            "string",
+            format="password",
+        ),
         "encrypt": _field("Encrypt", "Yes unless set.", "string", enum=["yes", "no", "strict"]),
         "trust_server_certificate": _field(
             "Trust server certificate", "Take a certificate that nobody vouches for.", "boolean"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.connection_string import ConnectionString, is_connection_string
 from airflow_sqlqueue.create import LEDGER_SCHEMA
 from airflow_sqlqueue.discovery import find_queue
 from airflow_sqlqueue.errors import ConfigurationError
@@ -31,11 +32,15 @@ class Target:
 
     @classmethod
     def of(cls, url: str | None, conn_id: str | None) -> Target:
-        """From ``--url`` or ``--conn-id``: exactly one of them."""
+        """From ``--url``, which takes a connection string of .NET too, or ``--conn-id``: exactly one of them."""
         if url is not None and conn_id is None:
-            settings = ConnectionSettings.from_url(url)
-            resolver = AddressResolver(default_catalog=settings.database)
-            return cls(lambda: Session(settings), resolver, settings.database)
+            schema = None
+            if is_connection_string(url):
+                read = ConnectionString.parse(url)
+                settings, schema = read.settings(), read.queue_schema
+            else:
+                settings = ConnectionSettings.from_url(url)
+            return cls(lambda: Session(settings), AddressResolver(schema, settings.database), settings.database)
         if conn_id is None or url is not None:
             raise ConfigurationError("Name the server with one of --url (or SQLQUEUE_URL) and --conn-id.")
         # Airflow logs to standard output, which belongs to the answer.

@@ -5,16 +5,19 @@ Accepted connection types and what their extra means (reference/airflow.md 1.4):
 - ``sqlqueue``: the fields below, and nothing else.
 - ``odbc``: the fields below; any other key is an ODBC keyword.
 - ``mssql``: the fields below; pymssql's own keys are ignored (``login_timeout`` means the same to both).
+
+``connection_string`` is one of .NET. Everything else that the connection says wins over it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.connection import DEFAULT_PORT, ConnectionSettings, load_pyodbc
+from airflow_sqlqueue.connection import ConnectionSettings, load_pyodbc
+from airflow_sqlqueue.connection_string import ConnectionString
 from airflow_sqlqueue.create import LEDGER_SCHEMA
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.routing import AddressResolver
@@ -33,7 +36,7 @@ _KEYWORDS = {
     "application_intent": "ApplicationIntent",
     "multi_subnet_failover": "MultiSubnetFailover",
 }
-_FIELDS = {"driver", "login_timeout", "lock_timeout", "keywords", "ledger_schema"}
+_FIELDS = {"connection_string", "driver", "login_timeout", "lock_timeout", "keywords", "ledger_schema"}
 _KNOWN = _FIELDS | set(_KEYWORDS) | set(ROUTING_NAMES) | set(ROUTING_MAPPINGS)
 _NOT_OURS = {
     "connect_kwargs",
@@ -49,12 +52,17 @@ _NOT_OURS = {
 
 @dataclass(frozen=True)
 class QueueConnection:
-    """What an Airflow connection, with a hook's arguments over it, says. ``lock_timeout`` is in seconds."""
+    """What an Airflow connection, with a hook's arguments over it, says. ``lock_timeout`` is in seconds.
+
+    ``secrets`` are what must not stand in a log: the passwords, one that another wins over included, and the
+    connection string.
+    """
 
     settings: ConnectionSettings
     resolver: AddressResolver
     ledger_schema: str
     lock_timeout: float
+    secrets: frozenset[str] = field(repr=False)
 
 
 def read_connection(
@@ -74,17 +82,20 @@ def read_connection(
     try:
         extra = _extra(connection)
         given = _over(extra, overrides or {})
+        text = _text(extra, "connection_string") or ""
+        string = ConnectionString.parse(text)
         settings = ConnectionSettings(
-            host=connection.host or "",
-            port=connection.port or DEFAULT_PORT,
-            database=database or connection.schema or "",
-            user=connection.login or None,
-            password=connection.password,
+            host=connection.host or string.host,
+            port=connection.port or string.port,
+            database=database or connection.schema or string.database,
+            user=connection.login or string.user,
+            password=connection.password or string.password,
             driver=driver or _driver(extra.get("driver"), allowed=allow_driver_in_extra),
-            keywords=_keywords(extra),
-            login_timeout=int(_number(extra, "login_timeout", 15)),
+            keywords=_keywords(extra, _applicable(string, connection)),
+            login_timeout=int(_number(extra, "login_timeout", string.login_timeout)),
         )
         names = {key: _text(given, key) for key in ROUTING_NAMES}
+        names["default_schema"] = names["default_schema"] or string.queue_schema
         names["default_catalog"] = names["default_catalog"] or settings.database
         mappings = {key: {n: str(v) for n, v in _mapping(given, key).items()} for key in ROUTING_MAPPINGS}
         return QueueConnection(
@@ -92,6 +103,7 @@ def read_connection(
             resolver=AddressResolver(**names, **mappings),  # type: ignore[arg-type]
             ledger_schema=_text(given, "ledger_schema") or LEDGER_SCHEMA,
             lock_timeout=_number(given, "lock_timeout", DEFAULT_LOCK_TIMEOUT),
+            secrets=frozenset(filter(None, (connection.password, string.password, text))),
         )
     except ConfigurationError as error:
         raise ConfigurationError(f"Connection {name!r}: {error}") from error
@@ -136,12 +148,18 @@ def _driver(value: Any, *, allowed: bool) -> str | None:
     )
 
 
-def _keywords(extra: Mapping[str, Any]) -> dict[str, str]:
+def _applicable(string: ConnectionString, connection: Connection) -> dict[str, str]:
+    """The connection string's keywords; integrated security gives way to the connection's own login."""
+    return {k: v for k, v in string.keywords.items() if not (k == "Trusted_Connection" and connection.login)}
+
+
+def _keywords(extra: Mapping[str, Any], others: Mapping[str, str]) -> dict[str, str]:
+    """The extra's ODBC keywords: those under ``keywords``, then the fields of the form, then ``others``."""
     keywords = {key: _keyword(value) for key, value in _mapping(extra, "keywords").items()}
-    given = {key.lower() for key in keywords}
-    for field, keyword in _KEYWORDS.items():
-        if field in extra and keyword.lower() not in given:
-            keywords[keyword] = _keyword(extra[field])
+    fields = {keyword: _keyword(extra[name]) for name, keyword in _KEYWORDS.items() if name in extra}
+    for more in (fields, others):
+        given = {key.lower() for key in keywords}
+        keywords |= {key: value for key, value in more.items() if key.lower() not in given}
     return keywords
 
 

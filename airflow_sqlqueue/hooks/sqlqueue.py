@@ -112,7 +112,7 @@ class SqlQueueHook(DbApiHook):
         )
         # Airflow does not mask what is shorter, and warns of it.
         mask_secret({name: value for name, value in read.settings.keywords.items() if len(value) >= 5})
-        for form in {read.settings.password, *_written_forms(read.settings.password)} - {None}:
+        for form in {form for secret in read.secrets for form in _written_forms(secret)}:
             mask_secret(form)
         return read
 
@@ -334,9 +334,10 @@ class SqlQueueHook(DbApiHook):
         """How OpenLineage names what the SQL operators touch: as MsSqlHook has it."""
         from airflow.providers.openlineage.sqlparser import DatabaseInfo
 
+        settings = self.queue_connection.settings
         return DatabaseInfo(
             scheme=self.get_openlineage_database_dialect(connection),
-            authority=DbApiHook.get_openlineage_authority_part(connection, default_port=1433),
+            authority=f"{settings.host}:{settings.port}",
             information_schema_columns=[
                 "table_schema",
                 "table_name",
@@ -345,7 +346,7 @@ class SqlQueueHook(DbApiHook):
                 "data_type",
                 "table_catalog",
             ],
-            database=self.schema or connection.schema,
+            database=settings.database,
             is_information_schema_cross_db=True,
         )
 
@@ -358,9 +359,8 @@ class SqlQueueHook(DbApiHook):
         return str(row[0]) if row else None
 
 
-def _written_forms(password: str | None) -> set[str]:
-    """How the password stands in a connection string and in a URL."""
-    if not password:
-        return set()
-    braced = password.replace("}", "}}")
-    return {braced, quote_plus(braced), quote_plus(password)}
+def _written_forms(secret: str) -> set[str]:
+    """How a password stands by itself, in a connection string of ODBC or .NET, and in a URL."""
+    braced = secret.replace("}", "}}")
+    doubled = (secret.replace('"', '""'), secret.replace("'", "''"))
+    return {secret, braced, quote_plus(braced), quote_plus(secret), *doubled}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +45,27 @@ def test_secrets_are_masked_in_every_form_they_are_written_in(hook: SqlQueueHook
         masked = str(redact(said))
         assert "horse" not in masked
         assert "hush" not in masked
+
+
+def test_passwords_of_a_connection_string_are_masked_the_one_not_used_too(connection: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(_secrets_masker(), "min_length_to_mask", 5)
+    text = 'Server=h;Database=d;User ID=u;Password="hush;""horse"'
+    hook = SqlQueueHook(connection(extra={"connection_string": text}, password="battery"))
+    assert hook.queue_connection.settings.password == "battery"
+    assert "hush" not in repr(hook.queue_connection)
+    for said in ("battery", 'hush;"horse', text, f"Error in {text}", text.partition("Password=")[2]):
+        masked = str(redact(said))
+        assert "horse" not in masked
+        assert "battery" not in masked
+
+
+def test_lineage_names_the_server_of_a_connection_string(connection: Any, monkeypatch: Any) -> None:
+    sqlparser = SimpleNamespace(DatabaseInfo=SimpleNamespace)
+    monkeypatch.setitem(sys.modules, "airflow.providers.openlineage.sqlparser", sqlparser)
+    extra = {"connection_string": "Server=h,1500;Database=d"}
+    hook = SqlQueueHook(connection(extra=extra, host=None, schema=None))
+    info: Any = hook.get_openlineage_database_info(hook.connection)
+    assert (info.scheme, info.authority, info.database) == ("mssql", "h:1500", "d")
 
 
 def test_an_unreachable_server_is_one_sentence(hook: SqlQueueHook) -> None:

@@ -125,6 +125,40 @@ def test_an_argument_names_another_database(connection: Any) -> None:
     assert hook.resolve("audit").catalog == "archive"
 
 
+ENDPOINT = 'Server=tcp:old,1500;Database=nsb;User ID=u;Password="p;w";Encrypt=True;Connect Timeout=7;Queue Schema=sales'
+
+
+@pytest.mark.parametrize("kind", ["sqlqueue", "mssql", "odbc"])
+def test_a_connection_string_of_net_is_enough(connection: Any, kind: str) -> None:
+    conn_id = connection(kind, {"connection_string": ENDPOINT}, host=None, schema=None)
+    said = odbc(conn_id)
+    assert (said["SERVER"], said["DATABASE"], said["UID"], said["PWD"]) == ("old,1500", "nsb", "u", "p;w")
+    assert said["Encrypt"] == "yes"
+    hook = SqlQueueHook(conn_id)
+    assert hook.queue_connection.settings.login_timeout == 7
+    assert hook.resolve("audit").canonical == "audit@[sales]@[nsb]"
+
+
+def test_what_the_connection_says_itself_wins_over_a_connection_string(connection: Any) -> None:
+    extra = {"connection_string": ENDPOINT, "encrypt": "strict", "login_timeout": 9, "default_schema": "mine"}
+    conn_id = connection(extra=extra, host="new", port=1, schema="shop", login="me", password="mine")
+    said = odbc(conn_id)
+    assert (said["SERVER"], said["DATABASE"], said["UID"], said["PWD"]) == ("new,1", "shop", "me", "mine")
+    assert (said["Encrypt"], len(said)) == ("strict", 7)
+    assert SqlQueueHook(conn_id).queue_connection.settings.login_timeout == 9
+    assert SqlQueueHook(conn_id).resolve("audit").schema == "mine"
+    assert odbc(connection(extra={"connection_string": ENDPOINT, "keywords": {"encrypt": "no"}}))["encrypt"] == "no"
+    assert SqlQueueHook(conn_id, default_schema="hook").resolve("audit").schema == "hook"
+
+
+def test_a_login_wins_over_integrated_security(connection: Any) -> None:
+    extra = {"connection_string": "Server=h;Database=d;Integrated Security=SSPI"}
+    assert odbc(connection(extra=extra))["Trusted_Connection"] == "yes"
+    said = odbc(connection(extra=extra, login="me", password="mine"))
+    assert "Trusted_Connection" not in said
+    assert said["UID"] == "me"
+
+
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
@@ -134,6 +168,8 @@ def test_an_argument_names_another_database(connection: Any) -> None:
         ({"extra": {"queue_schemas": "[]"}}, "queue_schemas is an object"),
         ({"extra": {"queue_schemas": "{"}}, "queue_schemas is not JSON"),
         ({"extra": {"default_schema": 5}}, "default_schema is text"),
+        ({"extra": {"connection_string": "Server=h;Colour=red"}}, "key 'Colour' of the connection string"),
+        ({"extra": {"connection_string": 5}}, "connection_string is text"),
         ({"host": ""}, "names no host"),
         ({"schema": ""}, "names no database"),
     ],

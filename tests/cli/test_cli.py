@@ -9,7 +9,7 @@ import sys
 import uuid
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -154,6 +154,24 @@ def test_secondary_queues_are_drained_on_request(url: str, name: str, tmp_path: 
     assert [batch["queue"].partition("@")[0] for batch in batches] == [name, f"{name}.WEB01", f"{name}.WEB02"]
     assert [batch["messages"] for batch in batches] == [1, 1, 1]
     assert len({batch["batch_id"] for batch in batches}) == 3
+
+
+def test_a_connection_string_of_net_serves_as_a_url(url: str, name: str) -> None:
+    parts = urlsplit(url)
+    text = (
+        f"Data Source=tcp:{parts.hostname},{parts.port};Initial Catalog={parts.path.lstrip('/')};"
+        f"User ID={parts.username};"
+        f'Password="{unquote(parts.password or "")}";'
+        "Encrypt=True;TrustServerCertificate=True;Max Pool Size=9;Queue Schema=dbo"
+    )
+    address = f"{name}@[dbo]@[sqlqueue]"
+    assert answer("create", name, url=text) == {"queue": address, "created": True}
+    assert answer("depth", name, url=text)["messages"] == 0
+    schema = text.replace("Queue Schema=dbo", "Queue Schema=n.s")
+    assert "[n.s]" in one_sentence(sqlqueue("depth", name, url=schema), 1)
+    broken = one_sentence(sqlqueue("depth", name, url=text.replace('Password="', "Password=s3cret;")), 2)
+    assert "What follows Password" in broken
+    assert str(parts.password) not in broken
 
 
 def one_sentence(done: subprocess.CompletedProcess[str], code: int) -> str:
