@@ -123,7 +123,8 @@ def test_dropping_several_tables(client: Any, table: str) -> None:
 def test_columns(client: Any, table: str) -> None:
     client.ok(
         f"CREATE TABLE {table} (Id uniqueidentifier NOT NULL, c varchar(255) COLLATE Latin1_General_BIN2,"
-        " h nvarchar(max) NOT NULL, b varbinary(max), e datetime2(3), m decimal(9, 2), RowVersion bigint IDENTITY(1, 1) NOT NULL)"
+        " h nvarchar(max) NOT NULL, b varbinary(max), e datetime2(3), m decimal(9, 2),"
+        " RowVersion bigint IDENTITY(1, 1) NOT NULL)"
     )
     assert client.rows(
         "SELECT c.name, t.name, c.max_length, c.precision, c.scale, c.collation_name, c.is_nullable, c.is_identity,"
