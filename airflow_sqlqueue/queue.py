@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timezone
 from functools import partial
@@ -26,6 +26,9 @@ from airflow_sqlqueue.sending import chunks, rows_of
 from airflow_sqlqueue.session import Session, retrying
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.sql.columns import insert_columns, insert_rows, output, row_columns
+
+MAX_VALUES = 1_000
+"""RowVersions that one statement names; a statement takes 2,100 parameters."""
 
 MAX_ROWS_PER_STATEMENT = 2_000
 """Lock escalation starts at 5,000 locks of one statement, and a row costs two or three (DESIGN 3, point 5)."""
@@ -75,7 +78,7 @@ class QueueTable:
             self._layout = layout
         return self._layout
 
-    def _fitted(self, work: Callable[[Layout], T]) -> T:
+    def fitted(self, work: Callable[[Layout], T]) -> T:
         """Run a statement made for the layout, once more with the new one where the table was altered meanwhile.
 
         Inside a transaction nothing is repeated, as the server may have rolled it back: :class:`LayoutChangedError`.
@@ -110,7 +113,7 @@ class QueueTable:
         wrap the call in ``session.transaction()`` where all or nothing is wanted. Delivery: at least once for a caller
         that repeats a failed call.
         """
-        return sum(self._fitted(partial(self._insert, chunk)) for chunk in chunks(messages))
+        return sum(self.fitted(partial(self._insert, chunk)) for chunk in chunks(messages))
 
     def _insert(self, messages: Sequence[Message], layout: Layout) -> int:
         if layout.unfilled_columns:
@@ -136,10 +139,21 @@ class QueueTable:
     def peek(self, at_most: int = 10) -> list[ReceivedMessage]:
         """Look at up to ``at_most`` messages at the head of the queue that nobody has locked; nothing is removed."""
         _check_rows(at_most)
-        rows = self._fitted(
+        rows = self.fitted(
             lambda layout: self.session.run(self.query("queue.peek", columns=row_columns(layout.types)), at_most)
         )
         return [_received(row) for row in rows]
+
+    def take(self, row_versions: Sequence[int]) -> list[ReceivedMessage]:
+        """Take the messages with these RowVersions out of the queue, lowest first, passing over locked ones.
+
+        What is missing from the answer is gone, or somebody else holds it. Delivery as for :meth:`receive`.
+        """
+        taken: list[Any] = []
+        for chunk in _of_fixed_size(sorted(set(row_versions))):
+            marks = Fragment(", ".join("?" * len(chunk)))
+            taken += self._take("queue.take", *chunk, row_versions=marks)
+        return sorted(map(_received, taken), key=lambda message: message.row_version)
 
     def take_head(self, count: int, after: int, up_to: int) -> list[Any]:
         """Raw rows of a drain: like :meth:`receive`, for RowVersions above ``after`` and not above ``up_to``.
@@ -149,10 +163,12 @@ class QueueTable:
         _check_rows(count)
         return self._take("queue.take_head", count, after, up_to)
 
-    def _take(self, name: str, *values: int) -> list[Any]:
-        return self._fitted(
-            lambda layout: self.session.run(self.query(name, **output(layout.types, into=layout.output_into)), *values)
-        )
+    def _take(self, name: str, *values: int, **fragments: Fragment) -> list[Any]:
+        def run(layout: Layout) -> list[Any]:
+            statement = self.query(name, **fragments, **output(layout.types, into=layout.output_into))
+            return self.session.run(statement, *values)
+
+        return self.fitted(run)
 
     def depth(self, *, at_most: int | None = None) -> Depth:
         """Count messages that nobody has locked. With ``at_most`` only that many rows at the head are looked at."""
@@ -229,6 +245,14 @@ def _check_rows(count: int) -> None:
         raise ConfigurationError(
             f"{count} rows for one statement: give 1 to {MAX_ROWS_PER_STATEMENT}, so that locks never escalate."
         )
+
+
+def _of_fixed_size(values: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Pieces of a few fixed sizes, the last filled up by its own last value: the server sees few texts."""
+    for start in range(0, len(values), MAX_VALUES):
+        piece = list(values[start : start + MAX_VALUES])
+        size = next(size for size in (1, 16, 256, MAX_VALUES) if size >= len(piece))
+        yield piece + piece[-1:] * (size - len(piece))
 
 
 def _received(row: Any) -> ReceivedMessage:

@@ -11,6 +11,13 @@ INSERT INTO {queue} ({columns}) VALUES {rows};
 DELETE FROM head
 OUTPUT {output};
 
+-- take: take messages out of the queue
+{declare}WITH head AS (
+    SELECT {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) WHERE [RowVersion] IN ({row_versions})
+)
+DELETE FROM head
+OUTPUT {output};
+
 -- take_head: take messages out of the queue
 -- The same, up to a high-water mark, which makes a drain of a busy queue end.
 {declare}WITH head AS (

@@ -52,11 +52,11 @@ def test_create_makes_tables_once(live: str, context: Any) -> None:
     assert again.execute(context()) == []
 
 
-def test_create_tells_how_a_table_differs(live: str, context: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_create_tells_how_a_table_differs(live: str, context: Any, capfd: Any) -> None:
     name = f"test.{uuid.uuid4().hex[:12]}"
     SqlQueueCreateOperator(task_id="old", queue_name=name, layout="v1").execute(context())
     SqlQueueCreateOperator(task_id="new", queue_name=name, layout="v4").execute(context())
-    assert "the column Headers is varchar(max) NOT NULL, not nvarchar(max) NOT NULL" in caplog.text
+    assert "the column Headers is varchar(max) NOT NULL, not nvarchar(max) NOT NULL" in capfd.readouterr().out
 
 
 def test_create_refuses_a_table_that_is_no_queue_without_retry(hook: SqlQueueHook, context: Any) -> None:

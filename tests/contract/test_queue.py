@@ -95,6 +95,25 @@ def test_a_locked_message_is_passed_over(connect: Connect, queue: QueueTable) ->
     assert queue.held(2**62) == 0
 
 
+@pytest.mark.parametrize("count", [1, 2, 17, 300, 1_100])
+def test_messages_are_taken_by_their_row_versions(queue: QueueTable, count: int) -> None:
+    queue.send(Message(body=b"%d" % n) for n in range(count + 1))
+    wanted = [message.row_version for message in queue.peek(2000)][1:]
+    taken = queue.take([*reversed(wanted), 2**62, wanted[0]])
+    assert [message.row_version for message in taken] == wanted
+    assert queue.take(wanted) == []
+    assert queue.take([]) == []
+    assert bodies(queue) == [b"0"]
+
+
+def test_a_locked_message_is_not_taken(connect: Connect, queue: QueueTable) -> None:
+    queue.send([Message(body=b"first"), Message(body=b"second")])
+    wanted = [message.row_version for message in queue.peek()]
+    with connect() as other_session, other_session.transaction():
+        assert bodies(QueueTable(other_session, queue.address), 1) == [b"first"]
+        assert [message.body for message in queue.take(wanted)] == [b"second"]
+
+
 def test_rolled_back_messages_are_visible_again(queue: QueueTable) -> None:
     queue.send([Message(body=b"kept")])
 

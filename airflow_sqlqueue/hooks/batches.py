@@ -1,0 +1,71 @@
+"""The hook's methods on batches: drain, read back, mark consumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.hooks.base import QueueConnectionHook
+from airflow_sqlqueue.routing import AddressResolver
+
+if TYPE_CHECKING:
+    import uuid
+    from os import PathLike
+
+    from airflow.sdk import ObjectStoragePath
+
+    from airflow_sqlqueue.drain.drain import DrainResult, Progress
+    from airflow_sqlqueue.drain.manifest import Batch
+    from airflow_sqlqueue.drain.options import DrainOptions
+
+
+class BatchMethods(QueueConnectionHook):
+    """What can be done with batches."""
+
+    def drain(
+        self,
+        queue_name: str,
+        staging: str | PathLike[str] | ObjectStoragePath,
+        *,
+        batch_id: uuid.UUID | None = None,
+        origin: str = "",
+        options: DrainOptions | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> DrainResult:
+        """Drain a queue into a sealed batch of Parquet files under ``staging``: exactly once, from queue to files.
+
+        The same ``batch_id`` resumes an open batch and returns a sealed one. See
+        :class:`airflow_sqlqueue.drain.drain.Drain`.
+        """
+        from airflow_sqlqueue.drain.drain import Drain
+        from airflow_sqlqueue.drain.files import StagingFolder
+
+        return Drain(
+            self.session,
+            self.find_queue(queue_name),
+            StagingFolder.of(staging),
+            batch_id=batch_id,
+            origin=origin,
+            options=options,
+            ledger_schema=self.ledger_schema,
+            on_progress=on_progress,
+        ).run()
+
+    def batch(self, batch_id: uuid.UUID, queue_name: str | None = None) -> Batch:
+        """The manifest of a sealed batch, from the ledger of the queue's database (the connection's unless named)."""
+        catalog = self.find_queue(queue_name).catalog if queue_name else self.queue_connection.settings.database
+        with self._ledger(catalog) as ledger:
+            return ledger.manifest(batch_id)
+
+    def mark_consumed(self, batch: Batch) -> None:
+        """Mark a sealed batch consumed: it was read for good. Idempotent; raises BatchError for any other state."""
+        # The routing may have changed since the drain: the manifest's own address says where the ledger stands.
+        with self._ledger(AddressResolver().resolve(batch.queue).catalog) as ledger:
+            ledger.consume(batch)
+
+    @contextmanager
+    def _ledger(self, catalog: str) -> Iterator[Ledger]:
+        with self.session() as session:
+            yield Ledger(session, catalog, self.ledger_schema)

@@ -1,0 +1,72 @@
+"""The hook's methods on tables: create, drop, inspect."""
+
+from __future__ import annotations
+
+from airflow_sqlqueue.create import Created, create, definitions_for
+from airflow_sqlqueue.discovery import list_tables, secondary_queues
+from airflow_sqlqueue.doctor.examine import Examination, examine
+from airflow_sqlqueue.drain.ledger import ledger_definitions
+from airflow_sqlqueue.drop import drop_queue
+from airflow_sqlqueue.hooks.base import QueueConnectionHook
+
+
+class TableMethods(QueueConnectionHook):
+    """What can be done with tables."""
+
+    def create_queue(
+        self,
+        queue_name: str,
+        *,
+        layout: str = "modern",
+        legacy_columns: bool = True,
+        body_string: bool = False,
+        delayed: bool = False,
+        subscriptions: bool = False,
+        ledger: bool = False,
+        create_schema: bool = False,
+    ) -> list[Created]:
+        """Create a queue if it is missing, and on request its table of delayed messages, the subscription table and the
+        drain's ledger; the queue comes first in what is returned. What exists is left as it is and compared.
+
+        See :func:`airflow_sqlqueue.create.definitions_for` and :func:`airflow_sqlqueue.create.create`.
+        """
+        definitions = definitions_for(
+            self.resolver,
+            queue_name,
+            layout=layout,
+            legacy_columns=legacy_columns,
+            body_string=body_string,
+            delayed=delayed,
+            subscriptions=subscriptions,
+        )
+        with self.session() as session:
+            created = [create(session, definition, create_schema=create_schema) for definition in definitions]
+            if ledger:
+                for definition in ledger_definitions(created[0].table.catalog, self.ledger_schema):
+                    created.append(create(session, definition, create_schema=True))
+        return created
+
+    def drop_queue(self, queue_name: str, *, force: bool = False) -> int:
+        """Drop a queue and return how many messages went with it. See :func:`airflow_sqlqueue.drop.drop_queue`."""
+        with self.queue(queue_name) as queue:
+            return drop_queue(queue.session, queue.address, force=force)
+
+    def inspect(self, queue_name: str) -> Examination:
+        """The queue's layout, and what is wrong with it. See :func:`airflow_sqlqueue.doctor.examine`."""
+        with self.queue(queue_name) as queue:
+            return examine(queue.session, queue.address)
+
+    def inspect_all(self) -> list[Examination]:
+        """The same for every table of the transport in the connection's database, as far as the login may see them."""
+        with self.session() as session:
+            tables = list_tables(session, self.queue_connection.settings.database)
+            return [examine(session, found.table) for found in tables]
+
+    def with_secondary_queues(self, queue_name: str) -> list[str]:
+        """The queue and its secondary queues, as canonical addresses: ``expand(queue_name=...)`` drains them all.
+
+        See :func:`airflow_sqlqueue.discovery.secondary_queues`.
+        """
+        with self.queue(queue_name) as queue:
+            tables = list_tables(queue.session, queue.address.catalog)
+            return [queue.address.canonical, *(t.canonical for t in secondary_queues(tables, queue.address))]
