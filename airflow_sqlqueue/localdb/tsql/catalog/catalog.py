@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, IndexInfo, TableInfo, is_binary_collation
+from airflow_sqlqueue.localdb.tsql.catalog.tables import (
+    ColumnInfo,
+    IndexInfo,
+    TableFunction,
+    TableInfo,
+    is_binary_collation,
+)
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Name
 from airflow_sqlqueue.localdb.tsql.pg import Pg
@@ -32,6 +38,14 @@ _SYSTEM_SQL = """
 SELECT a.attname, CASE WHEN t.typtype = 'd' THEN t.typname ELSE format_type(a.atttypid, NULL) END
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+
+
+_FUNCTION_SQL = """
+SELECT a.mode, a.name, CASE WHEN t.typtype = 'd' THEN t.typname ELSE format_type(t.oid, NULL) END
+FROM pg_proc p CROSS JOIN LATERAL unnest(p.proallargtypes, p.proargnames, p.proargmodes)
+  WITH ORDINALITY AS a(type, name, mode, n) JOIN pg_type t ON t.oid = a.type
+WHERE p.pronamespace = 'mssql_sys'::regnamespace AND p.proname = $1 ORDER BY a.n
 """
 
 
@@ -64,6 +78,7 @@ class Catalog:
         self.databases: dict[str, tuple[int, str]] = {}
         self.schemas: dict[tuple[str, str], tuple[int, str, str]] = {}
         self.temporary: dict[str, TableInfo] = {}
+        self.functions: dict[str, TableFunction | None] = {}
         self.version = 0
 
     def forget(self) -> None:
@@ -133,10 +148,24 @@ class Catalog:
         found = self.tables.get(key)
         if found is None:
             found = self._system(*key, catalog) if key[1] in ("sys", "information_schema") else self._load(key)
+            if found is None and key[1] == "dbo" and key[2].startswith("sys"):
+                # The views of SQL Server 2000 are found without their schema as well.
+                found = self._system(key[0], "sys", key[2], catalog)
             if found is None:
                 return None
             self.tables[key] = found
         return found
+
+    def table_function(self, folded: str) -> TableFunction | None:
+        """The function ``sys.<name>`` that gives rows; None if there is none."""
+        if folded not in self.functions:
+            rows = self.pg.query(_FUNCTION_SQL, folded)
+            types = [(mode, str(name), _DOMAINS.get(str(kind), _DOMAINS["nmax"])) for mode, name, kind in rows]
+            arguments = [kind for mode, _, kind in types if mode == "i"]
+            columns = [ColumnInfo(name, name, kind) for mode, name, kind in types if mode == "t"]
+            found = TableFunction(f"mssql_sys.{quoted(folded)}", arguments, columns) if rows else None
+            self.functions[folded] = found
+        return self.functions[folded]
 
     def _load(self, key: tuple[str, str, str]) -> TableInfo | None:
         rows = self.pg.query(_TABLE_SQL, *key)

@@ -71,6 +71,15 @@ class TableInfo:
         return f"{self.database}.{self.schema}.{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class TableFunction:
+    """A system function that gives rows; ``pg`` is the qualified, quoted PostgreSQL name."""
+
+    pg: str
+    arguments: list[SqlType]
+    columns: list[ColumnInfo]
+
+
 def is_binary_collation(collation: str | None) -> bool:
     """Whether comparison under ``collation`` minds case."""
     upper = (collation or "").upper()

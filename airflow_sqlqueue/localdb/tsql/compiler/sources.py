@@ -73,7 +73,7 @@ class Sources(Expressions):
             left = self.source(node.left, names, locks, carry)
             if node.kind.endswith("_apply"):
                 lateral = Names([], names, names.ctes)
-                right = self.source(node.right, lateral, locks)
+                right = self.source(node.right, lateral, locks).removeprefix("LATERAL ")
                 names.scopes += lateral.scopes
                 return f"({left} {'CROSS' if node.kind == 'cross_apply' else 'LEFT'} JOIN LATERAL {right}" + (
                     ")" if node.kind == "cross_apply" else " ON true)"

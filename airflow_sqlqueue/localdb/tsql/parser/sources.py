@@ -235,9 +235,9 @@ class Sources(Expressions):
         self.expect_op("(")
         args = []
         if not self.is_op(")"):
-            args.append(self.expression())
+            args.append(self._function_argument())
             while self.accept_op(","):
-                args.append(self.expression())
+                args.append(self._function_argument())
         self.expect_op(")")
         schema = None
         if self.upper == "WITH" and self.peek().value == "(" and name[-1].upper() == "OPENJSON":
@@ -246,6 +246,10 @@ class Sources(Expressions):
         alias = self.alias() or name[-1]
         columns = self.column_list() if self.is_op("(") else []
         return nodes.FunctionSource(name, args, alias, columns, schema, line)
+
+    def _function_argument(self) -> nodes.Expr:
+        """DEFAULT is NULL for the system's functions."""
+        return nodes.Literal("null", None) if self.accept("DEFAULT") else self.expression()
 
     def _json_schema(self) -> list[tuple[str, Any, str | None, bool]]:
         self.expect_op("(")

@@ -272,6 +272,21 @@ SELECT o.database_id AS _db, d.name::mssql.sysname AS "routine_catalog", s.name:
   'PROCEDURE'::mssql.n60 AS "routine_type", o.definition::mssql.nmax AS "routine_definition"
 FROM mssql.objects o JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id) WHERE o.type = 'P';
 
+CREATE VIEW mssql_information_schema.check_constraints AS
+SELECT k.database_id AS _db, d.name::mssql.sysname AS "constraint_catalog", s.name::mssql.sysname AS "constraint_schema",
+  k.name::mssql.sysname AS "constraint_name", k.definition::mssql.nmax AS "check_clause"
+FROM mssql.objects k JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id) WHERE k.type = 'C';
+CREATE VIEW mssql_information_schema.constraint_table_usage AS
+SELECT _db, "table_catalog", "table_schema", "table_name", "constraint_catalog", "constraint_schema", "constraint_name"
+FROM mssql_information_schema.table_constraints;
+CREATE VIEW mssql_information_schema.sequences AS
+SELECT q._db, d.name::mssql.sysname AS "sequence_catalog", s.name::mssql.sysname AS "sequence_schema", q.name::mssql.sysname AS "sequence_name",
+  t.name::mssql.sysname AS "data_type", q.precision AS "numeric_precision", 10::smallint AS "numeric_precision_radix", 0 AS "numeric_scale",
+  q.start_value AS "start_value", q.minimum_value AS "minimum_value", q.maximum_value AS "maximum_value", q.increment AS "increment",
+  q.is_cycling::int AS "cycle_option"
+FROM mssql_sys.sequences q JOIN mssql.types t ON t.user_type_id = q.user_type_id JOIN mssql.databases d ON d.database_id = q._db
+JOIN mssql.schemas s ON s.database_id = q._db AND s.schema_id = q.schema_id;
+
 CREATE VIEW mssql.system_views AS
 SELECT -(c.oid::bigint % 2000000000)::int AS object_id, replace(n.nspname, 'mssql_', '') AS schema_folded, c.relname::text AS folded
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname IN ('mssql_sys', 'mssql_information_schema');

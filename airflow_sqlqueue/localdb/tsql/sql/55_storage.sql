@@ -120,3 +120,9 @@ FROM mssql.databases d CROSS JOIN (VALUES (1, 0, 'ROWS', '', '.mdf'), (2, 1, 'LO
 CREATE VIEW mssql_sys.database_files AS
 SELECT database_id AS _db, file_id, file_guid, type, type_desc, data_space_id, name, physical_name, state, state_desc, size, max_size, growth,
   is_media_read_only, is_read_only, is_sparse, is_percent_growth, is_name_reserved FROM mssql_sys.master_files;
+
+CREATE FUNCTION mssql_sys.fn_listextendedproperty(property text, level0 text, name0 text, level1 text, name1 text, level2 text, name2 text)
+RETURNS TABLE (objtype mssql.sysname, objname mssql.sysname, name mssql.sysname, value mssql.nmax) LANGUAGE sql STABLE AS
+$$ SELECT NULL, NULL, NULL, NULL WHERE false $$;
+CREATE FUNCTION mssql_sys.fn_helpcollations() RETURNS TABLE (name mssql.sysname, description mssql.nmax) LANGUAGE sql STABLE AS
+$$ SELECT 'SQL_Latin1_General_CP1_CI_AS', 'Latin1-General, case-insensitive, accent-sensitive, kanatype-insensitive, width-insensitive' $$;

@@ -34,7 +34,6 @@ _SERVER = {
     "ISINTEGRATEDSECURITYONLY": 0,
     "ISSINGLEUSER": 0,
     "ISFULLTEXTINSTALLED": 0,
-    "ISXTPSUPPORTED": 0,
     "LCID": 1033,
     "SQLCHARSETNAME": "iso_1",
     "PROCESSID": 1,
@@ -44,6 +43,18 @@ _SERVER = {
     "ISBIGDATACLUSTER": 0,
     "ISPOLYBASEINSTALLED": 0,
     "LICENSETYPE": "DISABLED",
+    "ISTEMPDBMETADATAMEMORYOPTIMIZED": 0,
+    "ISEXTERNALAUTHENTICATIONONLY": 0,
+    "ISADVANCEDANALYTICSINSTALLED": 0,
+    "ISXTPSUPPORTED": 0,
+    "RESOURCEVERSION": VERSION,
+    "COLLATIONID": 872468488,
+    "SQLSORTORDER": 52,
+    "SQLSORTORDERNAME": "nocase_iso",
+    "SQLCHARSET": 1,
+    "INSTANCEDEFAULTDATAPATH": None,
+    "INSTANCEDEFAULTLOGPATH": None,
+    "HADRMANAGERSTATUS": 0,
 }
 _DATABASE = {
     "COLLATION": "SQL_Latin1_General_CP1_CI_AS",
@@ -55,6 +66,17 @@ _DATABASE = {
     "ISAUTOCLOSE": 0,
     "ISAUTOSHRINK": 0,
     "ISREADCOMMITTEDSNAPSHOTON": 1,
+    "ISINSTANDBY": 0,
+    "ISPUBLISHED": 0,
+    "ISSUBSCRIBED": 0,
+    "ISAUTOCREATESTATISTICS": 1,
+    "ISAUTOUPDATESTATISTICS": 1,
+    "ISRECURSIVETRIGGERSENABLED": 0,
+    "ISPARAMETERIZATIONFORCED": 0,
+    "ISFULLTEXTENABLED": 0,
+    "ISXTPSUPPORTED": 0,
+    "ISVERIFYCLONE": 0,
+    "SQLSORTORDER": 52,
     "COMPARISONSTYLE": 196609,
     "LCID": 1033,
     "SERVICEOBJECTIVE": None,
@@ -83,6 +105,13 @@ def _property(known: dict[str, object], position: int) -> Special:
     return compile_
 
 
+def _databaseproperty(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+    """NULL for a database that does not exist."""
+    value = _property(dict(_DATABASE), 1)(c, node, names)
+    found = f"mssql.db_id({_db(c)}, {c.text(c.scalar(node.args[0], names)).sql})"
+    return Typed(f"(CASE WHEN {found} IS NOT NULL THEN {value.sql} END)", value.type)
+
+
 def _object_id(c: Expressions, node: nodes.Function, names: Names) -> Typed:
     first = node.args[0] if node.args else None
     if isinstance(first, nodes.Literal) and isinstance(first.value, str):
@@ -101,8 +130,8 @@ def _db(c: Expressions) -> str:
 
 for _name, _function in {
     "SERVERPROPERTY": _property(dict(_SERVER), 0),
-    "DATABASEPROPERTYEX": _property(dict(_DATABASE), 1),
-    "DATABASEPROPERTY": _property(dict(_DATABASE), 1),
+    "DATABASEPROPERTYEX": _databaseproperty,
+    "DATABASEPROPERTY": _databaseproperty,
     "OBJECT_ID": _object_id,
 }.items():
     special(_name)(_function)
@@ -126,11 +155,14 @@ def _catalog(name: str, function: str, kind: SqlType, least: int, most: int, tex
 _catalog("OBJECT_NAME", "object_name", SYSNAME, 1, 2)
 _catalog("OBJECT_SCHEMA_NAME", "object_schema_name", SYSNAME, 1, 2)
 _catalog("OBJECT_DEFINITION", "object_definition", NMAX, 1, 1)
-_catalog("OBJECTPROPERTY OBJECTPROPERTYEX", "objectproperty", INT, 2, 2, (1,))
+_catalog("OBJECTPROPERTY", "objectproperty", INT, 2, 2, (1,))
 _catalog("COL_LENGTH", "col_length", SqlType("smallint"), 2, 2, (0, 1))
 _catalog("COL_NAME", "col_name", SYSNAME, 2, 2)
 _catalog("COLUMNPROPERTY", "columnproperty", INT, 3, 3, (1, 2))
 _catalog("INDEXPROPERTY", "indexproperty", INT, 3, 3, (1, 2))
+_catalog("INDEXKEY_PROPERTY", "indexkey_property", INT, 4, 4, (3,))
+_catalog("TYPEPROPERTY", "typeproperty", INT, 2, 2, (0, 1))
+_catalog("STATS_DATE", "stats_date", SqlType("datetime"), 2, 2)
 _catalog("INDEX_COL", "index_col", SYSNAME, 3, 3, (0,))
 _catalog("SCHEMA_ID", "schema_id", INT, 0, 1, (0,))
 _catalog("SCHEMA_NAME", "schema_name", SYSNAME, 0, 1)
@@ -199,6 +231,12 @@ def _session_context(c: Expressions, a: list[Typed]) -> Typed:
     return Typed(f"NULLIF({setting}, '')", nvarchar(4000))
 
 
-@define("STATS_DATE", 2)
-def _stats_date(c: Expressions, a: list[Typed]) -> Typed:
-    return Typed("NULL::timestamp", SqlType("datetime"))
+@define("OBJECTPROPERTYEX", 2)
+def _objectpropertyex(c: Expressions, a: list[Typed]) -> Typed:
+    """BaseType is a text and Cardinality a bigint; every other property is what OBJECTPROPERTY gives."""
+    db, number, wanted = _db(c), c.integer(a[0]), str(a[1].constant).strip().lower()
+    if wanted == "basetype":
+        return Typed(f"mssql.base_type({db}, {number})", SqlType("char", length=2))
+    if wanted == "cardinality":
+        return Typed(f"mssql.cardinality({db}, {number})", BIGINT)
+    return Typed(f"mssql.objectproperty({db}, {number}, {c.text(a[1]).sql})", INT)

@@ -6,10 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.contract import SqlError
+from airflow_sqlqueue.localdb.tsql.catalog.tables import TableFunction
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Scope, Typed
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, family, nvarchar
-from airflow_sqlqueue.localdb.tsql.names import fold, literal
+from airflow_sqlqueue.localdb.tsql.names import fold, literal, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.types import SqlType
 
@@ -40,17 +41,29 @@ def table_function(c: Sources, node: nodes.FunctionSource, names: Names) -> str:
             raise SqlError(5373, "All the input parameters should be of the same type.")
         _add(names, node, [Typed(f"{alias}.c1", kind, name="value")], alias)
         return f"LATERAL generate_series({args[0].sql}, {convert(args[1], kind).sql}, {step}) AS {alias}(c1)"
-    if fold(node.name[0]) == "sys" and name in ("FN_LISTEXTENDEDPROPERTY", "DM_EXEC_SQL_TEXT", "FN_HELPCOLLATIONS"):
-        shapes = {
-            "FN_LISTEXTENDEDPROPERTY": ("objtype", "objname", "name", "value"),
-            "DM_EXEC_SQL_TEXT": ("dbid", "objectid", "number", "encrypted", "text"),
-            "FN_HELPCOLLATIONS": ("name", "description"),
-        }
-        shape = shapes[name]
-        _add(names, node, [Typed(f"{alias}.c{i}", nvarchar(128), name=n) for i, n in enumerate(shape, 1)], alias)
-        nulls = ", ".join(f"NULL::text AS c{i}" for i in range(1, len(shape) + 1))
-        return f"(SELECT {nulls} WHERE false) AS {alias}"
+    if len(node.name) > 1 and fold(node.name[-2]) == "sys":
+        found = c.env.catalog.table_function(fold(node.name[-1]))
+        if found is not None:
+            return _system(c, node, found, args, alias, names)
     raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", line=node.line)
+
+
+def _system(
+    c: Sources, node: nodes.FunctionSource, found: TableFunction, args: list[Typed], alias: str, names: Names
+) -> str:
+    """A system function, which is a function of PostgreSQL with the same arguments and columns."""
+    if len(args) != len(found.arguments):
+        few = "An insufficient number of" if len(args) < len(found.arguments) else "Too many"
+        number, word = (313, "were supplied for") if len(args) < len(found.arguments) else (8144, "specified for")
+        raise SqlError(number, f"{few} arguments {word} the procedure or function {'.'.join(node.name)}.")
+    values = [convert(value, kind, "cast").sql for value, kind in zip(args, found.arguments, strict=True)]
+    _add(
+        names,
+        node,
+        [Typed(f"{alias}.{quoted(column.pg)}", column.type, name=column.name) for column in found.columns],
+        alias,
+    )
+    return f"LATERAL {found.pg}({', '.join(values)}) AS {alias}"
 
 
 def _add(names: Names, node: nodes.FunctionSource, columns: list[Typed], alias: str) -> None:

@@ -1,0 +1,167 @@
+"""Functions that tell of the catalog: "Metadata functions", and SERVERPROPERTY."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def known(client: Any, table: str) -> str:
+    client.ok(
+        f"CREATE TABLE {table} (Id uniqueidentifier NOT NULL, n int CONSTRAINT df_{table} DEFAULT 7,"
+        f" Body varbinary(max), r bigint IDENTITY(5, 2) CONSTRAINT pk_{table} PRIMARY KEY WITH (FILLFACTOR = 80),"
+        " x AS (n * 2), m decimal(9, 2), INDEX ix (n DESC) WITH (ALLOW_PAGE_LOCKS = OFF))"
+    )
+    return table
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "found"),
+    [
+        ("{0}", None, True),
+        ("{0}", "U", True),
+        ("{0}", "u ", True),
+        ("{0}", "V", False),
+        ("dbo.{0}", "U", True),
+        ("[shop].[dbo].[{0}]", "U", True),
+        ('"dbo"."{0}"', None, True),
+        ("shop..{0}", None, True),
+        (" [dbo] . [{0}] ", None, True),
+        ("[Other.Catalog].dbo.{0}", None, False),
+        ("nope.dbo.{0}", None, False),
+        ("df_{0}", "D", True),
+        ("dbo.pk_{0}", "PK", True),
+        ("a.b.c.d", None, False),
+        ("[dbo].[{0}", None, False),
+        ("sys.objects", None, True),
+    ],
+)
+def test_object_id(client: Any, known: str, name: str, kind: str | None, found: bool) -> None:
+    more = f", N'{kind}'" if kind else ""
+    assert (client.value(f"SELECT OBJECT_ID(N'{name.format(known)}'{more})") is not None) is found
+
+
+def test_names(client: Any, known: str) -> None:
+    number = f"OBJECT_ID('{known}')"
+    text = (
+        f"SELECT OBJECT_NAME({number}), OBJECT_NAME({number}, DB_ID('shop')), OBJECT_SCHEMA_NAME({number}),"
+        " OBJECT_NAME(1), OBJECT_NAME(OBJECT_ID('sys.tables')), OBJECT_SCHEMA_NAME(OBJECT_ID('sys.tables')),"
+        " SCHEMA_NAME(1), SCHEMA_ID('DBO'), SCHEMA_ID('nope'), DB_ID('nope'), TYPE_NAME(56),"
+        f" COL_NAME({number}, 3), INDEX_COL('{known}', 1, 1)"
+    )
+    assert client.rows(text) == [(known, known, "dbo", None, "tables", "sys", "dbo", 1, None, None, "int", "Body", "r")]
+
+
+def _values(client: Any, function: str, first: str, properties: dict[str, Any]) -> dict[str, Any]:
+    row = client.rows("SELECT " + ", ".join(f"{function}({first}, '{name}')" for name in properties))[0]
+    return dict(zip(properties, row, strict=True))
+
+
+def test_properties_of_a_table(client: Any, known: str) -> None:
+    client.ok(f"CREATE TRIGGER tr_{known} ON {known} AFTER INSERT, DELETE AS PRINT 1")
+    client.ok(f"CREATE TRIGGER tr2_{known} ON {known} FOR DELETE AS PRINT 2")
+    first = client.value(f"SELECT OBJECT_ID('tr_{known}')")
+    expected = {
+        "IsUserTable": 1, "IsTable": 1, "IsView": 0, "IsMSShipped": 0, "TableHasClustIndex": 1, "TableHasIdentity": 1,
+        "TableHasNonclustIndex": 1, "TableHasPrimaryKey": 1, "TableHasDefaultCnst": 1, "TableHasCheckCnst": 0,
+        "TableHasDeleteTrigger": 1, "TableHasInsertTrigger": 1, "TableHasUpdateTrigger": 0,
+        "TableDeleteTriggerCount": 2,
+        "TableInsertTriggerCount": 1, "TableUpdateTriggerCount": 0, "TableDeleteTrigger": first, "nonsense": None,
+        "HasInsteadOfTrigger": 0, "HasAfterTrigger": 1, "TableIsMemoryOptimized": 0, "TableTemporalType": 0,
+    }  # fmt: skip
+    for function in ("OBJECTPROPERTY", "OBJECTPROPERTYEX"):
+        assert _values(client, function, f"OBJECT_ID('{known}')", expected) == expected
+    client.ok(f"DISABLE TRIGGER ALL ON {known}; INSERT {known} (Id) VALUES (NEWID())")
+    extended = {"BaseType": "U ", "Cardinality": 1}
+    assert _values(client, "OBJECTPROPERTYEX", f"OBJECT_ID('{known}')", extended) == extended
+    trigger = {"IsTrigger": 1, "ExecIsTriggerDisabled": 1, "ExecIsAfterTrigger": 1, "ExecIsUpdateTrigger": 0}
+    assert _values(client, "OBJECTPROPERTY", f"OBJECT_ID('tr_{known}')", trigger) == trigger
+    assert client.value("SELECT OBJECTPROPERTY(1, 'IsTable')") is None
+
+
+def test_properties_of_columns_and_indexes(client: Any, known: str) -> None:
+    number = f"OBJECT_ID('{known}')"
+    for column, expected in {
+        "r": {"IsIdentity": 1, "AllowsNull": 0, "Precision": 19, "Scale": 0, "ColumnId": 4, "IsComputed": 0},
+        "x": {"IsComputed": 1, "IsDeterministic": 1, "AllowsNull": 1},
+        "m": {"Precision": 9, "Scale": 2},
+        "Body": {"Precision": -1, "CharMaxLen": -1, "IsIndexable": 0},
+    }.items():
+        assert _values(client, "COLUMNPROPERTY", f"{number}, '{column}'", expected) == expected
+    for index, properties in {
+        "ix": {"IndexID": 2, "IsClustered": 0, "IsDisabled": 0, "IsPageLockDisallowed": 1, "IsRowLockDisallowed": 0},
+        f"pk_{known}": {"IndexID": 1, "IsClustered": 1, "IsUnique": 1, "IndexFillFactor": 80, "nonsense": None},
+    }.items():
+        assert _values(client, "INDEXPROPERTY", f"{number}, '{index}'", properties) == properties
+    text = f"SELECT INDEXKEY_PROPERTY({number}, 2, 1, '{{0}}')"
+    assert [client.value(text.format(name)) for name in ("ColumnId", "IsDescending", "nope")] == [2, 1, None]
+    lengths = f"SELECT COL_LENGTH('{known}', 'Body'), COL_LENGTH('dbo.{known}', 'm'), COL_LENGTH('{known}', 'nope')"
+    assert client.rows(lengths) == [(-1, 5, None)]
+
+
+def test_identity_functions(client: Any, known: str) -> None:
+    text = f"SELECT IDENT_CURRENT('{known}'), IDENT_SEED('dbo.{known}'), IDENT_INCR('{known}'), IDENT_CURRENT('nope')"
+    assert client.rows(text) == [(5, 5, 2, None)]
+    client.ok(f"INSERT {known} (Id) VALUES (NEWID()), (NEWID())")
+    assert client.rows(text) == [(7, 5, 2, None)]
+
+
+def test_statistics_have_a_date(client: Any, known: str) -> None:
+    date = f"SELECT STATS_DATE(OBJECT_ID('{known}'), {{0}})"
+    assert client.value(date.format(1)) is None
+    client.ok(f"INSERT {known} (Id) VALUES (NEWID()); UPDATE STATISTICS {known}")
+    assert client.value(f"SELECT DATEDIFF(hour, STATS_DATE(OBJECT_ID('{known}'), 1), GETUTCDATE())") in (0, 1)
+    assert client.value(date.format(99)) is None
+    assert client.rows(
+        "SELECT s.name, p.modification_counter FROM sys.stats s CROSS APPLY sys.dm_db_stats_properties(s.object_id,"
+        f" s.stats_id) p WHERE s.object_id = OBJECT_ID('{known}') AND s.stats_id = 2"
+    ) == [("ix", 0)]
+
+
+def test_index_physical_stats(client: Any, known: str) -> None:
+    client.ok(f"INSERT {known} (Id) VALUES (NEWID())")
+    text = (
+        "SELECT index_id, index_type_desc, alloc_unit_type_desc, record_count, CASE WHEN page_count > 0 THEN 1 END,"
+        f" avg_fragmentation_in_percent FROM sys.dm_db_index_physical_stats(DB_ID(), OBJECT_ID(N'{known}'), {{0}}) AS s"
+    )
+    assert client.rows(text.format("NULL, NULL, 'DETAILED'") + " ORDER BY index_id") == [
+        (1, "CLUSTERED INDEX", "IN_ROW_DATA", 1, 1, 0.0),
+        (2, "NONCLUSTERED INDEX", "IN_ROW_DATA", 1, 1, 0.0),
+    ]
+    assert client.rows(text.format("2, DEFAULT, DEFAULT")) == [(2, "NONCLUSTERED INDEX", "IN_ROW_DATA", None, 1, 0.0)]
+    assert client.error("SELECT * FROM sys.dm_db_index_physical_stats(DB_ID())").number == 313
+    assert client.error("SELECT * FROM sys.dm_nothing(1)").number == 208
+
+
+def test_parts_and_quotes(client: Any) -> None:
+    names = {
+        "PARSENAME('[a.b].[c]]d]', 1)": "c]d",
+        "PARSENAME('[a.b].[c]]d]', 2)": "a.b",
+        "PARSENAME('\"a.b\".c', 2)": "a.b",
+        "PARSENAME('a.b.c.d', 4)": "a",
+        "PARSENAME('a.b.c.d.e', 1)": None,
+        "PARSENAME('db..t', 2)": None,
+        "PARSENAME('t', 2)": None,
+        "QUOTENAME('a]b')": "[a]]b]",
+        "QUOTENAME('a''b', '''')": "'a''b'",
+        "QUOTENAME('x', 'z')": None,
+        "QUOTENAME(REPLICATE('x', 129))": None,
+    }
+    assert client.rows("SELECT " + ", ".join(names)) == [tuple(names.values())]
+
+
+def test_server_and_database(client: Any) -> None:
+    server = {"EngineEdition": 3, "IsXTPSupported": 0, "ProductMajorVersion": "16", "nonsense": None}
+    row = client.rows("SELECT " + ", ".join(f"SERVERPROPERTY('{name}')" for name in server))[0]
+    assert dict(zip(server, row, strict=True)) == server
+    database = {"Status": "ONLINE", "Updateability": "READ_WRITE", "IsReadCommittedSnapshotOn": 1, "nonsense": None}
+    assert _values(client, "DATABASEPROPERTYEX", "DB_NAME()", database) == database
+    assert client.value("SELECT DATABASEPROPERTYEX('nope', 'Status')") is None
+
+
+def test_views_of_old(client: Any, known: str) -> None:
+    text = f"SELECT i.indid FROM {{0}}sysobjects o JOIN {{0}}sysindexes i ON i.id = o.id WHERE o.name = '{known}'"
+    for schema in ("", "dbo.", "sys.", "shop..", "shop.sys."):
+        assert client.rows(text.format(schema) + " ORDER BY 1") == [(1,), (2,)]
