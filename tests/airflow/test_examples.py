@@ -6,7 +6,7 @@ import importlib
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,27 @@ from airflow_sqlqueue.traffic import generate
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
 
 
+Load = Callable[[str], DAG]
+
+
 @pytest.fixture
-def audit_to_lake(monkeypatch: Any, metadata_db: None) -> Iterator[DAG]:
+def load(monkeypatch: Any, metadata_db: None) -> Iterator[Load]:
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    yield importlib.import_module("audit_to_lake").dag
-    sys.modules.pop("audit_to_lake", None)
+    loaded: list[str] = []
+
+    def load(name: str) -> DAG:
+        loaded.append(name)
+        dag: DAG = importlib.import_module(name).dag
+        return dag
+
+    yield load
+    for name in loaded:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def audit_to_lake(load: Load) -> DAG:
+    return load("audit_to_lake")
 
 
 def states(run: Any) -> dict[str, str]:
@@ -36,9 +52,9 @@ def xcom(run: Any, task_id: str) -> Any:
     return run.get_task_instance(task_id).xcom_pull(task_ids=task_id)
 
 
-def test_parsing_the_example_loads_no_driver_and_no_spark() -> None:
+def test_parsing_the_examples_loads_no_driver_and_no_spark() -> None:
     heavy = {"pyodbc", "pyarrow", "pyspark", "airflow_sqlqueue.hooks.sqlqueue"}
-    program = f"import sys, audit_to_lake; print(sorted({heavy!r} & sys.modules.keys()))"
+    program = f"import sys, audit_to_lake, secondary_queues; print(sorted({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], cwd=EXAMPLES, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
@@ -89,3 +105,23 @@ def test_every_message_that_was_sent_is_accounted_for(audit_to_lake: DAG, live: 
     lake = pyarrow.dataset.dataset(parameters["lake"], format="parquet", partitioning="hive")
     assert lake.count_rows() == batch.messages
     assert (tmp_path / "report.html").stat().st_size > 1_000
+
+
+@pytest.mark.airflow
+def test_secondary_queues_are_drained_with_their_primary(load: Load, live: str, tmp_path: Path) -> None:
+    hook = SqlQueueHook(live)
+    endpoint = f"test.{uuid.uuid4().hex[:12]}"
+    queues = [endpoint, f"{endpoint}.WEB01", f"{endpoint}.WEB02"]
+    for count, queue in enumerate(queues, 1):
+        hook.create_queue(queue)
+        hook.send(queue, generate(count, seed=count))
+    run = load("secondary_queues").test(run_conf={"endpoint": endpoint, "staging": str(tmp_path)})
+    assert run.state == "success"
+    batches = [
+        Batch.from_dict(task.xcom_pull(task_ids="drain", map_indexes=task.map_index)["batch"])
+        for task in sorted(run.get_task_instances(), key=lambda task: task.map_index)
+        if task.task_id == "drain"
+    ]
+    assert [batch.queue for batch in batches] == [hook.resolve(queue).canonical for queue in queues]
+    assert [batch.messages + batch.expired for batch in batches] == [1, 2, 3]
+    assert {batch.state for batch in batches} == {"sealed"}

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from airflow_sqlqueue.create import create_queue
-from airflow_sqlqueue.errors import LayoutChangedError, MessageError, NotAQueueError, QueueNotFoundError
+from airflow_sqlqueue.discovery import list_tables
+from airflow_sqlqueue.errors import (
+    LayoutChangedError,
+    MessageError,
+    NotAQueueError,
+    PermissionDeniedError,
+    QueueNotFoundError,
+)
 from airflow_sqlqueue.inspection import read_layout
 from airflow_sqlqueue.layout import SHAPES
 from airflow_sqlqueue.message import Message, decode_headers
@@ -204,3 +213,41 @@ def test_another_error_is_not_taken_for_a_change(session: Session, table: Resolv
     create_queue(session, table)
     with pytest.raises(MessageError):
         QueueTable(session, table).send([Message({"a": 1})])  # type: ignore[dict-item]
+
+
+@pytest.fixture
+def other_catalog(session: Session) -> Iterator[str]:
+    """Another database of the same server."""
+    name = f"test_{uuid.uuid4().hex[:10]}"
+    try:
+        run_sql(session, f"CREATE DATABASE [{name}]")
+    except PermissionDeniedError:
+        pytest.skip("the login of the test server may not create databases")
+    yield name
+    run_sql(session, f"DROP DATABASE [{name}]")
+
+
+def test_another_catalog(session: Session, table: ResolvedAddress, other_catalog: str, exercise: Exercise) -> None:
+    """Queue and ledger stand in a database that is not the connection's."""
+    there = replace(table, catalog=other_catalog)
+    assert create_queue(session, there, layout="v3.0").made
+    assert read_layout(session, there).shape == SHAPES["v3.0"]
+    exercise(there)
+    assert [found.table for found in list_tables(session, other_catalog)] == [there]
+
+
+def test_one_transaction_spans_catalogs(session: Session, table: ResolvedAddress, other_catalog: str) -> None:
+    here, there = QueueTable(session, table), QueueTable(session, replace(table, catalog=other_catalog))
+    create_queue(session, here.address)
+    create_queue(session, there.address)
+    here.send([Message(body=b"moves")])
+
+    def move_and_fail() -> None:
+        with session.transaction():
+            there.send([Message(body=message.body) for message in here.receive()])
+            assert there.depth().messages == 1
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        move_and_fail()
+    assert (here.depth().messages, there.depth().messages) == (1, 0)
