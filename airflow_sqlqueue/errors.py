@@ -20,7 +20,9 @@ what the driver said is in ``__cause__``. Message bodies, headers and secrets ar
     │   ├── DeadlockError          the server chose this transaction as the victim (1205)
     │   ├── LockTimeoutError       a lock was not granted in time (1222)
     │   ├── LayoutChangedError     the table was altered under a transaction that had read it before
+    │   ├── ServerBusyError        the server fails over or is overloaded
     │   └── ConnectionLostError    the connection broke; whether a COMMIT under way took effect is not known
+    ├── TransactionError           a transaction cannot do this: it failed before, or it would span two servers
     ├── BatchError                 a batch is not in the state that was asked for
     │   ├── BatchNotFoundError     the ledger does not know the batch
     │   └── BatchMismatchError     files, ledger and reader do not agree on what the batch holds
@@ -96,8 +98,16 @@ class LayoutChangedError(TransientError):
     """The table was altered under a transaction that had read its layout before."""
 
 
+class ServerBusyError(TransientError):
+    """The server fails over or is overloaded."""
+
+
 class ConnectionLostError(TransientError):
     """The connection broke; whether a COMMIT under way took effect is not known."""
+
+
+class TransactionError(SqlQueueError):
+    """A transaction cannot do this: it failed before, or it would span two servers."""
 
 
 class BatchError(SqlQueueError):

@@ -17,6 +17,7 @@ from airflow_sqlqueue.doctor.examine import Examination, examine, mend
 from airflow_sqlqueue.drop import drop_queue
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.layout import SHAPES
+from airflow_sqlqueue.sent import sent_definition
 
 
 def create(
@@ -29,7 +30,7 @@ def create(
     body_string: Annotated[bool, typer.Option(help="Add a column that shows the body as text.")] = False,
     delayed: Annotated[bool, typer.Option(help="Create the table of delayed messages too.")] = False,
     subscriptions: Annotated[bool, typer.Option(help="Create the subscription table too.")] = False,
-    ledger: Annotated[bool, typer.Option(help="Create the drain's ledger too.")] = False,
+    ledger: Annotated[bool, typer.Option(help="Create the ledgers of drains and sends too.")] = False,
     create_schema: Annotated[bool, typer.Option(help="Create a missing schema too.")] = False,
     ddl: Annotated[bool, typer.Option(help="Print the script, for an administrator, and run nothing.")] = False,
 ) -> None:
@@ -48,7 +49,8 @@ def create(
     )
     asked = [(definition, create_schema) for definition in definitions]
     if ledger:
-        own = ledger_definitions(definitions[0].table.catalog, target.ledger_schema)
+        catalog, schema = definitions[0].table.catalog, target.ledger_schema
+        own = *ledger_definitions(catalog, schema), sent_definition(catalog, schema)
         asked += [(definition, True) for definition in own]
     if ddl:
         for definition, with_schema in asked:

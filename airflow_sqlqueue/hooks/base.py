@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote_plus
 
 from airflow.providers.common.sql.hooks.sql import DbApiHook
@@ -17,10 +17,12 @@ from airflow_sqlqueue.connection import load_pyodbc
 from airflow_sqlqueue.discovery import find_queue
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.settings import QueueConnection, read_connection
+from airflow_sqlqueue.opening import open_connection
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.session import Session, open_connection
-from airflow_sqlqueue.sql import query
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query, query
+from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, joined, transaction
 
 if TYPE_CHECKING:
     import pyodbc
@@ -87,9 +89,49 @@ class QueueConnectionHook(DbApiHook):
         return read
 
     def session(self) -> Session:
-        """A new session of the core; close it, or use it as a context manager. Raises as Session does."""
+        """A new session of the core; close it, or use it as a context manager. Raises as Session does.
+
+        It is never part of a :meth:`transaction`.
+        """
         read = self.queue_connection
         return Session(read.settings, lock_timeout=read.lock_timeout)
+
+    @contextmanager
+    def joined_session(self, *, sending: bool = False) -> Iterator[Session]:
+        """The session of the :meth:`transaction` under way, where there is one, else one of its own.
+
+        ``sending`` asks for the one that sends, which is another in the mode ``receive_only``.
+        """
+        current = joined(self.queue_connection.settings)
+        if current is not None:
+            yield current.sending if sending else current.receiving
+            return
+        with self.session() as session:
+            yield session
+
+    @contextmanager
+    def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> Iterator[Transaction]:
+        """A transaction that every call of this hook, and of others with the same server and login, is part of.
+
+        ``with hook.transaction(): hook.send("billing", map(bill, hook.receive("orders", 100)))``: what is received,
+        sent and run, with :meth:`run_sql` or the hook's ``run`` and ``get_records``, commits together when the block
+        ends and is rolled back together when it raises; received messages are visible again then. Other databases of
+        the server are part of it. An error inside dooms it: nothing more can be done before the block ends.
+
+        ``mode`` is ``sends_atomic_with_receive``, ``receive_only`` (sends commit at once: at least once) or ``none``
+        (everything commits at once, received messages can be lost): :func:`airflow_sqlqueue.transactions.transaction`.
+        Raises :class:`TransactionError` where another server or login would be needed.
+        """
+        with transaction(self.queue_connection.settings, self.session, mode) as begun:
+            yield begun
+
+    def run_sql(self, sql: str, *parameters: Any) -> list[Any]:
+        """Run a statement of your own, in the :meth:`transaction` under way, and return the rows of its last result.
+
+        Unlike ``run`` it logs nothing of the statement, and raises this package's errors.
+        """
+        with self.joined_session() as session:
+            return session.run(Query("own", "run the statement", sql), *parameters)
 
     @property
     def resolver(self) -> AddressResolver:
@@ -112,20 +154,29 @@ class QueueConnectionHook(DbApiHook):
         """
         if without_machine(queue_name) is None:
             return self.resolve(queue_name)
-        with self.session() as session:
+        with self.joined_session() as session:
             return find_queue(session, self.resolver, queue_name)
 
     @contextmanager
-    def queue(self, queue_name: str) -> Iterator[QueueTable]:
-        """A queue in a session of its own: ``with hook.queue("audit") as queue, queue.session.transaction(): ...``."""
+    def queue(self, queue_name: str, *, sending: bool = False) -> Iterator[QueueTable]:
+        """A queue in a session of its own, or in that of the :meth:`transaction` under way.
+
+        ``sending`` as for :meth:`joined_session`.
+        """
         self.resolve(queue_name)
-        with self.session() as session:
+        with self.joined_session(sending=sending) as session:
             yield QueueTable(session, find_queue(session, self.resolver, queue_name))
 
     # What a DbApiHook must say of its database; its set_autocommit and get_autocommit suit pyodbc as they are.
 
     def get_conn(self) -> pyodbc.Connection:
-        """A pyodbc connection without autocommit, as ``DbApiHook`` expects. Raises as :meth:`session` does."""
+        """A pyodbc connection without autocommit, as ``DbApiHook`` expects. Raises as :meth:`session` does.
+
+        Inside a :meth:`transaction` it is lent from there: its commit does nothing, its rollback dooms the transaction.
+        """
+        current = joined(self.queue_connection.settings)
+        if current is not None:
+            return cast("pyodbc.Connection", current.receiving.joined_connection())
         connection = open_connection(self.queue_connection.settings)
         connection.autocommit = False
         return connection

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
 from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.transactions import joined
 
 if TYPE_CHECKING:
     import uuid
@@ -39,6 +41,8 @@ class BatchMethods(QueueConnectionHook):
         The same ``batch_id`` resumes an open batch and returns a sealed one. See
         :class:`airflow_sqlqueue.drain.drain.Drain`.
         """
+        if joined(self.queue_connection.settings) is not None:
+            raise TransactionError("A drain commits its parts one by one: call it outside the transaction.")
         from airflow_sqlqueue.drain.drain import Drain
         from airflow_sqlqueue.drain.files import StagingFolder
 
@@ -67,5 +71,5 @@ class BatchMethods(QueueConnectionHook):
 
     @contextmanager
     def _ledger(self, catalog: str) -> Iterator[Ledger]:
-        with self.session() as session:
+        with self.joined_session() as session:
             yield Ledger(session, catalog, self.ledger_schema)

@@ -14,7 +14,7 @@ class MessageMethods(QueueConnectionHook):
 
     def send(self, queue_name: str, messages: Iterable[Message]) -> int:
         """Send messages in one transaction and return how many; at least once, if the caller repeats a failed call."""
-        with self.queue(queue_name) as queue, queue.session.transaction():
+        with self.queue(queue_name, sending=True) as queue, queue.session.transaction():
             return queue.send(messages)
 
     def depth(self, queue_name: str, *, at_most: int | None = None) -> Depth:

@@ -8,6 +8,7 @@ from airflow_sqlqueue.doctor.examine import Examination, examine
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.drop import drop_queue
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
+from airflow_sqlqueue.sent import sent_definition
 
 
 class TableMethods(QueueConnectionHook):
@@ -26,7 +27,7 @@ class TableMethods(QueueConnectionHook):
         create_schema: bool = False,
     ) -> list[Created]:
         """Create a queue if it is missing, and on request its table of delayed messages, the subscription table and the
-        drain's ledger; the queue comes first in what is returned. What exists is left as it is and compared.
+        ledgers of drains and sends; the queue comes first in what is returned. What exists is left as it is and compared.
 
         See :func:`airflow_sqlqueue.create.definitions_for` and :func:`airflow_sqlqueue.create.create`.
         """
@@ -39,11 +40,12 @@ class TableMethods(QueueConnectionHook):
             delayed=delayed,
             subscriptions=subscriptions,
         )
-        with self.session() as session:
+        with self.joined_session() as session:
             created = [create(session, definition, create_schema=create_schema) for definition in definitions]
             if ledger:
-                for definition in ledger_definitions(created[0].table.catalog, self.ledger_schema):
-                    created.append(create(session, definition, create_schema=True))
+                catalog = created[0].table.catalog
+                own = *ledger_definitions(catalog, self.ledger_schema), sent_definition(catalog, self.ledger_schema)
+                created += [create(session, definition, create_schema=True) for definition in own]
         return created
 
     def drop_queue(self, queue_name: str, *, force: bool = False) -> int:
@@ -58,7 +60,7 @@ class TableMethods(QueueConnectionHook):
 
     def inspect_all(self) -> list[Examination]:
         """The same for every table of the transport in the connection's database, as far as the login may see them."""
-        with self.session() as session:
+        with self.joined_session() as session:
             tables = list_tables(session, self.queue_connection.settings.database)
             return [examine(session, found.table) for found in tables]
 

@@ -26,7 +26,7 @@ class SqlQueueCreateOperator(QueueTask, BaseOperator):
     :param body_string: whether to add a computed column that shows the body as text.
     :param delayed: whether to create the table of delayed messages as well, ``<queue>.Delayed``.
     :param subscriptions: whether to create the subscription table as well.
-    :param ledger: whether to create the drain's ledger as well, for logins that may not.
+    :param ledger: whether to create the ledgers of drains and sends as well, for logins that may not.
     :param create_schema: whether to make a missing schema.
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """

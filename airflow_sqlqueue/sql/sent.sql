@@ -1,0 +1,25 @@
+-- make: create the sent-ledger (with 'sqlqueue create --ledger' an administrator can)
+CREATE TABLE {sent} (
+    [SendId] uniqueidentifier NOT NULL PRIMARY KEY,
+    [Queue] nvarchar(400) NOT NULL,
+    [Origin] nvarchar(1000) NOT NULL,
+    [Messages] bigint NULL,
+    [SentAt] datetime2(3) NOT NULL
+);
+
+-- enter: enter the sending in the sent-ledger
+-- A range lock: of two with the same id, one enters it and the other waits for that one's end.
+INSERT INTO {sent} ([SendId], [Queue], [Origin], [SentAt])
+SELECT ?, ?, ?, SYSUTCDATETIME()
+WHERE NOT EXISTS (SELECT * FROM {sent} WITH (UPDLOCK, HOLDLOCK) WHERE [SendId] = ?);
+SELECT @@ROWCOUNT;
+
+-- count: enter the number of messages in the sent-ledger
+UPDATE {sent} SET [Messages] = ? WHERE [SendId] = ?;
+
+-- find: read the sent-ledger
+SELECT [Queue], [Messages] FROM {sent} WITH (READCOMMITTEDLOCK) WHERE [SendId] = ?;
+
+-- forget: forget old sendings
+DELETE TOP (?) FROM {sent} WHERE [SentAt] < DATEADD(second, ?, SYSUTCDATETIME());
+SELECT @@ROWCOUNT;

@@ -1,0 +1,101 @@
+"""Transactions that several calls join, in the modes of the transport.
+
+Source: reference/transactions_and_failures.md 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
+
+from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.errors import ConfigurationError, TransactionError
+from airflow_sqlqueue.session import Session
+
+SENDS_ATOMIC_WITH_RECEIVE = "sends_atomic_with_receive"
+RECEIVE_ONLY = "receive_only"
+NONE = "none"
+MODES = (SENDS_ATOMIC_WITH_RECEIVE, RECEIVE_ONLY, NONE)
+
+
+@dataclass(frozen=True)
+class Server:
+    """What one connection can reach: a server, as a login. Databases do not count, a transaction spans them."""
+
+    host: str
+    port: int
+    user: str | None
+
+    @classmethod
+    def of(cls, settings: ConnectionSettings) -> Server:
+        return cls(settings.host.lower(), settings.port, settings.user)
+
+
+class Transaction:
+    """A transaction under way. Its sessions are open while the block of :func:`transaction` runs.
+
+    ``receiving`` is the session that takes messages and runs statements. ``sending`` is the same one, or in the mode
+    ``receive_only`` another, which commits every send on its own.
+    """
+
+    def __init__(self, server: Server, mode: str, connect: Callable[[], Session], stack: ExitStack) -> None:
+        self.server, self.mode = server, mode
+        self._connect, self._stack = connect, stack
+        self.receiving = stack.enter_context(connect())
+        if mode != NONE:
+            stack.enter_context(self.receiving.transaction())
+
+    @cached_property
+    def sending(self) -> Session:
+        """The session for sends."""
+        return self._stack.enter_context(self._connect()) if self.mode == RECEIVE_ONLY else self.receiving
+
+
+_current: ContextVar[Transaction | None] = ContextVar("sqlqueue_transaction", default=None)
+
+
+@contextmanager
+def transaction(
+    settings: ConnectionSettings, connect: Callable[[], Session], mode: str = SENDS_ATOMIC_WITH_RECEIVE
+) -> Iterator[Transaction]:
+    """Begin a transaction that every call to :func:`joined` of this thread (or task) finds until the block ends.
+
+    - ``sends_atomic_with_receive``: what is received, sent and run commits together when the block ends, and is rolled
+      back together when it raises. Rolled-back messages are visible again.
+    - ``receive_only``: sends are committed at once, on a connection of their own. A rollback brings back what was
+      received and not what was sent: the next try sends again (at least once).
+    - ``none``: everything is committed at once. What was received is lost when its handling fails (at most once).
+
+    Inside another one of the same server it is part of that one. Raises :class:`TransactionError` where another server,
+    or another login, would be needed: two connections cannot commit together.
+    """
+    if mode not in MODES:
+        raise ConfigurationError(f"There is no transaction mode {mode!r}: choose one of {', '.join(MODES)}.")
+    server = Server.of(settings)
+    outer = joined(settings)
+    if outer is not None:
+        if outer.mode != mode:
+            raise TransactionError(f"A transaction with the mode {outer.mode} is open: join it with the same mode.")
+        with outer.receiving.transaction() if mode != NONE else ExitStack():
+            yield outer
+        return
+    with ExitStack() as stack:
+        begun = Transaction(server, mode, connect, stack)
+        token = _current.set(begun)
+        stack.callback(_current.reset, token)
+        yield begun
+
+
+def joined(settings: ConnectionSettings) -> Transaction | None:
+    """The transaction under way, None where there is none. Raises :class:`TransactionError` for another server's."""
+    current = _current.get()
+    if current is not None and current.server != Server.of(settings):
+        raise TransactionError(
+            f"A transaction on {current.server.host}:{current.server.port} as {current.server.user!r} is open, and one "
+            f"on {settings.host}:{settings.port} as {settings.user!r} cannot commit together with it: end it first, "
+            "or use the same connection."
+        )
+    return current

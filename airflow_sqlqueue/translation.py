@@ -1,0 +1,75 @@
+"""Our errors for the driver's.
+
+The driver packs SQLSTATE, text and SQL Server's number into its exceptions; what callers need of them is the class.
+"""
+
+from __future__ import annotations
+
+import re
+
+from airflow_sqlqueue.errors import (
+    ConnectionLostError,
+    DeadlockError,
+    LockTimeoutError,
+    QueueNotFoundError,
+    ServerBusyError,
+    SqlQueueError,
+    StatementError,
+)
+from airflow_sqlqueue.permissions import permission_denied
+
+_LOST = {"08S01", "08003", "08007", "01002"}
+BUSY = {10928, 10929, 40197, 40501, 40540, 40613, 49918, 49919, 49920}
+"""A server that fails over or is asked for too much (reference/transactions_and_failures.md 4): later it may do."""
+
+_QUOTES_VALUES = {220, 241, 242, 244, 245, 248, 2601, 2627, 2628, 8114, 8115, 8152, 13609, 50000}
+
+
+def translate(error: Exception, purpose: str) -> SqlQueueError:
+    """Our error for one of the driver's; ``purpose`` completes "Could not ..."."""
+    if isinstance(error, SqlQueueError):
+        return error
+    state, number = state_and_number(error)
+    if number == 1205:
+        return DeadlockError(f"Could not {purpose}: the server chose it to break a deadlock; run it again.")
+    if number == 1222:
+        return LockTimeoutError(f"Could not {purpose}: others hold the locks for too long; try again later.")
+    if number == 208:
+        return QueueNotFoundError(
+            f"Could not {purpose}: the table does not exist or the login has no permission on it; create it, check the "
+            "address, or have the permission granted."
+        )
+    if number in BUSY:
+        return ServerBusyError(f"Could not {purpose}: the server is failing over or overloaded; try again later.")
+    if denied := permission_denied(purpose, number, _text(error)):
+        return denied
+    if state in {"HYT00", "HYT01"}:
+        return LockTimeoutError(f"Could not {purpose}: the statement ran into its timeout; try again later.")
+    if state in _LOST:
+        return ConnectionLostError(f"Could not {purpose}: the connection to the server was lost; run it again.")
+    if number is not None:
+        return StatementError(f"Could not {purpose}: SQL Server answered with error {number}.", number)
+    return StatementError(f"Could not {purpose}: the driver failed with state {state or 'unknown'}.")
+
+
+_NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
+
+
+def state_and_number(error: Exception) -> tuple[str | None, int | None]:
+    """The SQLSTATE and SQL Server's error number, as pyodbc packs them into its two arguments."""
+    state = str(error.args[0]) if error.args else None
+    numbers = [int(found) for found in _NUMBER.findall(str(error.args[1]))] if len(error.args) > 1 else []
+    return state, next((number for number in numbers if number), None)
+
+
+def _text(error: Exception) -> str:
+    """What the server says in the first of the errors that pyodbc packs into one."""
+    return re.split(r" \(\d+\) \(SQL\w+\)", str(error.args[1]))[0] if len(error.args) > 1 else ""
+
+
+def quiet(error: Exception) -> BaseException:
+    """The cause to keep. Errors that quote values from a row are reduced to their number: a value may be a secret."""
+    state, number = state_and_number(error)
+    if number in _QUOTES_VALUES:
+        return RuntimeError(f"SQL Server error {number}, SQLSTATE {state}; its text quotes values.")
+    return error

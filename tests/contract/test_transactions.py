@@ -1,0 +1,226 @@
+"""Transactions of a session and transactions that calls join, on any server."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from dataclasses import replace
+
+import pyodbc
+import pytest
+
+from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.errors import (
+    ConfigurationError,
+    LockTimeoutError,
+    SqlQueueError,
+    TransactionError,
+)
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.transactions import joined, transaction
+from tests.contract.conftest import Connect, run_sql
+
+
+class Interrupted(Exception):
+    """A handler that fails."""
+
+
+def waiting(queue: QueueTable) -> list[bytes]:
+    return [message.body for message in queue.peek(100)]
+
+
+def other(queue: QueueTable, session: Session) -> QueueTable:
+    return QueueTable(session, queue.address)
+
+
+# A session's own transactions
+
+
+def test_a_nested_transaction_is_part_of_the_outer_one(queue: QueueTable, connect: Connect) -> None:
+    session = queue.session
+    with connect() as watcher:
+        with session.transaction():
+            with session.transaction():
+                queue.send([Message(body=b"a")])
+            assert waiting(other(queue, watcher)) == []
+            queue.send([Message(body=b"b")])
+        assert waiting(other(queue, watcher)) == [b"a", b"b"]
+    assert not session.in_transaction
+
+
+def test_a_failed_inner_transaction_takes_the_outer_one_with_it(queue: QueueTable) -> None:
+    session = queue.session
+
+    def swallow_and_go_on() -> None:
+        with session.transaction():
+            queue.send([Message(body=b"a")])
+            with suppress(Interrupted), session.transaction():
+                queue.send([Message(body=b"b")])
+                raise Interrupted
+            with pytest.raises(TransactionError, match="failed before"):
+                queue.send([Message(body=b"c")])
+
+    with pytest.raises(TransactionError, match="is rolled back"):
+        swallow_and_go_on()
+    assert waiting(queue) == []
+
+
+@pytest.mark.parametrize(
+    "wrong", ["SELECT 1/0", "INSERT INTO [no such table] VALUES (1)", "SELEC", "THROW 50001, N'x', 1"]
+)
+def test_after_an_error_nothing_is_committed_on_its_own(queue: QueueTable, wrong: str) -> None:
+    """Whoever catches a statement's error inside a transaction must not send outside of one without knowing."""
+    session = queue.session
+
+    def swallow_and_go_on() -> None:
+        with session.transaction():
+            queue.send([Message(body=b"a")])
+            with pytest.raises(SqlQueueError):
+                run_sql(session, wrong)
+            queue.send([Message(body=b"b")])
+
+    with pytest.raises(TransactionError, match="failed before"):
+        swallow_and_go_on()
+    assert waiting(queue) == []
+    queue.send([Message(body=b"again")])
+    assert waiting(queue) == [b"again"]
+
+
+def test_the_lock_timeout_is_restored_after_a_doomed_transaction(queue: QueueTable, connect: Connect) -> None:
+    session = queue.session
+    queue.send([Message(body=b"a")])
+    with connect() as holder, holder.transaction():
+        other(queue, holder).receive()
+        with pytest.raises(LockTimeoutError), session.transaction(), session.lock_timeout(0):
+            run_sql(session, f"SELECT COUNT(*) FROM {queue.address.qualified_name} WITH (XLOCK, ROWLOCK)")
+    assert run_sql(session, "SELECT @@LOCK_TIMEOUT")[0][0] == 10_000
+
+
+# Connections that are lent
+
+
+def test_a_lent_connection_takes_part_and_cannot_commit(queue: QueueTable) -> None:
+    table = queue.address.qualified_name
+    session = queue.session
+    insert = (
+        f"INSERT INTO {table} (Id, Recoverable, Headers, Body) VALUES (NEWID(), 1, N'', CONVERT(varbinary(max), ?))"
+    )
+
+    def send_and_fail(fail: bool) -> None:
+        with session.transaction():
+            connection = session.joined_connection()
+            with connection.cursor() as cursor:
+                cursor.execute(insert, b"a")
+            connection.execute(insert, b"b")
+            connection.commit()
+            connection.close()
+            queue.send([Message(body=b"c")])
+            if fail:
+                raise Interrupted
+
+    with pytest.raises(Interrupted):
+        send_and_fail(True)
+    assert waiting(queue) == []
+    send_and_fail(False)
+    assert waiting(queue) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("how", ["rollback", "error", "autocommit"])
+def test_a_lent_connection_dooms_the_transaction(queue: QueueTable, how: str) -> None:
+    def go_on() -> None:
+        with queue.session.transaction():
+            connection = queue.session.joined_connection()
+            if how == "rollback":
+                connection.rollback()
+            elif how == "error":
+                with pytest.raises(pyodbc.Error):
+                    connection.execute("SELECT 1/0").fetchall()
+            else:
+                connection.autocommit = True
+            queue.send([Message()])
+
+    with pytest.raises(TransactionError):
+        go_on()
+    assert waiting(queue) == []
+
+
+# Transactions that calls join
+
+
+def test_receives_and_sends_commit_together(queue: QueueTable, connect: Connect, settings: ConnectionSettings) -> None:
+    queue.send([Message(body=b"in")])
+
+    def handle(fail: bool) -> None:
+        with transaction(settings, connect) as begun:
+            assert joined(settings) is begun
+            assert begun.sending is begun.receiving
+            received = other(queue, begun.receiving).receive()
+            other(queue, begun.sending).send(Message(body=b"out of " + message.body) for message in received)
+            assert waiting(queue) == []
+            if fail:
+                raise Interrupted
+
+    with pytest.raises(Interrupted):
+        handle(True)
+    assert joined(settings) is None
+    assert waiting(queue) == [b"in"]
+    handle(False)
+    assert waiting(queue) == [b"out of in"]
+
+
+def test_receive_only_sends_at_once(queue: QueueTable, connect: Connect, settings: ConnectionSettings) -> None:
+    queue.send([Message(body=b"in")])
+
+    def handle() -> None:
+        with transaction(settings, connect, "receive_only") as begun:
+            assert len(other(queue, begun.receiving).receive()) == 1
+            other(queue, begun.sending).send([Message(body=b"ghost")])
+            assert waiting(queue) == [b"ghost"]
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        handle()
+    assert waiting(queue) == [b"in", b"ghost"]
+
+
+def test_none_is_lossy(queue: QueueTable, connect: Connect, settings: ConnectionSettings) -> None:
+    queue.send([Message(body=b"in")])
+
+    def handle() -> None:
+        with transaction(settings, connect, "none") as begun:
+            assert len(other(queue, begun.receiving).receive()) == 1
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        handle()
+    assert waiting(queue) == []
+
+
+def test_a_second_server_is_refused(connect: Connect, settings: ConnectionSettings) -> None:
+    with transaction(settings, connect) as begun:
+        assert joined(replace(settings, database="another")) is begun
+        for elsewhere in (replace(settings, host="other.example.com"), replace(settings, user="somebody")):
+            with pytest.raises(TransactionError, match="cannot commit together"):
+                joined(elsewhere)
+    assert joined(replace(settings, host="other.example.com")) is None
+
+
+def test_a_mode_inside_another(connect: Connect, settings: ConnectionSettings) -> None:
+    with transaction(settings, connect) as begun:
+        with transaction(settings, connect) as same:
+            assert same is begun
+        with pytest.raises(TransactionError, match="same mode"), transaction(settings, connect, "receive_only"):
+            pass
+    with pytest.raises(ConfigurationError, match="no transaction mode 'all'"), transaction(settings, connect, "all"):
+        pass
+
+
+def test_a_thread_of_its_own_does_not_join(connect: Connect, settings: ConnectionSettings) -> None:
+    seen: list[object] = []
+    with transaction(settings, connect):
+        thread = threading.Thread(target=lambda: seen.append(joined(settings)))
+        thread.start()
+        thread.join(10)
+    assert seen == [None]
