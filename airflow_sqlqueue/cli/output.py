@@ -37,6 +37,14 @@ def show(values: Mapping[str, Any] | list[dict[str, Any]], *, as_json: bool, tit
     stdout.print(table)
 
 
+def say(heading: str, *lines: str | None) -> None:
+    """Print a paragraph as it is, so that a statement in it can be copied."""
+    stdout.print(Text(f"\n{heading}", style="bold"))
+    for line in lines:
+        if line:
+            stdout.out(line, highlight=False)
+
+
 def _text(value: Any) -> Text:
     """A value for people. A ``Text``, because rich would take the brackets of an address for markup."""
     if isinstance(value, list):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
-from airflow_sqlqueue.cli.output import show, stdout
+from airflow_sqlqueue.cli.output import say, show, stdout
 from airflow_sqlqueue.cli.target import Target
 from airflow_sqlqueue.create import create as create_one
 from airflow_sqlqueue.create import definitions_for, script
@@ -104,8 +104,8 @@ def inspect(
         return
     findings = details.pop("findings")
     show({**details, "columns": [f"{name} {text}" for name, text in details["columns"].items()]}, as_json=False)
-    if findings:
-        show(findings, as_json=False, title="Findings")
+    for finding in findings:
+        say(f"{finding['severity']} {finding['code']}", finding["text"], finding["statement"])
 
 
 def _summary(examination: Examination) -> dict[str, Any]:

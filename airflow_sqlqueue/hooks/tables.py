@@ -27,7 +27,7 @@ class TableMethods(QueueConnectionHook):
         create_schema: bool = False,
     ) -> list[Created]:
         """Create a queue if it is missing, and on request its table of delayed messages, the subscription table and the
-        ledgers of drains and sends; the queue comes first in what is returned. What exists is left as it is and compared.
+        ledgers of drains and sends; the queue comes first in what is returned. What exists stays and is compared.
 
         See :func:`airflow_sqlqueue.create.definitions_for` and :func:`airflow_sqlqueue.create.create`.
         """

@@ -166,7 +166,7 @@ def test_a_connection_string_of_net_serves_as_a_url(url: str, name: str) -> None
         "Encrypt=True;TrustServerCertificate=True;Max Pool Size=9;Queue Schema=dbo"
     )
     address = f"{name}@[dbo]@[sqlqueue]"
-    assert answer("create", name, url=text) == {"queue": address, "created": True}
+    assert answer("create", name, url=text) == [{"table": address, "created": True, "differences": []}]
     assert answer("depth", name, url=text)["messages"] == 0
     schema = text.replace("Queue Schema=dbo", "Queue Schema=n.s")
     assert "[n.s]" in one_sentence(sqlqueue("depth", name, url=schema), 1)
