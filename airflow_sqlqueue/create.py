@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -30,13 +30,17 @@ _MADE_MEANWHILE = {1913, 2714}
 
 @dataclass(frozen=True)
 class Definition:
-    """A table to make: its kind, the statements, and the columns and indexes to compare an existing one with."""
+    """A table to make: its kind, the statements, and the columns and indexes to compare an existing one with.
+
+    ``with_schema`` says that its schema is ours and is made with it.
+    """
 
     table: ResolvedAddress
     kind: str
     statements: tuple[Query, ...]
     columns: Mapping[str, str] = field(default_factory=dict)
     shape: Shape | None = None
+    with_schema: bool = False
 
     def differences(self, layout: Layout) -> list[str]:
         """How an existing table of this kind differs. Raises :class:`NotAQueueError` for one of another kind."""
@@ -133,7 +137,7 @@ def create(session: Session, definition: Definition, *, create_schema: bool = Fa
 
 
 def _create_missing(session: Session, definition: Definition, create_schema: bool) -> bool:
-    with create_lock(session, definition.table, create_schema=create_schema):
+    with create_lock(session, definition.table, create_schema=create_schema or definition.with_schema):
         if exists(session, definition.table):
             return False
         for statement in definition.statements:
@@ -155,19 +159,19 @@ def create_queue(
     return create(session, definition, create_schema=create_schema)
 
 
-def script(definition: Definition, *, create_schema: bool = False) -> str:
+def script(definitions: Iterable[Definition], *, create_schema: bool = False) -> str:
     """The same as a script for an administrator, safe to run twice; batches end with GO. Nothing is run."""
-    table = definition.table
-    batches = []
-    if create_schema:
-        make = query("create.make_schema", schema=identifier(table.schema))
-        schema, statement = literal(table.schema), literal(make.text)
-        batches.append(
-            query("create.script_schema", catalog=identifier(table.catalog), schema=schema, statement=statement).text
-        )
-    statements = "\n".join(statement.text for statement in definition.statements)
-    batches.append(f"IF OBJECT_ID({literal(table.qualified_name)}) IS NULL\nBEGIN\n{statements}\nEND;")
-    return "\nGO\n\n".join(batches) + "\nGO\n"
+    batches = [query("create.script_settings").text]
+    for definition in definitions:
+        table = definition.table
+        if create_schema or definition.with_schema:
+            make = query("create.make_schema", schema=identifier(table.schema))
+            schema, statement = literal(table.schema), literal(make.text)
+            catalog = identifier(table.catalog)
+            batches.append(query("create.script_schema", catalog=catalog, schema=schema, statement=statement).text)
+        statements = "\n".join(statement.text for statement in definition.statements)
+        batches.append(f"IF OBJECT_ID({literal(table.qualified_name)}) IS NULL\nBEGIN\n{statements}\nEND;")
+    return "\nGO\n\n".join(dict.fromkeys(batches)) + "\nGO\n"
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class Sent:
 def sent_definition(catalog: str, schema: str = LEDGER_SCHEMA) -> Definition:
     """The sent-ledger's table, for :func:`~airflow_sqlqueue.create.create` and for scripts."""
     table = ResolvedAddress("Sent", schema, catalog)
-    return Definition(table, "ledger", (query("sent.make", sent=identifier(table)),))
+    return Definition(table, "ledger", (query("sent.make", sent=identifier(table)),), with_schema=True)
 
 
 class SentLedger:
@@ -48,7 +48,7 @@ class SentLedger:
     def create(self) -> None:
         """Make the table, and its schema, where it is missing."""
         if not exists(self.session, self._definition.table):
-            create(self.session, self._definition, create_schema=True)
+            create(self.session, self._definition)
 
     def send(self, queue: QueueTable, send_id: uuid.UUID, messages: Iterable[Message], origin: str = "") -> Sent:
         """Send the messages, unless a sending with this id was committed before: exactly once.

@@ -47,17 +47,14 @@ def create(
         delayed=delayed,
         subscriptions=subscriptions,
     )
-    asked = [(definition, create_schema) for definition in definitions]
     if ledger:
         catalog, schema = definitions[0].table.catalog, target.ledger_schema
-        own = *ledger_definitions(catalog, schema), sent_definition(catalog, schema)
-        asked += [(definition, True) for definition in own]
+        definitions += [*ledger_definitions(catalog, schema), sent_definition(catalog, schema)]
     if ddl:
-        for definition, with_schema in asked:
-            stdout.out(script(definition, create_schema=with_schema), highlight=False)
+        stdout.out(script(definitions, create_schema=create_schema), highlight=False, end="")
         return
     with closing(target.connect()) as session:
-        created = [create_one(session, definition, create_schema=schema) for definition, schema in asked]
+        created = [create_one(session, definition, create_schema=create_schema) for definition in definitions]
     records = [{"table": c.table.canonical, "created": c.made, "differences": list(c.differences)} for c in created]
     show(records, as_json=as_json)
 

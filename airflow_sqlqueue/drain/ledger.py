@@ -55,8 +55,8 @@ def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Defin
     batch, part = (ResolvedAddress(name, schema, catalog) for name in _TABLES)
     statements = {name: _query(name, batch, part) for name in ("make_batch", "make_part", "index_part")}
     return (
-        Definition(batch, "ledger", (statements["make_batch"],)),
-        Definition(part, "ledger", (statements["make_part"], statements["index_part"])),
+        Definition(batch, "ledger", (statements["make_batch"],), with_schema=True),
+        Definition(part, "ledger", (statements["make_part"], statements["index_part"]), with_schema=True),
     )
 
 
@@ -78,7 +78,7 @@ class Ledger:
         """Make the two tables, and their schema, where they are missing."""
         for definition in ledger_definitions(self._batch.catalog, self._batch.schema):
             if not exists(self.session, definition.table):
-                create(self.session, definition, create_schema=True)
+                create(self.session, definition)
 
     def open(self, batch_id: uuid.UUID, queue: str, origin: str, up_to: int | None) -> BatchRow:
         """Open the batch, or find it as an earlier try left it, whatever its state."""

@@ -40,13 +40,12 @@ class TableMethods(QueueConnectionHook):
             delayed=delayed,
             subscriptions=subscriptions,
         )
+        if ledger:
+            catalog = definitions[0].table.catalog
+            definitions += ledger_definitions(catalog, self.ledger_schema)
+            definitions.append(sent_definition(catalog, self.ledger_schema))
         with self.joined_session() as session:
-            created = [create(session, definition, create_schema=create_schema) for definition in definitions]
-            if ledger:
-                catalog = created[0].table.catalog
-                own = *ledger_definitions(catalog, self.ledger_schema), sent_definition(catalog, self.ledger_schema)
-                created += [create(session, definition, create_schema=True) for definition in own]
-        return created
+            return [create(session, definition, create_schema=create_schema) for definition in definitions]
 
     def drop_queue(self, queue_name: str, *, force: bool = False) -> int:
         """Drop a queue and return how many messages went with it. See :func:`airflow_sqlqueue.drop.drop_queue`."""

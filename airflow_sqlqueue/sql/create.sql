@@ -15,6 +15,11 @@ EXEC {catalog}.sys.sp_executesql ?;
 -- make_schema: create the schema
 CREATE SCHEMA {schema}
 
+-- script_settings: set what a filtered index needs
+-- Tools differ in what they set; sqlcmd leaves QUOTED_IDENTIFIER off.
+SET QUOTED_IDENTIFIER, ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+SET NUMERIC_ROUNDABORT OFF;
+
 -- script_schema: create the schema
 IF NOT EXISTS (SELECT * FROM {catalog}.sys.schemas WHERE name = {schema})
     EXEC {catalog}.sys.sp_executesql {statement};

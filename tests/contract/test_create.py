@@ -117,7 +117,7 @@ def test_an_endpoints_tables(session: Session, address_of: AddressResolver, tabl
 def test_the_script_makes_the_same_and_can_be_run_twice(session: Session, table: ResolvedAddress, layout: str) -> None:
     schema = f"it's {uuid.uuid4().hex[:8]}"
     table = replace(table, schema=schema)
-    text = script(queue_definition(table, layout=layout), create_schema=True)
+    text = script([queue_definition(table, layout=layout)], create_schema=True)
     try:
         for batch in (text + text).split("\nGO\n"):
             if batch.strip():

@@ -90,7 +90,7 @@ def test_the_installer_role_creates_mends_and_drops(
         assert create_queue(installer, table, layout="v1").made
         assert create_queue(installer, table, layout="v1").differences == ()
         for definition in ledger_definitions(table.catalog):
-            create(installer, definition, create_schema=True)
+            create(installer, definition)
         mend(installer, table, "expires-index-missing")
         mend(installer, table, "headers-not-unicode")
         assert "v4" in examine(installer, table).layout.names
