@@ -9,74 +9,17 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.localdb.types import SqlType
+from tests.endpoint import CREATE, MOVE_DUE, RECEIVE, SEND, SEND_7, STORE_DELAYED, SUBSCRIBE, SUBSCRIBERS, UNSUBSCRIBE
 
 GUID, INT, BIT = SqlType("uniqueidentifier"), SqlType("int"), SqlType("bit")
 TEXT, BODY = SqlType("nvarchar", length=-1), SqlType("varbinary", length=-1)
 VARCHAR = SqlType("varchar", length=255)
-
-SEND = """
-INSERT INTO {0} (Id, CorrelationId, ReplyToAddress, Recoverable, Expires, Headers, Body)
-VALUES (@Id, @CorrelationId, @ReplyToAddress, 1,
-        CASE WHEN @Ttbr IS NOT NULL THEN DATEADD(ms, @Ttbr, GETUTCDATE()) END, @Headers, @Body)
-"""
-SEND_7 = """
-INSERT INTO {0} (Id, Recoverable, Expires, Headers, Body) VALUES (@Id, 1,
-        CASE WHEN @Ttbr IS NOT NULL THEN DATEADD(ms, @Ttbr, GETUTCDATE()) END, @Headers, @Body);
-"""
-SAVE = "DECLARE @saved varchar(3) = 'OFF'; IF ((512 & @@OPTIONS) = 512) SET @saved = 'ON'; SET NOCOUNT ON;"
-RESTORE = "IF (@saved = 'ON') SET NOCOUNT ON; IF (@saved = 'OFF') SET NOCOUNT OFF;"
-RECEIVE = {
-    "2": """WITH m AS (SELECT TOP(1) * FROM {0} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY [RowVersion] ASC)
-        DELETE FROM m OUTPUT deleted.Id, deleted.CorrelationId, deleted.ReplyToAddress, deleted.Recoverable,
-        CASE WHEN deleted.Expires IS NOT NULL THEN DATEDIFF(ms, GETUTCDATE(), deleted.Expires) END,
-        deleted.Headers, deleted.Body""",
-    "3": """WITH m AS (SELECT TOP(1) * FROM {0} WITH (UPDLOCK, READPAST, ROWLOCK)
-        WHERE [Expires] IS NULL OR [Expires] > GETUTCDATE() ORDER BY [RowVersion])
-        DELETE FROM m OUTPUT deleted.Id, deleted.CorrelationId, deleted.ReplyToAddress, deleted.Recoverable,
-        deleted.Headers, deleted.Body;""",
-    "4": SAVE
-    + """WITH m AS (SELECT TOP(1) * FROM {0} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion)
-        DELETE FROM m OUTPUT deleted.Id, deleted.CorrelationId, deleted.ReplyToAddress,
-        CASE WHEN deleted.Expires IS NULL THEN 0 WHEN deleted.Expires > GETUTCDATE() THEN 0 ELSE 1 END,
-        deleted.Headers, deleted.Body;"""
-    + RESTORE,
-    "7": SAVE
-    + """WITH m AS (SELECT TOP(1) * FROM {0} WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK) ORDER BY RowVersion)
-        DELETE FROM m OUTPUT deleted.Id, CASE WHEN deleted.Expires IS NULL THEN 0
-        WHEN deleted.Expires > GETUTCDATE() THEN 0 ELSE 1 END, deleted.Headers, deleted.Body;"""
-    + RESTORE,
-}
 
 
 def send(client: Any, queue: str, body: bytes | None = b"\x00\xff", ttbr: int | None = None, text: str = "{}") -> Any:
     return client.ok(
         SEND_7.format(queue), Id=(GUID, uuid.uuid4()), Ttbr=(INT, ttbr), Headers=(TEXT, text), Body=(BODY, body)
     )
-
-
-CREATE = """
-IF EXISTS (SELECT * FROM {1}sys.objects WHERE object_id = OBJECT_ID(N'{0}') AND type in (N'U')) RETURN
-BEGIN TRANSACTION
-BEGIN TRY
-    EXEC sp_getapplock @Resource = '{2}_lock', @LockMode = 'Exclusive'
-    IF EXISTS (SELECT * FROM {1}sys.objects WHERE object_id = OBJECT_ID(N'{0}') AND type in (N'U'))
-    BEGIN EXEC sp_releaseapplock @Resource = '{2}_lock' COMMIT RETURN END
-    CREATE TABLE {0}(
-        [Id] [uniqueidentifier] NOT NULL, [CorrelationId] [varchar](255) NULL, [ReplyToAddress] [varchar](255) NULL,
-        [Recoverable] [bit] NOT NULL, [Expires] [datetime] NULL, [Headers] {3} NOT NULL, [Body] [varbinary](max) NULL,
-        {5} [RowVersion] [bigint] IDENTITY(1,1) NOT NULL
-    ) ON [PRIMARY];
-    CREATE {4} INDEX [Index_RowVersion] ON {0} ([RowVersion] ASC)
-        WITH (PAD_INDEX = OFF, STATISTICS_NORECOMPUTE = OFF, ALLOW_ROW_LOCKS = ON, FILLFACTOR = 80) ON [PRIMARY]
-    CREATE NONCLUSTERED INDEX [Index_Expires] ON {0} ([Expires]) INCLUDE ([Id], [RowVersion]) {6}
-    EXEC sp_releaseapplock @Resource = '{2}_lock'
-END TRY
-BEGIN CATCH
-    EXEC sp_releaseapplock @Resource = '{2}_lock';
-    THROW;
-END CATCH;
-COMMIT
-"""
 
 
 @pytest.mark.parametrize("catalog", ["", "[Other.Catalog]"])
@@ -215,23 +158,10 @@ def test_delayed_delivery(client: Any, queue: str, table: str) -> None:
         f"CREATE TABLE {delayed} (Headers nvarchar(max) NOT NULL, Body varbinary(max), Due datetime NOT NULL,"
         " RowVersion bigint IDENTITY(1,1) NOT NULL); CREATE NONCLUSTERED INDEX [Index_Due] ON " + delayed + " ([Due])"
     )
-    store = (
-        "DECLARE @Due datetime = GETUTCDATE(); SET @Due = DATEADD(ms, @ms, @Due); SET @Due = DATEADD(s, @s, @Due);"
-        " SET @Due = DATEADD(n, @n, @Due); SET @Due = DATEADD(hh, @h, @Due); SET @Due = DATEADD(day, @d, @Due);"
-        f" INSERT INTO {delayed} (Headers, Body, Due) VALUES (@Headers, @Body, @Due);"
-    )
     zero = dict.fromkeys(("ms", "s", "n", "h", "d"), (INT, 0))
     for days, text in ((-1, "due"), (40, "later")):
-        client.ok(store, Headers=(TEXT, text), Body=(BODY, b"b"), **{**zero, "d": (INT, days)})
-    move = (
-        f"WITH message AS (SELECT TOP(@BatchSize) * FROM {delayed}"
-        " WITH (UPDLOCK, READPAST, ROWLOCK) WHERE Due < GETUTCDATE())"
-        " DELETE FROM message OUTPUT NEWID(), NULL, NULL, 1, NULL, deleted.Headers, deleted.Body"
-        f" INTO {queue} (Id, CorrelationId, ReplyToAddress, Recoverable, Expires, Headers, Body);"
-        " SELECT TOP 1 GETUTCDATE() AS UtcNow, Due AS NextDue FROM"
-        f" {delayed} WITH (READPAST, READCOMMITTEDLOCK) ORDER BY Due"
-    )
-    recorder = client.ok(move, BatchSize=(INT, 100))
+        client.ok(STORE_DELAYED.format(delayed), Headers=(TEXT, text), Body=(BODY, b"b"), **{**zero, "d": (INT, days)})
+    recorder = client.ok(MOVE_DUE.format(queue, delayed), BatchSize=(INT, 100))
     assert recorder.counts == [1, 1]
     now, due = recorder.results[0][0]
     assert 39 <= (due - now).days <= 40
@@ -244,23 +174,20 @@ def test_subscriptions(client: Any, table: str) -> None:
         f"CREATE TABLE [dbo].[{table}] (QueueAddress NVARCHAR(200) NOT NULL, Endpoint NVARCHAR(200) NOT NULL,"
         " Topic NVARCHAR(200) NOT NULL, PRIMARY KEY CLUSTERED (Endpoint, Topic))"
     )
-    subscribe = f"""
-        MERGE [dbo].[{table}] WITH (HOLDLOCK, TABLOCK) AS target
-        USING (SELECT @Endpoint AS Endpoint, @QueueAddress AS QueueAddress, @Topic AS Topic) AS source
-        ON target.Endpoint = source.Endpoint AND target.Topic = source.Topic
-        WHEN MATCHED AND target.QueueAddress <> source.QueueAddress THEN UPDATE SET QueueAddress = @QueueAddress
-        WHEN NOT MATCHED THEN INSERT (QueueAddress, Topic, Endpoint) VALUES (@QueueAddress, @Topic, @Endpoint);"""
     name = SqlType("nvarchar", length=200)
     counts = []
     for endpoint, address in (("Sales", "a"), ("Sales", "b"), ("SALES", "B"), ("Billing", "a")):
         recorder = client.ok(
-            subscribe, Endpoint=(name, endpoint), QueueAddress=(name, address), Topic=(name, "My.Event")
+            SUBSCRIBE.format(f"[dbo].[{table}]"),
+            Endpoint=(name, endpoint),
+            QueueAddress=(name, address),
+            Topic=(name, "My.Event"),
         )
         counts += recorder.counts
     assert counts == [1, 1, 0, 1]
-    select = f"SELECT DISTINCT QueueAddress FROM [dbo].[{table}] WHERE Topic IN (@t1, @t2)"
+    select = SUBSCRIBERS.format(f"[dbo].[{table}]")
     assert sorted(client.rows(select, t1=(name, "System.Object"), t2=(name, "My.Event"))) == [("a",), ("b",)]
-    delete = f"DELETE FROM [dbo].[{table}] WHERE Endpoint = @e and Topic = @t"
+    delete = UNSUBSCRIBE.format(f"[dbo].[{table}]")
     assert client.ok(delete, e=(name, "billing"), t=(name, "My.Event")).counts == [1]
 
 

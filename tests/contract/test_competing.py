@@ -1,0 +1,56 @@
+"""Competing consumers in processes of their own, on any server."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+
+import pytest
+
+from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.queue import QueueTable
+from tests import competing
+from tests.contract.conftest import run_sql
+
+MESSAGES = 20_000
+
+
+@pytest.mark.timeout(600)
+def test_every_message_is_accounted_for_exactly_once(
+    server_url: str, settings: ConnectionSettings, queue: QueueTable
+) -> None:
+    """Eight receive, four of them with an endpoint's statement, while two send and one purges."""
+    context = multiprocessing.get_context("spawn")
+    accounts, done = context.Queue(), context.Event()
+    name, half = queue.address.canonical, MESSAGES // 2
+    text, table = settings.odbc_connection_string(), queue.address.qualified_name
+    senders = [
+        context.Process(target=competing.send, args=(server_url, name, n * half, half, accounts)) for n in (0, 1)
+    ]
+    others = [context.Process(target=competing.purge, args=(server_url, name, done, accounts))]
+    for n in range(4):
+        others.append(context.Process(target=competing.receive, args=(server_url, name, n, done, accounts)))
+        others.append(context.Process(target=competing.receive_as_endpoint, args=(text, table, done, accounts)))
+    processes = [*senders, *others]
+    try:
+        for process in processes:
+            process.start()
+        handed_over = [accounts.get(timeout=500) for _ in senders]
+        done.set()
+        handed_over += [accounts.get(timeout=500) for _ in others]
+        for process in processes:
+            process.join(60)
+        assert [process.exitcode for process in processes] == [0] * len(processes)
+    finally:
+        for process in processes:
+            process.kill()
+    total: dict[str, Counter[int]] = {"sent": Counter(), "received": Counter(), "purged": Counter()}
+    purged = 0
+    for kind, numbers, count in handed_over:
+        total[kind].update(numbers)
+        purged += count
+    assert set(total["received"].values()) == {1}
+    missing = total["sent"] - total["received"]
+    assert all(number % 20 == 0 for number in missing)
+    assert len(missing) == purged
+    assert run_sql(queue.session, f"SELECT COUNT(*) FROM {table}")[0][0] == 0
