@@ -8,6 +8,9 @@ from typing import Any
 from airflow_sqlqueue.localdb.tsql.names import fold
 from airflow_sqlqueue.localdb.types import SqlType
 
+DERIVED = ""
+"""What a column of a view that is no column of its table is computed from, as far as the catalog tells."""
+
 
 @dataclass(slots=True)
 class ColumnInfo:

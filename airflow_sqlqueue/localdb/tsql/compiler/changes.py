@@ -118,7 +118,7 @@ class Changes(Outputs):
         where = f" WHERE {self.predicate(node.where, names)}" if node.where is not None else ""
         chosen = _Chosen(scope.table, scope)
         parts = [f"{scope.ctid} AS _ctid"]
-        sets, variables = self._sets(assignments, scope.table, names)
+        sets, variables = self._sets(assignments, self._as_shown(scope, scope.table), names)
         for i, (column, sql) in enumerate(sets):
             if sql == "DEFAULT":
                 raise SqlError(

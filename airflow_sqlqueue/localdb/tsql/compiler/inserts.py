@@ -21,8 +21,9 @@ class Inserts(Outputs):
         self.statement = "insert"
         parent = self.with_ctes(node.ctes, None)
         table = self.lookup(node.target, node.line)
+        base = table
         if table.type == "V":
-            table = self._view_target(table)
+            table, base = self._view_target(table)
         self._check_target(table, node.outputs, "INSERT")
         check_hints(node.hints, table, True)
         how = locking(
@@ -73,7 +74,9 @@ class Inserts(Outputs):
         names = Names([scope])
         given = identity is not None and self._identity_on(table) and not node.outputs
         extra = [f"d.{quoted(identity.pg)}::int8"] if identity is not None and given else []
-        plan = self._with_outputs(change, node.outputs, names, extra, identity=table if identity else None, table=table)
+        plan = self._with_outputs(
+            change, node.outputs, names, extra, identity=base if base.identity else None, table=base
+        )
         plan.assign = [(MADE, BIGINT)] if given else []
         return plan
 

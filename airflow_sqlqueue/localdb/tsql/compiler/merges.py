@@ -24,7 +24,7 @@ class Merges(Outputs):
         parent = self.with_ctes(node.ctes, None)
         table = self.lookup(node.target, node.line)
         if table.type == "V":
-            table = self._view_target(table)
+            raise SqlError(40517, f"MERGE into the view '{table.name}' is not supported by the local server.")
         for event in {"update": "UPDATE", "delete": "DELETE", "insert": "INSERT"}.values():
             self._check_target(table, node.outputs, event)
         self._direct_lock(node.hints, table)

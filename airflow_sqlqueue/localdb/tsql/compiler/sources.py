@@ -12,7 +12,7 @@ from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.expressions import Expressions
 from airflow_sqlqueue.localdb.tsql.compiler.functions.tables import table_function
 from airflow_sqlqueue.localdb.tsql.compiler.locks import Locking, locking
-from airflow_sqlqueue.localdb.tsql.compiler.trees import mentions
+from airflow_sqlqueue.localdb.tsql.compiler.trees import mentions, rewritten
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Scope, Typed
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
@@ -239,7 +239,7 @@ class Sources(Expressions):
             )
         target = carry is not None and carry in ("", folded)
         if table.type == "V":
-            return self._view(table, alias, names, target)
+            return self._view(table, alias, names, target, hints)
         pg_alias = self.fresh("t")
         scope = self.table_scope(table, alias, pg_alias, exposed_name)
         names.scopes.append(scope)
@@ -279,20 +279,29 @@ class Sources(Expressions):
                     )
                 )
         for position, column in enumerate(table.columns):
-            if column.computed is not None:
+            if column.computed:
                 node = Batch(column.computed, tokenize(column.computed)).expression()
                 value = self.scalar(node, Names([scope]))
                 value = convert(value, column.type)
                 scope.columns.insert(position, Typed(value.sql, column.type, column.nullable, name=column.name))
         return scope
 
-    def _view(self, table: TableInfo, alias: str, names: Names, carry: bool) -> str:
+    def _view(self, table: TableInfo, alias: str, names: Names, carry: bool, hints: list[nodes.Hint]) -> str:
+        """A view as the query that it is; hints are for the tables in it."""
         view = parse(table.definition)[0]
         assert isinstance(view, nodes.CreateView)
+        passed = [hint for hint in hints if hint.name not in ("NOEXPAND", "INDEX", "FORCESEEK", "FORCESCAN")]
+
+        def hinted(node: object) -> nodes.TableSource | None:
+            if passed and isinstance(node, nodes.TableSource):
+                return replace(node, hints=[*node.hints, *passed])
+            return None
+
+        query = rewritten(view.query, hinted)
         outer = self.env
         self.env = replace(outer, database=table.database, variables={}, tables={})
         try:
-            compiled = self.compile_query(view.query, None, carry, carry)
+            compiled = self.compile_query(query, None, carry, carry)
         finally:
             self.env = outer
         return self._derived(compiled, alias, view.columns, names)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from airflow_sqlqueue.localdb.contract import SqlError
-from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, TableInfo
+from airflow_sqlqueue.localdb.tsql.catalog.tables import DERIVED, ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.locks import locking
 from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan
 from airflow_sqlqueue.localdb.tsql.compiler.queries import Queries
 from airflow_sqlqueue.localdb.tsql.compiler.trees import walk
-from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Typed
+from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Scope, Typed
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT
+from airflow_sqlqueue.localdb.tsql.names import quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.types import SqlType
 
@@ -52,6 +55,12 @@ class Targets(Queries):
         column = table.column(name)
         if column is None:
             raise SqlError(207, f"Invalid column name '{name}'.")
+        if column.computed == DERIVED:
+            raise SqlError(
+                4406,
+                f"Update or insert of view or function '{table.name}' failed because it contains a derived or constant"
+                " field.",
+            )
         if column.computed is not None:
             raise SqlError(
                 271,
@@ -72,7 +81,8 @@ class Targets(Queries):
                 " cannot have any enabled triggers if the statement"
                 " contains an OUTPUT clause without INTO clause.",
             )
-        if event in table.extra.get("trigger_events", ()) and self.statement == "merge":
+        fired = {*table.extra.get("trigger_events", ()), *table.extra.get("instead_events", ())}
+        if event in fired and self.statement == "merge":
             raise SqlError(
                 40517,
                 f"The table '{table.name}' has a trigger with a body, which MERGE does not run on the local server:"
@@ -89,8 +99,26 @@ class Targets(Queries):
             f" table '{table.name}' when IDENTITY_INSERT is set to OFF.",
         )
 
-    def _view_target(self, view: TableInfo) -> TableInfo:
-        raise SqlError(40517, f"INSERT and MERGE into the view '{view.name}' are not supported by the local server.")
+    def _view_target(self, view: TableInfo) -> tuple[TableInfo, TableInfo]:
+        """The one table that a view is of: as the view shows it, and as it is. Error 4405 where there is not one."""
+        names = Names()
+        self._view(view, view.name, names, True, [])
+        base = names.scopes[0].table
+        assert base is not None
+        return self._as_shown(names.scopes[0], base), base
+
+    @staticmethod
+    def _as_shown(scope: Scope, base: TableInfo) -> TableInfo:
+        """``base`` with the columns and names under which ``scope``, a view or CTE over it, shows them."""
+        own = {quoted(column.pg): column for column in base.columns if column.computed is None}
+        columns = []
+        for column in scope.columns:
+            found = own.get(column.origin) or base.column(column.name)
+            if found is not None and (column.origin or found.computed is not None):
+                columns.append(replace(found, name=column.name))
+            else:
+                columns.append(ColumnInfo(column.name, "", column.type or INT, computed=DERIVED))
+        return replace(base, columns=columns)
 
     def _direct_lock(self, hints: list[nodes.Hint], table: TableInfo) -> None:
         how = locking(hints, table, self.env.isolation, self.env.in_transaction, True)

@@ -30,10 +30,11 @@ class Triggers(Objects):
             raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", state=6)
         else:
             self.check_new(place)
-        parent, extra = "0", {}
+        parent = "0"
+        extra: dict[str, object] = {}
         if node.kind == "TRIGGER":
-            table = self.catalog.find(node.table, self.session.database)
-            if table is None or table.type != "U":
+            table = self.catalog.named(node.table, self.session.database)
+            if table is None or not (table.type == "U" or (table.type == "V" and node.instead)):
                 raise SqlError(
                     8197,
                     f"The object '{'.'.join(node.table)}' does not exist or is invalid for this operation.",
@@ -43,26 +44,55 @@ class Triggers(Objects):
             idle = all(isinstance(s, nodes.SetOption | nodes.Return | nodes.Declare) for s in node.body or [])
             # A body without effect is not run; that the trigger is there still matters to OUTPUT.
             extra = {"events": [] if idle and not node.instead else node.events, "declared": node.events}
+            if node.instead:
+                self._check_alone(table, node)
+                extra["instead"] = True
         text = node.text.replace("ALTER", "CREATE", 1) if node.mode == "alter" else node.text
         self.value(
             object_row((place.name,), code, parent, None, place.database_id, place.schema_id, definition=text, **extra)
         )
         self.refresh_triggers()
 
+    def _check_alone(self, table: TableInfo, node: nodes.CreateModule) -> None:
+        """Error 2111: one INSTEAD OF trigger for an event."""
+        for event in node.events:
+            taken = self.pg.query(
+                "SELECT 1 FROM mssql.objects WHERE parent_object_id = $1::int AND type = 'TR' AND extra ? 'instead'"
+                " AND extra->'declared' ? $2",
+                table.object_id,
+                event,
+            )
+            if taken:
+                raise SqlError(
+                    2111,
+                    f"Cannot create trigger '{node.name[-1]}' on table '{table.schema}.{table.name}' because an INSTEAD"
+                    f" OF {event} trigger already exists on this object.",
+                )
+
     def refresh_triggers(self) -> None:
-        """Keep in a table's row which events have enabled triggers with a body to run."""
+        """Keep in a table's row which events have enabled triggers with a body to run, after it or instead."""
+        events = (
+            "COALESCE((SELECT jsonb_agg(DISTINCT e) FROM mssql.objects t, jsonb_array_elements(t.extra->'events') e"
+            " WHERE t.parent_object_id = o.object_id AND t.type = 'TR' AND t.disabled = 0"
+            " AND (t.extra ? 'instead') = {}), '[]')"
+        )
         self.run(
-            "UPDATE mssql.objects o SET extra = o.extra ||"
-            " jsonb_build_object('trigger_events', COALESCE((SELECT jsonb_agg(DISTINCT e)"
-            " FROM mssql.objects t, jsonb_array_elements(t.extra->'events')"
-            " e WHERE t.parent_object_id = o.object_id AND t.type = 'TR'"
-            " AND t.disabled = 0), '[]')) WHERE o.type = 'U' AND (o.extra"
-            " ? 'trigger_events' OR EXISTS (SELECT 1 FROM mssql.objects t"
+            "UPDATE mssql.objects o SET extra = o.extra || jsonb_build_object('trigger_events',"
+            f" {events.format('false')}, 'instead_events', {events.format('true')}) WHERE o.type IN ('U', 'V')"
+            " AND (o.extra ? 'trigger_events' OR EXISTS (SELECT 1 FROM mssql.objects t"
             " WHERE t.parent_object_id = o.object_id AND t.type = 'TR'))"
         )
 
     def _triggerstate(self, node: nodes.TriggerState) -> None:
-        self.set_triggers(self.target(node.table), node.name, node.enabled)
+        table = self.catalog.named(node.table, self.session.database)
+        if table is None or table.type not in ("U", "V"):
+            raise SqlError(
+                1088,
+                f'Cannot find the object "{".".join(node.table)}" because it does not exist or you do not have'
+                " permissions.",
+                state=22,
+            )
+        self.set_triggers(table, node.name, node.enabled)
 
     def set_triggers(self, table: TableInfo, name: str, enabled: bool) -> None:
         rows = self.pg.query(

@@ -173,8 +173,6 @@ class Batch(Control):
             if self.accept("WITH"):
                 self._module_options()
             module.instead = self.accept("INSTEAD", "OF")
-            if module.instead:
-                self.unsupported("An INSTEAD OF trigger")
             if not module.instead and not self.accept_any("FOR", "AFTER"):
                 self.fail()
             while True:
