@@ -39,6 +39,21 @@ class Column:
     identity: bool = False
 
 
+@dataclass(frozen=True)
+class Client:
+    """What a client says of itself when it logs in, and where it connects from."""
+
+    login: str = ""
+    host: str = ""
+    program: str = ""
+    library: str = ""
+    process: int = 0
+    address: str = ""
+    port: int = 0
+    packet_size: int = 4096
+    encrypted: bool = False
+
+
 class SqlError(Exception):
     """An error or message with SQL Server's number, severity (class) and state. Class 10 and below is information."""
 
@@ -105,6 +120,9 @@ class Engine(Protocol):
     @property
     def transaction_descriptor(self) -> int:
         """Names the open transaction; 0 outside one."""
+
+    def introduce(self, client: Client) -> None:
+        """Who the client is, for the views and functions that tell of sessions."""
 
     def batch(self, text: str, output: Output) -> None:
         """A SQL batch."""

@@ -54,6 +54,9 @@ class Scripted:
         self.database, self.transaction_descriptor, self.wait = database, 0, wait
         self.seen: list[object] = []
 
+    def introduce(self, client: object) -> None:
+        self.client = client
+
     def batch(self, text: str, output: Output) -> None:
         self.script(self, text, output)
 

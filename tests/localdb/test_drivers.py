@@ -313,3 +313,14 @@ def test_pooled_connections_are_reset(server: Server) -> None:
         assert cursor.execute("SELECT @@SPID").fetchone()[0] == first
         assert cursor.execute("SELECT @@TRANCOUNT").fetchone()[0] == 0
         assert cursor.execute("SELECT OBJECT_ID('tempdb..#left')").fetchone()[0] is None
+
+
+def test_a_session_is_known_by_what_its_client_says(connect: Connect) -> None:
+    text = (
+        "SELECT s.program_name, APP_NAME(), s.host_name, HOST_NAME(), c.client_net_address FROM sys.dm_exec_sessions s"
+        " JOIN sys.dm_exec_connections c ON c.session_id = s.session_id WHERE s.session_id = @@SPID"
+    )
+    program, app, host, name, address = connect(extra=";APP=Sales;WSID=box").execute(text).fetchone()
+    assert program == app
+    assert host == name == "box"
+    assert address

@@ -8,7 +8,7 @@ import socket
 import traceback
 from dataclasses import dataclass
 
-from airflow_sqlqueue.localdb.contract import Attention, ClientGone, Engine, OpenEngine, SqlError
+from airflow_sqlqueue.localdb.contract import Attention, Client, ClientGone, Engine, OpenEngine, SqlError
 from airflow_sqlqueue.localdb.tds import login as login7
 from airflow_sqlqueue.localdb.tds import prelogin, requests, tls, tokens
 from airflow_sqlqueue.localdb.tds.packets import (
@@ -133,6 +133,7 @@ class Connection:
             log.error("login failed: %s", describe(error))
             self._refuse(SqlError(18456, "The local server could not open a session.", severity=14), login)
             return None
+        engine.introduce(self._client(login))
         stream.write(tokens.text_change(Change.DATABASE, engine.database, "master"))
         stream.write(_info(5701, f"Changed database context to '{engine.database}'."))
         stream.write(tokens.collation_change())
@@ -147,6 +148,21 @@ class Connection:
         stream.end()
         stream.framer.size = size
         return engine
+
+    def _client(self, login: login7.Login) -> Client:
+        transport = self._stream.transport
+        address, port = transport.peer
+        return Client(
+            login.user,
+            login.host,
+            login.application,
+            login.library,
+            login.process,
+            address,
+            port,
+            login.packet_size or 4096,
+            transport.encrypted,
+        )
 
     def _refuse(self, error: SqlError, login: login7.Login) -> None:
         self._stream.write(tokens.message(error))

@@ -31,13 +31,16 @@ class Login:
     language: str
     integrated: bool
     features: Mapping[int, bytes] = field(repr=False)
+    host: str = ""
+    library: str = ""
+    process: int = 0
 
 
 def parse(data: bytes) -> Login:
     """Raises :class:`ValueError` on a message that does not hold what its offsets promise."""
     if len(data) < 94:
         raise ValueError("truncated login")
-    _, version, packet_size, _, _, _, _, flags2, _, flags3, _, _ = _FIXED.unpack_from(data)
+    _, version, packet_size, _, process, _, _, flags2, _, flags3, _, _ = _FIXED.unpack_from(data)
 
     def raw(position: int, unit: int = 2) -> bytes:
         offset, length = struct.unpack_from("<HH", data, position)
@@ -63,6 +66,9 @@ def parse(data: bytes) -> Login:
         language=text(64),
         integrated=bool(flags2 & 0x80),
         features=features,
+        host=text(36),
+        library=text(60),
+        process=process & 0x7FFFFFFF,
     )
 
 

@@ -32,6 +32,19 @@ class Transport:
     def fileno(self) -> int:
         return self._sock.fileno()
 
+    @property
+    def peer(self) -> tuple[str, int]:
+        """Address and port of the client; empty and 0 for one that has none (a pair of sockets)."""
+        try:
+            name = self._sock.getpeername()
+        except OSError:
+            return "", 0
+        return (str(name[0]), int(name[1])) if isinstance(name, tuple) else ("", 0)
+
+    @property
+    def encrypted(self) -> bool:
+        return self._tls is not None
+
     def close(self) -> None:
         self._sock.close()
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import airflow_sqlqueue.localdb.tsql.procedures  # noqa: F401 - the system procedures register themselves
-from airflow_sqlqueue.localdb.contract import SqlError, Wait
+from airflow_sqlqueue.localdb.contract import Client, SqlError, Wait
 from airflow_sqlqueue.localdb.tsql.pg import Pg
 from airflow_sqlqueue.localdb.tsql.runtime.session import Session
 
@@ -21,6 +21,7 @@ def open_engine(conninfo: str, database: str, login: str, wait: Wait) -> Session
                 4060, f'Cannot open database "{database}" requested by the login. The login failed.', severity=11
             )
         session.database = session.home = entry[1]
+        session.introduce(Client(login))
     except BaseException:
         pg.close()
         raise

@@ -7,6 +7,7 @@ from importlib.resources import files
 from airflow_sqlqueue.localdb.tsql.definitions.databases import create_database as _create
 from airflow_sqlqueue.localdb.tsql.names import fold
 from airflow_sqlqueue.localdb.tsql.pg import Pg
+from airflow_sqlqueue.localdb.tsql.runtime import activity
 
 SCRIPTS = (
     "10_values.sql",
@@ -32,6 +33,7 @@ def install(conninfo: str) -> None:
     pg = _open(conninfo)
     try:
         pg.execute("SELECT pg_advisory_lock(7146313)")
+        activity.clear(pg)
         if pg.query("SELECT 1 FROM pg_namespace WHERE nspname = 'mssql'"):
             return
         pg.conn.exit_pipeline_mode()

@@ -37,14 +37,11 @@ def _who2(session: Session, arguments: Arguments, frame: Frame, outputs: list[Pa
         ("SPID", char),
         ("REQUESTID", char),
     ]
-    number = "rpad((pid % 32768)::text, 5)"
-    blocked = "(SELECT min(b) % 32768 FROM unnest(pg_blocking_pids(pid)) b)"
     sql = (
-        f"SELECT {number}, CASE WHEN state = 'active' THEN 'RUNNABLE' ELSE 'sleeping' END, 'sa', '  .',"
-        f" rpad(COALESCE({blocked}::text, '  .'), 5), {literal(session.database)}::text,"
-        " CASE WHEN state = 'active' THEN 'SELECT' ELSE 'AWAITING COMMAND' END, '0', '0',"
-        f" to_char(query_start AT TIME ZONE 'UTC', 'MM/DD HH24:MI:SS'), '', {number}, '0    '"
-        " FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        "SELECT rpad(spid::text, 5), upper(status), loginame, COALESCE(NULLIF(hostname, ''), '  .'),"
+        " rpad(COALESCE(NULLIF(blocked, 0)::text, '  .'), 5), d.name, cmd, '0', '0',"
+        " to_char(last_batch, 'MM/DD HH24:MI:SS'), program_name, rpad(spid::text, 5), '0    '"
+        " FROM mssql_sys.sysprocesses JOIN mssql.databases d ON d.database_id = dbid ORDER BY spid"
     )
     result_set(frame.output, session, sql, columns)
     return 0
@@ -63,9 +60,8 @@ def _who(session: Session, arguments: Arguments, frame: Frame, outputs: list[Par
         ("cmd", nvarchar(16)),
     ]
     sql = (
-        "SELECT (pid % 32768)::int2, 0::int2, CASE WHEN state = 'active' THEN 'runnable' ELSE 'sleeping' END, 'sa', '',"
-        " rpad(COALESCE((SELECT min(b) % 32768 FROM unnest(pg_blocking_pids(pid)) b), 0)::text, 5),"
-        f" {literal(session.database)}::text, 'SELECT' FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        "SELECT spid, ecid, status, loginame, hostname, rpad(blocked::text, 5), d.name, cmd"
+        " FROM mssql_sys.sysprocesses JOIN mssql.databases d ON d.database_id = dbid ORDER BY spid"
     )
     result_set(frame.output, session, sql, columns)
     return 0

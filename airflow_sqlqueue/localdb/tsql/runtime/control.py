@@ -93,6 +93,7 @@ class Control(Steps):
                 911, f"Database '{node.database}' does not exist. Make sure that the name is entered correctly."
             )
         old, session.database = session.database, entry[1]
+        session.activity.update(session)
         frame.output.database(entry[1], old)
         frame.output.message(SqlError(5701, f"Changed database context to '{entry[1]}'.", severity=0, state=1))
         self.quiet()

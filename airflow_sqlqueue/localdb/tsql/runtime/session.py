@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_sqlqueue.localdb.contract import Output, Parameter, SqlError
+from airflow_sqlqueue.localdb.contract import Client, Output, Parameter, SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.catalog import Catalog
 from airflow_sqlqueue.localdb.tsql.compiler.compiler import Compiler
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
@@ -21,6 +21,7 @@ from airflow_sqlqueue.localdb.tsql.definitions.definer import Definer
 from airflow_sqlqueue.localdb.tsql.parser import batches, nodes
 from airflow_sqlqueue.localdb.tsql.pg import Pg, PgError, Request
 from airflow_sqlqueue.localdb.tsql.runtime import calls, settings
+from airflow_sqlqueue.localdb.tsql.runtime.activity import Activity
 from airflow_sqlqueue.localdb.tsql.runtime.applock import AppLocks
 from airflow_sqlqueue.localdb.tsql.runtime.errors import DEADLOCK, STALE, translate
 from airflow_sqlqueue.localdb.tsql.runtime.frames import BatchEnd, Code, Frame, Identity
@@ -68,13 +69,20 @@ class Session:
         pg.execute("SET DateStyle = 'ISO, MDY'")
         pg.execute("SET client_min_messages = 'error'")
         pg.execute("SET jit = off")
-        self.spid = int(pg.query("SELECT pg_backend_pid()")[0][0] or 0)
+        self.activity = Activity(pg)
+        self.spid = self.activity.pid
+        self.activity.update(self)
 
     # --- contract.Engine -------------------------------------------------------------------------------------------
 
     @property
     def transaction_descriptor(self) -> int:
         return self.transactions.descriptor
+
+    def introduce(self, client: Client) -> None:
+        """Who the client is; see :class:`contract.Engine`."""
+        self.activity.introduce(client)
+        self.activity.update(self)
 
     def batch(self, text: str, output: Output) -> None:
         """Run a batch; see :class:`contract.Engine`."""
@@ -86,6 +94,13 @@ class Session:
 
     def _top(self, text: str, parameters: Sequence[Parameter], output: Output) -> int:
         self.output = output
+        self.activity.begin(self, text, parameters)
+        try:
+            return self._run(text, parameters, output)
+        finally:
+            self.activity.end(self)
+
+    def _run(self, text: str, parameters: Sequence[Parameter], output: Output) -> int:
         self._refresh()
         status = 0
         try:
@@ -117,6 +132,13 @@ class Session:
     def call(self, procedure: str, parameters: Sequence[Parameter], output: Output) -> int:
         """Run a stored procedure by name."""
         self.output = output
+        self.activity.begin(self, procedure)
+        try:
+            return self._call(procedure, parameters, output)
+        finally:
+            self.activity.end(self)
+
+    def _call(self, procedure: str, parameters: Sequence[Parameter], output: Output) -> int:
         self._refresh()
         status = 0
         try:
@@ -175,9 +197,11 @@ class Session:
         self.identity = self.scope_identity = None
         self.cursors.clear()
         self.fetch_status = self.cursor_rows = 0
+        self.activity.update(self)
 
     def close(self) -> None:
         """Let go of the PostgreSQL connection, which rolls back what is open."""
+        self.activity.close()
         self.pg.close()
 
     # --- frames and code -------------------------------------------------------------------------------------------

@@ -105,6 +105,13 @@ def _switch(options: Options, name: str, value: Any) -> None:
 
 def set_option(session: Session, node: nodes.SetOption, frame: Frame) -> None:
     """Carry out SET for one or more options."""
+    try:
+        _set_options(session, node, frame)
+    finally:
+        session.activity.update(session)
+
+
+def _set_options(session: Session, node: nodes.SetOption, frame: Frame) -> None:
     options = session.options
     for name in node.options:
         value = node.value
@@ -260,9 +267,9 @@ def system_value(session: Session, name: str, frame: Frame) -> Any:
         "@@cursor_rows": session.cursor_rows,
         "@@timeticks": 31250,
         "@@login": session.login,
-        "@@app_name": "",
-        "@@host_name": "",
-        "@@transaction_id": transactions.descriptor,
+        "@@app_name": session.activity.client.program,
+        "@@host_name": session.activity.client.host,
+        "@@transaction_id": (session.spid << 32) + transactions.descriptor,
         "@@context_info": options.context_info,
         "@@nestlevel": _depth(frame),
     }

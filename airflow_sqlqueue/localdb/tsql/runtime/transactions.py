@@ -7,6 +7,7 @@ sent and released in the same round trip, so that its error undoes only itself, 
 from __future__ import annotations
 
 import itertools
+import time
 from typing import TYPE_CHECKING
 
 from psycopg import pq
@@ -35,6 +36,7 @@ class Transactions:
         self.name: str | None = None
         self.savepoints: list[str] = []
         self.pending: list[str] = []
+        self.began = 0.0
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -88,12 +90,14 @@ class Transactions:
         if self.count == 0:
             self.pending = [self.begin_sql()]
             self.descriptor = next(_descriptors)
+            self.began = time.time()
             self.name = name
             self.savepoints = []
             self.session.created_tables, self.session.dropped_tables = [], []
             if output is not None:
                 output.transaction("begin", self.descriptor)
         self.count += 1
+        self.session.activity.update(self.session)
 
     def check_usable(self) -> None:
         """Error 3930 in a transaction that an error has doomed."""
@@ -111,6 +115,7 @@ class Transactions:
         self.check_usable()
         if self.count > 1:
             self.count -= 1
+            self.session.activity.update(self.session)
             return
         descriptor = self.descriptor
         if self.pending:
@@ -123,6 +128,7 @@ class Transactions:
                 raise translate(self.session.pg, error) from None
         self.count = 0
         self.descriptor = 0
+        self.session.activity.update(self.session)
         self.session.applocks.end_transaction()
         if output is not None:
             output.transaction("commit", descriptor)
@@ -189,6 +195,7 @@ class Transactions:
     def _over(self, event: str, output: Output | None) -> None:
         descriptor, self.descriptor = self.descriptor, 0
         self.count, self.doomed, self.savepoints = 0, False, []
+        self.session.activity.update(self.session)
         self.session.applocks.end_transaction()
         if output is not None and descriptor:
             output.transaction(event, descriptor)

@@ -211,7 +211,6 @@ _fixed("HAS_DBACCESS", 1, 1, 1)
 _fixed("IS_SRVROLEMEMBER IS_MEMBER IS_ROLEMEMBER", 1, 1, 2)
 _fixed("HOST_ID GETANSINULL", 1, 0, 1)
 _fixed("COLLATIONPROPERTY", None, 2, 2)
-_fixed("CONNECTIONPROPERTY", None, 1, 1)
 _fixed("FULLTEXTSERVICEPROPERTY", 0, 1, 1)
 _fixed("FILE_ID FILE_NAME FILEGROUP_ID FILEGROUP_NAME", None, 1, 1)
 
@@ -223,6 +222,11 @@ def _sessionproperty(c: Expressions, a: list[Typed]) -> Typed:
     return Typed(
         f"(CASE WHEN upper({text}) IN ({on}) THEN 1 WHEN upper({text}) = 'NUMERIC_ROUNDABORT' THEN 0 END)", INT
     )
+
+
+@define("CONNECTIONPROPERTY", 1)
+def _connectionproperty(c: Expressions, a: list[Typed]) -> Typed:
+    return Typed(f"mssql.connectionproperty({c.text(a[0]).sql})", nvarchar(128))
 
 
 @define("SESSION_CONTEXT", 1)
