@@ -27,14 +27,14 @@ class Inserts(Outputs):
         self._check_target(table, node.outputs, "INSERT")
         check_hints(node.hints, table, True)
         how = locking(
-            [h for h in node.hints if h.name in ("TABLOCK", "TABLOCKX", "HOLDLOCK", "SERIALIZABLE", "XLOCK")],
+            [h for h in node.hints if h.name in ("TABLOCK", "TABLOCKX", "HOLDLOCK", "SERIALIZABLE", "XLOCK", "NOWAIT")],
             table,
             self.env.isolation,
             self.env.in_transaction,
             True,
         )
         if how.table_mode:
-            self.table_locks.append((f"LOCK TABLE {table.pg} IN {how.table_mode} MODE", False))
+            self.table_locks.append((how.table_sql(table.pg), False))
         explicit = [self._writable(table, name, False) for name in node.columns]
         if len({column.pg for column in explicit}) != len(explicit):
             name = next(c.name for c in explicit if [d.pg for d in explicit].count(c.pg) > 1)

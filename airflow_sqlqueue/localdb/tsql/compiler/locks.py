@@ -23,6 +23,11 @@ class Locking:
     transient: bool = False
     table_mode: str = ""
     table_transient: bool = False
+    nowait: bool = False
+
+    def table_sql(self, pg: str) -> str:
+        """The statement that locks the table ``pg``."""
+        return f"LOCK TABLE {pg} IN {self.table_mode} MODE{' NOWAIT' if self.nowait else ''}"
 
 
 def check_hints(hints: list[Hint], table: TableInfo, target: bool) -> set[str]:
@@ -85,7 +90,7 @@ def locking(hints: list[Hint], table: TableInfo, isolation: str, in_transaction:
     names = check_hints(hints, table, target)
     if "READPAST" in names:
         _check_readpast(names, isolation)
-    result = Locking()
+    result = Locking(nowait="NOWAIT" in names)
     if table.type != "U" or table.local:
         if target and not table.local:
             result.strength = "UPDATE"

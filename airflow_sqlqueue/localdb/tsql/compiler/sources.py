@@ -250,7 +250,7 @@ class Sources(Expressions):
         how = locking(hints, table, self.env.isolation, self.env.in_transaction, target)
         sql = f"{table.pg} AS {pg_alias}"
         if how.table_mode:
-            self.table_locks.append((f"LOCK TABLE {table.pg} IN {how.table_mode} MODE", how.table_transient))
+            self.table_locks.append((how.table_sql(table.pg), how.table_transient))
             if not how.table_transient:
                 self.held = True
         if how.strength and not table.local:

@@ -123,7 +123,7 @@ class Targets(Queries):
     def _direct_lock(self, hints: list[nodes.Hint], table: TableInfo) -> None:
         how = locking(hints, table, self.env.isolation, self.env.in_transaction, True)
         if how.table_mode:
-            self.table_locks.append((f"LOCK TABLE {table.pg} IN {how.table_mode} MODE", False))
+            self.table_locks.append((how.table_sql(table.pg), False))
 
     def _sets(
         self, assignments: list[nodes.Assignment], table: TableInfo, names: Names
