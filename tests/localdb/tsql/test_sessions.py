@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -109,6 +109,40 @@ def test_a_request_that_waits(client: Any, other: Any, table: str) -> None:
     client.ok("COMMIT")
     thread.join()
     assert client.rows(f"SELECT * FROM sys.dm_exec_requests WHERE session_id = {number}") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("WITH m AS (SELECT * FROM t WITH (UPDLOCK)) DELETE FROM m OUTPUT deleted.a", "DELETE"),
+        ("(@P1 int,@P2 nvarchar(9)) insert t VALUES (@P1)", "INSERT"),
+        ("WITH m AS (SELECT 1 AS deleted) SELECT * FROM m", "SELECT"),
+        ("WAITFOR DELAY '0:0:1'", "WAITFOR"),
+        ("DECLARE @a int", "SELECT"),
+    ],
+)
+def test_the_command_of_a_request(client: Any, text: str, command: str) -> None:
+    assert client.session.pg.query("SELECT mssql.command_of($1)", text) == [[command]]
+
+
+def test_a_busy_session_is_seen_whole(client: Any, other: Any) -> None:
+    number = _spid(other)
+    texts = ("SELECT 1", "SELECT 22 --" + "x" * 20000)
+    done = Event()
+
+    def work() -> None:
+        while not done.is_set():
+            for text in texts:
+                other.ok(text)
+
+    thread = Thread(target=work)
+    thread.start()
+    found = [client.rows(_TEXT.format(number)) for _ in range(100)]
+    done.set()
+    thread.join()
+    # Between the view of connections and the function the session may have gone on to its next text.
+    assert {row[0] for rows in found for row in rows} <= {*texts, "SELECT @@SPID"}
+    assert sum(map(len, found)) > 50
 
 
 def test_sessions_that_ended_are_gone(client: Any, other: Any) -> None:

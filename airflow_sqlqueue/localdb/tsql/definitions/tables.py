@@ -96,6 +96,8 @@ class Tables(Constraints, Triggers):
         object_id = str(table.object_id)
         self.run(f"UPDATE mssql.objects SET modified = mssql.utcnow_dt() WHERE object_id = {object_id}")
         if node.action == "options":
+            if node.rebuilds:
+                self.rewrite(table)
             names = {"LOCK_ESCALATION": "lock_escalation", "DATA_COMPRESSION": "compression"}
             kept = {names[key]: value for key, value in node.options.items() if key in names}
             self.run(

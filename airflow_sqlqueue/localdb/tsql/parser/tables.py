@@ -180,7 +180,7 @@ class Tables(Constraints):
             alter.options[option.upper] = self.accept_any("AUTO", "TABLE", "DISABLE") or self.fail()
             self.expect_op(")")
         elif self.accept("REBUILD"):
-            alter.action = "options"
+            alter.action, alter.rebuilds = "options", True
             if self.accept("PARTITION"):
                 self.expect_op("=")
                 if not self.accept("ALL"):

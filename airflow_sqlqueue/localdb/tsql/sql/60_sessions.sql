@@ -31,6 +31,12 @@ CREATE FUNCTION mssql.sql_handle(pid int, text text) RETURNS bytea LANGUAGE sql 
 CREATE FUNCTION mssql.blocker(pid int) RETURNS smallint LANGUAGE sql STABLE
   RETURN (SELECT COALESCE(min(b), 0) % 32768 FROM unnest(pg_blocking_pids(pid)) AS b)::smallint;
 
+-- The kind of a batch by its first statement: behind the declarations of parameters, and behind common table expressions.
+CREATE FUNCTION mssql.command_of(text text) RETURNS text LANGUAGE sql IMMUTABLE
+  RETURN upper(COALESCE(
+    (regexp_match(text, '^(?:\(@.*?\))?\s*(SELECT|INSERT|UPDATE|DELETE|MERGE|WAITFOR|EXECUTE|CREATE|ALTER|DROP|TRUNCATE)\M', 'i'))[1],
+    CASE WHEN text ~* '^(?:\(@.*?\))?\s*WITH\M' THEN (regexp_match(text, '\m(INSERT|UPDATE|DELETE|MERGE)\M', 'i'))[1] END, 'SELECT'));
+
 CREATE VIEW mssql_sys.dm_exec_sessions AS
 SELECT s.session_id::smallint AS session_id, s.started::mssql.datetime AS login_time, (s.record->>'host')::mssql.sysname AS host_name,
   (s.record->>'program')::mssql.sysname AS program_name, (s.record->>'process')::int AS host_process_id, 7 AS client_version,
@@ -66,8 +72,7 @@ FROM mssql.sessions() AS s;
 CREATE VIEW mssql_sys.dm_exec_requests AS
 SELECT s.session_id::smallint AS session_id, 0 AS request_id, mssql.moment(s.record->>'began')::mssql.datetime AS start_time,
   CASE WHEN s.wait_event_type = 'Lock' OR s.wait_event = 'PgSleep' THEN 'suspended' ELSE 'running' END::mssql.n60 AS status,
-  COALESCE(upper((regexp_match(s.text, '^(?:\(@[^)]*\))?\s*(SELECT|INSERT|UPDATE|DELETE|MERGE|WAITFOR|EXECUTE|EXEC|CREATE|ALTER|DROP)\M', 'i'))[1]),
-    'SELECT')::mssql.n60 AS command,
+  mssql.command_of(s.text)::mssql.n60 AS command,
   mssql.sql_handle(s.pid, s.text) AS sql_handle, 0 AS statement_start_offset, -1 AS statement_end_offset, NULL::bytea AS plan_handle,
   s.database_id::smallint AS database_id, 1 AS user_id, md5(s.pid || (s.record->>'started'))::uuid AS connection_id,
   CASE WHEN s.wait_event_type = 'Lock' THEN mssql.blocker(s.pid) ELSE 0 END::smallint AS blocking_session_id,

@@ -75,6 +75,7 @@ class AlterTable(Statement):
     names: list[tuple[str, str, bool]] = field(default_factory=list)  # kind, name, IF EXISTS
     indexes: list[IndexDefinition] = field(default_factory=list)
     options: dict[str, str] = field(default_factory=dict)
+    rebuilds: bool = False
 
 
 @dataclass
