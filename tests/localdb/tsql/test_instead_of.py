@@ -107,7 +107,7 @@ def test_what_the_catalog_shows(client: Any, logged: str) -> None:
     ]
     client.ok(f"CREATE OR ALTER TRIGGER dbo.a_{logged} ON {logged} AFTER DELETE AS PRINT 'b'")
     client.ok(f"ALTER TRIGGER a_{logged} ON {logged} FOR UPDATE NOT FOR REPLICATION AS PRINT 'c'")
-    assert client.rows(text)[0][:4] == (f"a_{logged}", 2, "UPDATE", False)
+    assert client.rows(text)[0][:3] == (f"a_{logged}", 2, "UPDATE")
     client.ok(f"DROP TRIGGER IF EXISTS dbo.a_{logged}, DELETE_{logged}, nope")
     assert client.rows(text) == []
 
