@@ -79,9 +79,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             postgres.start()
             install.install(postgres.conninfo())
+            install.name_administrator(postgres.conninfo(), options.user)
             for name in dict.fromkeys((*SYSTEM_DATABASES, *(options.database or ("sqlqueue",)))):
                 install.create_database(postgres.conninfo(), name)
-        except PostgresError as error:
+        except (PostgresError, ValueError) as error:
             logging.getLogger(__name__).error("cannot start: %s", error)
             return 1
         front = Front(

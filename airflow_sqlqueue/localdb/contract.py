@@ -160,5 +160,7 @@ Wait = Callable[[int], None]
 """``wait(fd)`` blocks until ``fd`` is readable; raises :class:`Attention` or :class:`ClientGone` if the client says so
 first. The front gives it to the engine's constructor, which uses it for every wait on PostgreSQL."""
 
-OpenEngine = Callable[[str, str, Wait], Engine]
-"""``open_engine(database, login, wait)``; an unknown database raises :class:`SqlError` 4060."""
+OpenEngine = Callable[[str, str, Wait, str | None], Engine]
+"""``open_engine(database, login, wait, password)``; ``password`` is None for the administrator, whom the front has
+checked, and ``database`` is empty for the login's default. Raises :class:`SqlError` 18456 or 18470 for a login that
+fails, 4060 or 4064 for a database that it cannot enter."""

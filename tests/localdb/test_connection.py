@@ -106,7 +106,9 @@ def open_client(contexts: tls.TlsContexts) -> Iterator[Open]:
         login: bool = True,
         engine_list: list[Scripted] | None = None,
     ) -> Client:
-        def open_engine(database: str, user: str, wait: Wait) -> Scripted:
+        def open_engine(database: str, user: str, wait: Wait, password: str | None) -> Scripted:
+            if password is not None:
+                raise SqlError(18456, f"Login failed for user '{user}'.", severity=14)
             engine = Scripted(database, user, wait)
             if script is not None:
                 engine.script = script  # type: ignore[method-assign]

@@ -122,9 +122,10 @@ class Connection:
         try:
             if version is None:
                 raise SqlError(17828, "The local server speaks TDS 7.3, 7.4 and 8.0.", severity=20)
-            self._front.credentials.check(login)
-            database = login.database or "master"
-            engine = self._front.open_engine(database, login.user, stream.wait)
+            administrator = self._front.credentials.check(login)
+            password = None if administrator else login.password
+            name = self._front.credentials.user if administrator else login.user
+            engine = self._front.open_engine(login.database, name, stream.wait, password)
         except SqlError as error:
             log.info("login refused: error %d", error.number)
             self._refuse(error, login)
@@ -166,7 +167,7 @@ class Connection:
 
     def _refuse(self, error: SqlError, login: login7.Login) -> None:
         self._stream.write(tokens.message(error))
-        if error.number == 4060:
+        if error.number in (4060, 4064):
             self._stream.write(tokens.message(login7.login_failed(login.user)))
         self._stream.write(tokens.done(DoneKind.DONE, Done.ERROR))
         self._stream.end()

@@ -100,17 +100,24 @@ def obscure(password: str) -> bytes:
 
 @dataclass(frozen=True)
 class Credentials:
-    """The one login of a local server."""
+    """The administrator's login. Other logins are the engine's."""
 
     user: str
     password: str = field(repr=False)
 
-    def check(self, login: Login) -> None:
-        """Raises :class:`SqlError` 18456 unless name and password are right. Takes as long for any wrong one."""
-        name = hmac.compare_digest(_digestible(login.user.casefold()), _digestible(self.user.casefold()))
+    def check(self, login: Login) -> bool:
+        """Whether this is the administrator; False for another login, whose password is still to be checked.
+
+        Raises :class:`SqlError` 18456 for a wrong password and for a login that brings none.
+        """
         password = hmac.compare_digest(_digestible(login.password), _digestible(self.password))
-        if login.integrated or not (name & password):
+        if login.integrated:
             raise login_failed(login.user)
+        if login.user.casefold() != self.user.casefold():
+            return False
+        if not password:
+            raise login_failed(login.user)
+        return True
 
 
 def login_failed(user: str) -> SqlError:

@@ -17,6 +17,7 @@ SCRIPTS = (
     "50_views.sql",
     "55_storage.sql",
     "60_sessions.sql",
+    "70_security.sql",
 )
 
 
@@ -47,6 +48,17 @@ def install(conninfo: str) -> None:
         pg.conn.enter_pipeline_mode()
         for number, name in enumerate(("master", "tempdb", "model", "msdb"), 1):
             _create(pg.execute, lambda sql: str(pg.query(sql)[0][0]), name, number)
+    finally:
+        pg.close()
+
+
+def name_administrator(conninfo: str, name: str) -> None:
+    """Show ``name`` as the login of the command line. Raises :class:`ValueError` where CREATE LOGIN has made it."""
+    pg = _open(conninfo)
+    try:
+        if pg.query("SELECT 1 FROM mssql.logins WHERE folded = $1 AND principal_id <> 1", fold(name)):
+            raise ValueError(f"there is a login {name!r} already: choose another --user")
+        pg.query("UPDATE mssql.logins SET name = $1, folded = $2 WHERE principal_id = 1", name, fold(name))
     finally:
         pg.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.tables import (
@@ -19,7 +20,7 @@ from airflow_sqlqueue.localdb.types import SqlType
 
 _TABLE_SQL = """
 SELECT json_build_object('id', o.object_id, 'name', o.name, 'type', o.type, 'pg', o.pg_name, 'definition', o.definition,
-  'schema', s.name, 'schema_pg', s.pg_name, 'database', d.name, 'extra', o.extra,
+  'schema', s.name, 'schema_pg', s.pg_name, 'owner', s.principal_id, 'database', d.name, 'extra', o.extra,
   'triggers', (SELECT json_agg(DISTINCT e) FROM mssql.objects t, jsonb_array_elements_text(t.extra->'declared') e
     WHERE t.parent_object_id = o.object_id AND t.type = 'TR' AND t.disabled = 0),
   'columns', (SELECT json_agg(json_build_array(c.name, c.pg_name, c.type_name, c.length, c.num_precision, c.num_scale,
@@ -53,7 +54,9 @@ _DOMAINS = {
     "sysname": SqlType("nvarchar", length=128),
     "bit": SqlType("bit"),
     "tinyint": SqlType("tinyint"),
+    "char1": SqlType("char", length=1),
     "char2": SqlType("char", length=2),
+    "char4": SqlType("char", length=4),
     "nmax": SqlType("nvarchar", length=-1),
     "n60": SqlType("nvarchar", length=60),
     "n260": SqlType("nvarchar", length=260),
@@ -80,12 +83,15 @@ class Catalog:
         self.temporary: dict[str, TableInfo] = {}
         self.functions: dict[str, TableFunction | None] = {}
         self.version = 0
+        self.generation = 0  # as version, but for what other sessions see too
+        self.default_schema: Callable[[str], str] = lambda database: "dbo"
 
     def forget(self) -> None:
         self.tables.clear()
         self.databases.clear()
         self.schemas.clear()
         self.version += 1
+        self.generation += 1
 
     def database(self, name: str) -> tuple[int, str] | None:
         """Id and name as written of a database."""
@@ -112,7 +118,7 @@ class Catalog:
         return self.schemas[key]
 
     def split(self, name: Name, database: str) -> tuple[str, str, str]:
-        """Database, schema and object of a name of one to three parts."""
+        """Database, schema (the default one, if none is named) and object of a name of one to three parts."""
         if len(name) > 3:
             if name[0]:
                 raise SqlError(
@@ -124,7 +130,7 @@ class Catalog:
                 )
             name = name[1:]
         parts = ("",) * (3 - len(name)) + name
-        return parts[0] or database, parts[1] or "dbo", parts[2]
+        return parts[0] or database, parts[1] or self.default_schema(parts[0] or database), parts[2]
 
     def find(self, name: Name, database: str) -> TableInfo | None:
         """The object a name stands for, synonyms resolved; None if there is none."""
@@ -140,10 +146,19 @@ class Catalog:
         return base
 
     def named(self, name: Name, database: str) -> TableInfo | None:
-        """The object of that name itself, which may be a synonym; None if there is none."""
+        """The object of that name itself, which may be a synonym; None if there is none.
+
+        A name without a schema is one of the default schema, else of dbo.
+        """
         if name[-1].startswith("#"):
             return self.temporary.get(fold(name[-1]))
         catalog, schema, table = self.split(name, database)
+        found = self._named(catalog, schema, table)
+        if found is None and fold(schema) != "dbo" and (len(name) == 1 or not name[-2]):
+            found = self._named(catalog, "dbo", table)
+        return found
+
+    def _named(self, catalog: str, schema: str, table: str) -> TableInfo | None:
         key = (fold(catalog), fold(schema), fold(table))
         found = self.tables.get(key)
         if found is None:
@@ -202,6 +217,7 @@ class Catalog:
             data["definition"] or "",
             indexes,
             extra=data["extra"],
+            owner=data["owner"],
         )
 
     def _system(self, database: str, schema: str, table: str, catalog: str) -> TableInfo | None:

@@ -57,6 +57,7 @@ class TableInfo:
     local: bool = False  # a temporary table or a table variable
     database_filter: bool = False
     extra: dict[str, Any] = field(default_factory=dict)
+    owner: int = 1  # the principal that owns its schema; 1 is dbo
 
     def column(self, name: str) -> ColumnInfo | None:
         folded = fold(name)

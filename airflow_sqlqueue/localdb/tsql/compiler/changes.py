@@ -12,9 +12,10 @@ import re
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
-from airflow_sqlqueue.localdb.tsql.compiler.outputs import Outputs
+from airflow_sqlqueue.localdb.tsql.compiler.outputs import Outputs, shown
 from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan
 from airflow_sqlqueue.localdb.tsql.compiler.sources import RowLock
+from airflow_sqlqueue.localdb.tsql.compiler.trees import walk
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Scope, Typed
 from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
@@ -31,6 +32,7 @@ class Changes(Outputs):
         if direct is not None:
             names = Names([self.table_scope(direct, node.target[-1], "d", node.target)], parent)
             self._check_target(direct, node.outputs, "DELETE")
+            self._require(direct, node, "DELETE")
             self._direct_lock(node.hints, direct)
             where = f" WHERE {self.predicate(node.where, names)}" if node.where is not None else ""
             deleted = Names([self.table_scope(direct, "deleted", "d")])
@@ -40,6 +42,19 @@ class Changes(Outputs):
         names = Names([chosen.scope("deleted", "d"), *chosen.others])
         change = f"DELETE FROM {chosen.table.pg} AS d USING m WHERE d.ctid = m._ctid"
         return self._chosen_plan(chosen, change, node.outputs, names, [])
+
+    def _require(self, table: TableInfo, node: nodes.Update | nodes.Delete, permission: str) -> None:
+        self.env.require(table, permission)
+        if self._reads(node):
+            self.env.require(table, "SELECT")
+
+    @staticmethod
+    def _reads(node: nodes.Update | nodes.Delete) -> bool:
+        """Whether a statement also reads the rows that it changes, and so needs SELECT."""
+        values = [a.value for a in node.assignments] if isinstance(node, nodes.Update) else []
+        added = isinstance(node, nodes.Update) and any(a.op != "=" for a in node.assignments)
+        columns = any(isinstance(each, nodes.Column) for each in walk(values))
+        return bool(node.where is not None or shown(node.outputs) or node.sources or added or columns)
 
     def _direct(self, node: nodes.Update | nodes.Delete, parent: Names | None) -> TableInfo | None:
         """The table of a statement that PostgreSQL can run as it stands, else None."""
@@ -59,6 +74,7 @@ class Changes(Outputs):
         if direct is not None:
             names = Names([self.table_scope(direct, node.target[-1], "d", node.target)], parent)
             self._check_target(direct, node.outputs, "UPDATE")
+            self._require(direct, node, "UPDATE")
             self._direct_lock(node.hints, direct)
             sets, assign = self._sets(node.assignments, direct, names)
             assignments = ", ".join(f"{quoted(column.pg)} = {sql}" for column, sql in sets)
@@ -111,6 +127,7 @@ class Changes(Outputs):
         names = Names([], parent)
         locks: list[RowLock] = []
         sources, alias = self._target_source(node)
+        self.unread = "" if self._reads(node) else alias
         from_sql = ", ".join(self.source(source, names, locks, alias) for source in sources)
         scope = next((s for s in names.scopes if s.alias == alias), None)
         if scope is None or scope.table is None or not scope.ctid:

@@ -9,6 +9,7 @@ from airflow_sqlqueue.localdb.tsql.catalog.tables import TableInfo
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import (
     INT,
 )
+from airflow_sqlqueue.localdb.tsql.security.context import Security
 from airflow_sqlqueue.localdb.types import SqlType
 
 SYSTEM_VARIABLES = {
@@ -52,3 +53,9 @@ class Environment:
     in_transaction: bool = False
     identity_insert: str = ""
     errors: bool = False
+    security: Security | None = None  # None: a definition, compiled for nobody
+
+    def require(self, table: TableInfo, permission: str) -> None:
+        """Error 229 for who may not do that to an object."""
+        if self.security is not None:
+            self.security.require(table, permission)

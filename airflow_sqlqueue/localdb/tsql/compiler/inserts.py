@@ -6,7 +6,7 @@ from __future__ import annotations
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.locks import check_hints, locking
-from airflow_sqlqueue.localdb.tsql.compiler.outputs import Outputs
+from airflow_sqlqueue.localdb.tsql.compiler.outputs import Outputs, shown
 from airflow_sqlqueue.localdb.tsql.compiler.plan import MADE, Plan
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT
@@ -21,6 +21,9 @@ class Inserts(Outputs):
         self.statement = "insert"
         parent = self.with_ctes(node.ctes, None)
         table = self.lookup(node.target, node.line)
+        self.env.require(table, "INSERT")
+        if shown(node.outputs):
+            self.env.require(table, "SELECT")
         base = table
         if table.type == "V":
             table, base = self._view_target(table)

@@ -23,6 +23,9 @@ class Merges(Outputs):
             raise SqlError(40517, "MERGE TOP is not supported by the local server.")
         parent = self.with_ctes(node.ctes, None)
         table = self.lookup(node.target, node.line)
+        self.env.require(table, "SELECT")
+        for action in node.actions:
+            self.env.require(table, action.action.upper())
         if table.type == "V":
             raise SqlError(40517, f"MERGE into the view '{table.name}' is not supported by the local server.")
         for event in {"update": "UPDATE", "delete": "DELETE", "insert": "INSERT"}.values():

@@ -11,6 +11,11 @@ from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 
 
+def shown(outputs: list[nodes.Output]) -> bool:
+    """Whether a statement itself has an OUTPUT clause, beside those that collect rows for triggers."""
+    return any(output.into is None or not output.into[0].startswith("@@") for output in outputs)
+
+
 class Outputs(Targets):
     """Adds OUTPUT clauses."""
 
@@ -84,6 +89,7 @@ class Outputs(Targets):
     def _into(self, output: nodes.Output, values: list[Typed], number: int) -> str:
         assert output.into is not None
         table = self.lookup(output.into)
+        self.env.require(table, "INSERT")
         if table.triggers:
             raise SqlError(
                 331, f"The target table '{table.name}' of the OUTPUT INTO clause cannot have any enabled triggers."

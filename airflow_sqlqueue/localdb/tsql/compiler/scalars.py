@@ -121,6 +121,7 @@ class Scalars(Operators):
         table = self.env.catalog.find(node.name, self.env.database)
         if table is None or table.type != "SO":
             raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.")
+        self.env.require(table, "UPDATE")
         kind = SqlType(table.extra.get("type", "bigint"))
         return Typed(f"nextval({literal(table.pg)})::{storage(kind)}", kind, False)
 

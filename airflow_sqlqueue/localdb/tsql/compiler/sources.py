@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from airflow_sqlqueue.localdb.tsql.names import fold, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.parser.batches import Batch, parse
 from airflow_sqlqueue.localdb.tsql.parser.lexer import tokenize
+from airflow_sqlqueue.localdb.tsql.security.visibility import system_rows
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class Sources(Expressions):
         self.transient = False
         self.held = False
         self.depth = 0
+        self.unread = ""  # the folded alias of a target whose rows are changed without being read
         self.prunable: list[tuple[str, str]] = []  # a column of a derived table, and how it is computed
 
     def compile_query(
@@ -115,6 +118,8 @@ class Sources(Expressions):
             return table
         if len(name) == 1 and fold(name[0]) in ("inserted", "deleted") and fold(name[0]) in self.env.tables:
             return self.env.tables[fold(name[0])]
+        if len(name) > 2 and name[-3] and self.env.security is not None:
+            self.env.security.enter(name[-3])
         found = self.env.catalog.find(name, self.env.database)
         if found is None or found.type not in ("U", "V", "S", "TT"):
             synonym = self.env.catalog.named(name, self.env.database)
@@ -238,12 +243,18 @@ class Sources(Expressions):
                 " same exposed names. Use correlation names to distinguish them.",
             )
         target = carry is not None and carry in ("", folded)
+        if target:
+            self.env.require(table, self.statement.upper())
+        if not target or folded != self.unread:
+            self.env.require(table, "SELECT")
         if table.type == "V":
             return self._view(table, alias, names, target, hints)
         pg_alias = self.fresh("t")
         scope = self.table_scope(table, alias, pg_alias, exposed_name)
         names.scopes.append(scope)
         if table.type == "S":
+            if self.env.security is not None:
+                return f"{system_rows(self.env.security, table)} AS {pg_alias}"
             where = f" WHERE _db = {table.extra['database_id']}" if table.database_filter else ""
             return f"(SELECT * FROM {table.pg}{where}) AS {pg_alias}"
         scope.ctid = f"{pg_alias}.ctid"
@@ -300,8 +311,11 @@ class Sources(Expressions):
         query = rewritten(view.query, hinted)
         outer = self.env
         self.env = replace(outer, database=table.database, variables={}, tables={})
+        security = outer.security
+        module = security.module(table.database, table.owner, table.schema) if security is not None else nullcontext()
         try:
-            compiled = self.compile_query(query, None, carry, carry)
+            with module:
+                compiled = self.compile_query(query, None, carry, carry)
         finally:
             self.env = outer
         return self._derived(compiled, alias, view.columns, names)

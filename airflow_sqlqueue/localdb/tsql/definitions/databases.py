@@ -9,6 +9,8 @@ from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.definitions.objects import Objects
 from airflow_sqlqueue.localdb.tsql.names import fold, literal, pg_name, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
+from airflow_sqlqueue.localdb.tsql.security import errors
+from airflow_sqlqueue.localdb.tsql.security.context import PRINCIPAL
 
 
 class Databases(Objects):
@@ -62,12 +64,31 @@ class Databases(Objects):
         assert entry is not None
         if self.catalog.schema(self.session.database, node.name) is not None:
             raise SqlError(2714, f"There is already an object named '{node.name}' in the database.", state=6)
-        create_schema(self.run, entry[0], node.name)
+        owner = self.session.security.identity(self.session.database).user_id
+        if node.owner is not None:
+            owner = self._schema_owner(entry[0], node.owner)
+        create_schema(self.run, entry[0], node.name, owner=owner)
+
+    def _schema_owner(self, database_id: int, name: str) -> int:
+        """The number of the user or role that a schema is made for; a user names others only with CONTROL on them."""
+        rows = self.pg.query(
+            "SELECT principal_id FROM mssql.principals WHERE database_id = $1::int AND folded = $2",
+            database_id,
+            fold(name),
+        )
+        security = self.session.security
+        number = int(rows[0][0] or 0) if rows else 0
+        own = number == security.identity(self.session.database).user_id
+        if not rows or not (own or security.allowed(self.session.database, PRINCIPAL, number, "CONTROL")):
+            raise errors.missing("user", name)
+        return number
 
     def _createdatabase(self, node: nodes.CreateDatabase) -> None:
         if self.catalog.database(node.name) is not None:
             raise SqlError(1801, f"Database '{node.name}' already exists. Choose a different database name.", state=3)
         create_database(self.run, self.value, node.name)
+        owner = self.session.security.context.account.login_id
+        self.run(f"UPDATE mssql.databases SET owner_id = {owner} WHERE folded = {literal(fold(node.name))}")
 
     def _alterdatabase(self, node: nodes.AlterDatabase) -> None:
         name = node.name or self.session.database
@@ -93,7 +114,9 @@ class Databases(Objects):
         raise SqlError(40517, f"ALTER DATABASE ... SET {text} is not supported by the local server.")
 
 
-def create_schema(run: Callable[[str], object], database_id: int, name: str, schema_id: int | None = None) -> None:
+def create_schema(
+    run: Callable[[str], object], database_id: int, name: str, schema_id: int | None = None, owner: int = 1
+) -> None:
     """A schema of a database and the PostgreSQL schema that holds its objects."""
     pg = pg_name(f"{database_id}.{name}")
     number = (
@@ -103,8 +126,8 @@ def create_schema(run: Callable[[str], object], database_id: int, name: str, sch
     )
     run(
         "INSERT INTO mssql.schemas (database_id, schema_id, name, folded,"
-        f" pg_name) SELECT {database_id}, {number}, {literal(name)},"
-        f" {literal(fold(name))}, {literal(pg)}"
+        f" pg_name, principal_id) SELECT {database_id}, {number}, {literal(name)},"
+        f" {literal(fold(name))}, {literal(pg)}, {owner}"
     )
     run(f"CREATE SCHEMA {quoted(pg)}")
 
@@ -119,4 +142,4 @@ def create_database(
         f" VALUES ({number}, {literal(name)}, {literal(fold(name))})"
     )
     for schema_id, schema in ((1, "dbo"), (2, "guest"), (3, "INFORMATION_SCHEMA"), (4, "sys")):
-        create_schema(run, int(number), schema, schema_id)
+        create_schema(run, int(number), schema, schema_id, schema_id)

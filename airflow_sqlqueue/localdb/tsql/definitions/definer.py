@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from airflow_sqlqueue.localdb.tsql.definitions.removal import Removal
 from airflow_sqlqueue.localdb.tsql.definitions.renaming import Renaming
+from airflow_sqlqueue.localdb.tsql.definitions.security.grants import Grants
 from airflow_sqlqueue.localdb.tsql.definitions.tables import Tables
 from airflow_sqlqueue.localdb.tsql.definitions.views import Views
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 
 
-class Definer(Tables, Views, Removal, Renaming):
+class Definer(Tables, Views, Removal, Renaming, Grants):
     """Runs DDL for one session. Every method is called inside a PostgreSQL transaction."""
 
     def execute(self, node: nodes.Statement) -> None:
-        """Run one DDL statement."""
+        """Run one DDL statement, if the user may."""
+        self.authorize(node)
         method = getattr(self, "_" + type(node).__name__.lower())
         method(node)
         self.changed()

@@ -14,6 +14,7 @@ from airflow_sqlqueue.localdb.tsql.names import fold, literal
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Name
 from airflow_sqlqueue.localdb.tsql.pg import Pg
+from airflow_sqlqueue.localdb.tsql.security.context import Security
 
 
 class TemporaryTables(Protocol):
@@ -40,6 +41,9 @@ class Connection(Protocol):
 
     @property
     def temporary(self) -> TemporaryTables: ...
+
+    @property
+    def security(self) -> Security: ...
 
     def info(self, message: SqlError) -> None: ...
 
@@ -92,6 +96,25 @@ class Objects:
                 f'The specified schema name "{schema}" either does not exist or you do not have permission to use it.',
             )
         return Place(entry[0], entry[1], found[0], found[1], found[2], table.rstrip(" "))
+
+    def located(self, name: Name) -> list[list[str | None]]:
+        """Number, PostgreSQL's name and schema, type, schema's number and parent of the object of a name, synonyms too.
+
+        Without a schema in its name it is one of the default schema, else of dbo. No row if there is none.
+        """
+        database, schema, table = self.catalog.split(name, self.session.database)
+        for each in dict.fromkeys((schema, schema if len(name) > 1 and name[-2] else "dbo")):
+            rows = self.pg.query(
+                "SELECT o.object_id, o.pg_name, s.pg_name, o.type, o.schema_id, o.parent_object_id FROM"
+                " mssql.objects o JOIN mssql.schemas s USING (database_id, schema_id)"
+                " JOIN mssql.databases d USING (database_id) WHERE d.folded = $1 AND s.folded = $2 AND o.folded = $3",
+                fold(database),
+                fold(each),
+                fold(table),
+            )
+            if rows:
+                return rows
+        return []
 
     def target(self, name: Name, what: str = "table") -> TableInfo:
         found = self.catalog.named(name, self.session.database)

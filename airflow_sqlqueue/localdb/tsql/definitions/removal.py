@@ -7,7 +7,7 @@ from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.definitions.databases import Databases
 from airflow_sqlqueue.localdb.tsql.definitions.indexes import Indexes
 from airflow_sqlqueue.localdb.tsql.definitions.triggers import Triggers
-from airflow_sqlqueue.localdb.tsql.names import fold, quoted
+from airflow_sqlqueue.localdb.tsql.names import quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Name
 
@@ -40,15 +40,7 @@ class Removal(Indexes, Triggers, Databases):
         if kind == "TABLE" and name[-1].startswith("#"):
             self.session.temporary.drop(name, exists)
             return
-        database, schema, table = self.catalog.split(name, self.session.database)
-        rows = self.pg.query(
-            "SELECT o.object_id, o.pg_name, s.pg_name, o.type FROM"
-            " mssql.objects o JOIN mssql.schemas s USING (database_id, schema_id)"
-            " JOIN mssql.databases d USING (database_id) WHERE d.folded = $1 AND s.folded = $2 AND o.folded = $3",
-            fold(database),
-            fold(schema),
-            fold(table),
-        )
+        rows = self.located(name)
         if not rows or rows[0][3] != _CODES[kind]:
             if exists and not rows:
                 return
@@ -65,7 +57,7 @@ class Removal(Indexes, Triggers, Databases):
                 severity=11,
                 state=5,
             )
-        identifier, pg, schema_pg, _ = rows[0]
+        identifier, pg, schema_pg, *_ = rows[0]
         if kind == "TABLE":
             referencing = self.value(
                 "SELECT count(*) FROM mssql.objects WHERE type = 'F' AND"

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.tables import TableInfo
-from airflow_sqlqueue.localdb.tsql.definitions.objects import Objects
+from airflow_sqlqueue.localdb.tsql.definitions.security.authorization import Authorization
 from airflow_sqlqueue.localdb.tsql.names import fold, literal, pg_name, quoted
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Name
 
 
-class Renaming(Objects):
+class Renaming(Authorization):
     """Renames tables, columns and indexes."""
 
     def rename(self, name: Name, new: str, kind: str) -> None:
         """sp_rename of a table, column or index. PostgreSQL's own names follow."""
+        self.renames(name, kind)
         if kind == "OBJECT":
             self._rename_table(name, new)
         elif kind in ("COLUMN", "INDEX"):

@@ -80,4 +80,6 @@ def check_sql(environment: Environment, table: TableInfo, condition: nodes.Expr)
     """The condition of a CHECK over a row of ``table``."""
     compiler = Compiler(environment)
     text = compiler.predicate(condition, Names([compiler.table_scope(table, table.name, MARK)]))
+    if compiler.parameters:
+        raise SqlError(40517, "A check that depends on the session is not supported by the local server.")
     return text.replace(MARK + ".", "")

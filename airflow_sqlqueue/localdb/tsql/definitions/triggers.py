@@ -1,7 +1,8 @@
-# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Procedures and triggers: their texts are kept; which events have triggers is kept with the table."""
 
 from __future__ import annotations
+
+import json
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.tables import TableInfo
@@ -9,6 +10,8 @@ from airflow_sqlqueue.localdb.tsql.definitions.metadata import object_row
 from airflow_sqlqueue.localdb.tsql.definitions.objects import Objects
 from airflow_sqlqueue.localdb.tsql.names import fold
 from airflow_sqlqueue.localdb.tsql.parser import nodes
+from airflow_sqlqueue.localdb.tsql.security import errors
+from airflow_sqlqueue.localdb.tsql.security.context import PRINCIPAL
 
 
 class Triggers(Objects):
@@ -24,14 +27,12 @@ class Triggers(Objects):
             place.schema_id,
             fold(place.name),
         )
-        if rows and rows[0][1] == code and node.mode != "create":
-            self.run(f"DELETE FROM mssql.objects WHERE object_id = {rows[0][0]}")
-        elif node.mode == "alter":
+        known = rows[0][0] if rows and rows[0][1] == code and node.mode != "create" else None
+        if known is None and node.mode == "alter":
             raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", state=6)
-        else:
+        if known is None:
             self.check_new(place)
-        parent = "0"
-        extra: dict[str, object] = {}
+        parent, extra = "0", self._execute_as(node)
         if node.kind == "TRIGGER":
             table = self.catalog.named(node.table, self.session.database)
             if table is None or not (table.type == "U" or (table.type == "V" and node.instead)):
@@ -43,14 +44,27 @@ class Triggers(Objects):
             parent = str(table.object_id)
             idle = all(isinstance(s, nodes.SetOption | nodes.Return | nodes.Declare) for s in node.body or [])
             # A body without effect is not run; that the trigger is there still matters to OUTPUT.
-            extra = {"events": [] if idle and not node.instead else node.events, "declared": node.events}
+            extra |= {"events": [] if idle and not node.instead else node.events, "declared": node.events}
             if node.instead:
                 self._check_alone(table, node)
                 extra["instead"] = True
         text = node.text.replace("ALTER", "CREATE", 1) if node.mode == "alter" else node.text
-        self.value(
-            object_row((place.name,), code, parent, None, place.database_id, place.schema_id, definition=text, **extra)
-        )
+        if known is None:
+            self.value(
+                object_row(
+                    (place.name,), code, parent, None, place.database_id, place.schema_id, definition=text, **extra
+                )
+            )
+        else:
+            # Its number and its permissions stay.
+            self.pg.query(
+                "UPDATE mssql.objects SET definition = $2, parent_object_id = $3::int, extra = $4::jsonb, modified ="
+                " mssql.utcnow_dt() WHERE object_id = $1::int",
+                known,
+                text,
+                parent,
+                json.dumps(extra),
+            )
         self.refresh_triggers()
 
     def _check_alone(self, table: TableInfo, node: nodes.CreateModule) -> None:
@@ -68,6 +82,27 @@ class Triggers(Objects):
                     f"Cannot create trigger '{node.name[-1]}' on table '{table.schema}.{table.name}' because an INSTEAD"
                     f" OF {event} trigger already exists on this object.",
                 )
+
+    def _execute_as(self, node: nodes.CreateModule) -> dict[str, object]:
+        """As whom the module runs: the number of a user, -2 for its owner, nothing for its caller."""
+        if node.execute_as == "caller":
+            return {}
+        if node.execute_as == "owner":
+            return {"execute_as": -2}
+        security = self.session.security
+        identity = security.identity(self.session.database)
+        if node.execute_as == "self":
+            return {"execute_as": identity.user_id}
+        name = node.execute_as[1:]
+        rows = self.pg.query(
+            "SELECT principal_id FROM mssql.principals WHERE database_id = $1::int AND folded = $2 AND kind = 'S'",
+            identity.database_id,
+            fold(name),
+        )
+        number = int(rows[0][0] or 0) if rows else 0
+        if not rows or not security.allowed(self.session.database, PRINCIPAL, number, "IMPERSONATE"):
+            raise errors.missing("user", name)
+        return {"execute_as": number}
 
     def refresh_triggers(self) -> None:
         """Keep in a table's row which events have enabled triggers with a body to run, after it or instead."""

@@ -9,8 +9,11 @@ from airflow_sqlqueue.localdb.tsql.compiler.compiler import Compiler
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import storage
 from airflow_sqlqueue.localdb.tsql.definitions.metadata import metadata_columns, object_row
 from airflow_sqlqueue.localdb.tsql.definitions.objects import Objects
-from airflow_sqlqueue.localdb.tsql.names import bracketed, pg_name, quoted
+from airflow_sqlqueue.localdb.tsql.names import bracketed, literal, pg_name, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
+
+_OF_READER = {"@@user", "@@user_id", "@@login", "@@login_id", "@@original_login"}
+"""What a view may say of its reader, since it is compiled anew for each."""
 
 
 class Views(Objects):
@@ -34,17 +37,18 @@ class Views(Objects):
 
     def _createview(self, node: nodes.CreateView) -> None:
         place = self.place(node.name)
-        found = self.catalog.find(node.name, self.session.database)
+        found, known = self.catalog.find(node.name, self.session.database), ""
         if found is not None and found.type == "V" and node.mode != "create":
-            self.run(f"DELETE FROM mssql.objects WHERE object_id = {found.object_id}")
+            known = str(found.object_id)
         elif node.mode == "alter":
             raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", state=6)
         else:
             self.check_new(place)
         compiler = Compiler(self.environment())
-        compiled = compiler.compile_query(node.query, None)
+        with self.session.security.module(place.database, 0, place.schema):
+            compiled = compiler.compile_query(node.query, None)
         names = node.columns or [column.name for column in compiled.columns]
-        if compiler.parameters:
+        if set(compiler.parameters) - _OF_READER:
             raise SqlError(40517, "A view that depends on the session is not supported by the local server.")
         infos = []
         for number, (name, value) in enumerate(zip(names, compiled.columns, strict=True), 1):
@@ -60,9 +64,16 @@ class Views(Objects):
                 )
             )
         text = node.text if node.mode != "alter" else node.text.replace("ALTER", "CREATE", 1)
-        object_id = self.value(
+        object_id = known or self.value(
             object_row((place.name,), "V", "0", None, place.database_id, place.schema_id, definition=text)
         )
+        if known:
+            # Its number and its permissions stay.
+            self.run(f"DELETE FROM mssql.columns WHERE object_id = {known}")
+            self.run(
+                f"UPDATE mssql.objects SET definition = {literal(text)}, modified = mssql.utcnow_dt()"
+                f" WHERE object_id = {known}"
+            )
         for sql in metadata_columns(object_id, infos):
             self.run(sql)
 

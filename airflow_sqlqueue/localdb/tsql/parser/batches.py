@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.parser import lexer, nodes
-from airflow_sqlqueue.localdb.tsql.parser.control import Control
 from airflow_sqlqueue.localdb.tsql.parser.nodes import Statement
-
-_PERMISSION_WORDS = ("GRANT", "DENY", "REVOKE")
-
+from airflow_sqlqueue.localdb.tsql.parser.security import Security
 
 _REFUSED = {
     "BACKUP": "BACKUP",
@@ -18,7 +15,6 @@ _REFUSED = {
     "SHUTDOWN": "SHUTDOWN",
     "BULK": "BULK INSERT",
     "GOTO": "GOTO",
-    "REVERT": "REVERT",
     "SETUSER": "SETUSER",
     "READTEXT": "READTEXT",
     "WRITETEXT": "WRITETEXT",
@@ -28,7 +24,7 @@ _REFUSED = {
 }
 
 
-class Batch(Control):
+class Batch(Security):
     """Parses batches."""
 
     def statements(self, *ends: str) -> list[Statement]:
@@ -115,7 +111,7 @@ class Batch(Control):
         return self.truncate()
 
     def _on_drop(self) -> Statement:
-        return self.drop()
+        return self.drop_principal() if self.drops_principal() else self.drop()
 
     def _on_create(self) -> Statement:
         first = self.index == 0 or all(t.value == ";" for t in self.tokens[: self.index])
@@ -137,6 +133,8 @@ class Batch(Control):
             return self.create_synonym()
         if word == "SEQUENCE":
             return self.create_sequence()
+        if word in ("LOGIN", "USER", "ROLE"):
+            return self.create_principal()
         if word in ("VIEW", "PROCEDURE", "PROC", "TRIGGER", "FUNCTION"):
             if not first:
                 raise self.first_in_batch(line, {"PROC": "PROCEDURE"}.get(word, word))
@@ -154,6 +152,10 @@ class Batch(Control):
             return self.alter_database()
         if word == "VIEW":
             return self.create_view("alter")
+        if word in ("LOGIN", "USER", "ROLE", "SERVER"):
+            return self.alter_principal()
+        if word == "AUTHORIZATION":
+            return self.alter_authorization()
         if word in ("PROCEDURE", "PROC", "TRIGGER", "FUNCTION"):
             return self._module("alter")
         self.unsupported(f"ALTER {self.token.value}")
@@ -171,7 +173,7 @@ class Batch(Control):
                 self.unsupported("A DDL trigger")
             module.table = self.name()
             if self.accept("WITH"):
-                self._module_options()
+                self._module_options(module)
             module.instead = self.accept("INSTEAD", "OF")
             if not module.instead and not self.accept_any("FOR", "AFTER"):
                 self.fail()
@@ -197,18 +199,23 @@ class Batch(Control):
             if enclosed:
                 self.expect_op(")")
             if self.accept("WITH"):
-                self._module_options()
+                self._module_options(module)
         self.expect("AS")
         module.body = self.statements()
         return module
 
-    def _module_options(self) -> None:
-        """``WITH RECOMPILE, EXECUTE AS OWNER``: there is one login, and texts are compiled when they are run."""
+    def _module_options(self, module: nodes.CreateModule) -> None:
+        """``WITH RECOMPILE, EXECUTE AS OWNER``: texts are compiled when they are run."""
         while True:
             if self.accept("EXECUTE") or self.accept("EXEC"):
                 self.expect("AS")
-                if self.next().upper not in ("CALLER", "SELF", "OWNER"):
-                    self.unsupported("EXECUTE AS a user", self.peek(-1))
+                token = self.next()
+                if token.kind in (lexer.STRING, lexer.NSTRING):
+                    module.execute_as = f":{token.value}"
+                elif token.upper in ("CALLER", "SELF", "OWNER"):
+                    module.execute_as = token.upper.lower()
+                else:
+                    self.fail(token)
             elif not self.accept_any("RECOMPILE", "ENCRYPTION", "SCHEMABINDING"):
                 self.fail()
             if not self.accept_op(","):
@@ -226,13 +233,6 @@ class Batch(Control):
         name = "" if self.accept("ALL") else self.name()[-1]
         self.expect("ON")
         return nodes.TriggerState(name, self.name(), enabled)
-
-    def _on_grant(self) -> Statement:
-        self.unsupported(f"{self.token.value.upper()} (the local server has one login with all permissions)")
-
-    _on_deny = _on_grant
-
-    _on_revoke = _on_grant
 
     def _on_dbcc(self) -> Statement:
         self.next()

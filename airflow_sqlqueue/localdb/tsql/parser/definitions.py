@@ -67,7 +67,7 @@ class Definitions(Tables):
             "FUNCTION",
         )
         if kind not in known:
-            if kind in ("LOGIN", "USER", "ROLE", "TYPE", "STATISTICS", "CERTIFICATE", "APPLICATION", "ASSEMBLY"):
+            if kind in ("TYPE", "STATISTICS", "CERTIFICATE", "APPLICATION", "ASSEMBLY"):
                 self.unsupported(f"DROP {kind}")
             self.fail(self.peek(-1))
         drop = nodes.Drop(kind, [], self.accept("IF", "EXISTS"), line=line)
@@ -101,10 +101,11 @@ class Definitions(Tables):
     def create_schema(self) -> nodes.CreateSchema:
         line = self.expect("SCHEMA").line
         name = "" if self.upper == "AUTHORIZATION" else self.identifier()
+        owner = None
         if self.accept("AUTHORIZATION"):
             owner = self.identifier()
             name = name or owner
-        return nodes.CreateSchema(name, line=line)
+        return nodes.CreateSchema(name, owner, line=line)
 
     def create_database(self) -> nodes.CreateDatabase:
         line = self.expect("DATABASE").line

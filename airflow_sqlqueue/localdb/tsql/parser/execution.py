@@ -12,10 +12,15 @@ class Execution(Variables):
     """Adds EXECUTE."""
 
     def _on_exec(self) -> Statement:
+        if self.peek().upper == "AS":
+            self.next()
+            return self.execute_as()
         return self.execute()
 
-    def _on_execute(self) -> Statement:
-        return self.execute()
+    _on_execute = _on_exec
+
+    def execute_as(self) -> Statement:
+        raise NotImplementedError
 
     def execute(self) -> nodes.Execute:
         self.next()
@@ -28,8 +33,6 @@ class Execution(Variables):
             if self.upper in ("AT", "AS"):
                 self.unsupported("EXECUTE ... AT and AS")
             return nodes.Execute(None, [], None, text)
-        if self.upper == "AS":
-            self.unsupported("EXECUTE AS")
         result = None
         if self.token.kind == lexer.VARIABLE and self.peek().value == "=":
             result = self.variable()

@@ -7,7 +7,8 @@ from airflow_sqlqueue.localdb.tsql.procedures import (
     describe,
     execution,
     relations,
+    roles,
     session,
 )
 
-__all__ = ["administration", "applocks", "catalog", "describe", "execution", "relations", "session"]
+__all__ = ["administration", "applocks", "catalog", "describe", "execution", "relations", "roles", "session"]

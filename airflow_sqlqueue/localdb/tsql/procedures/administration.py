@@ -12,6 +12,7 @@ from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.procedures.catalog import SMALLINT
 from airflow_sqlqueue.localdb.tsql.runtime.calls import Arguments, parse_name, procedure, result_set
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
+from airflow_sqlqueue.localdb.tsql.security.visibility import sees
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _spaceused(session: Session, arguments: Arguments, frame: Frame, outputs: li
     if not name:
         raise SqlError(40517, "sp_spaceused without a table is not supported by the local server.")
     table = session.catalog.find(parse_name(name), session.database)
-    if table is None:
+    if table is None or not sees(session.security, table):
         raise SqlError(
             15009,
             f"The object '{name}' does not exist in database '{session.database}' or is invalid for this operation.",
@@ -97,7 +98,7 @@ def _spaceused(session: Session, arguments: Arguments, frame: Frame, outputs: li
 def _helpindex(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     (name,) = arguments.take("objname")
     table = session.catalog.find(parse_name(name or ""), session.database)
-    if table is None:
+    if table is None or not sees(session.security, table):
         raise SqlError(
             15009,
             f"The object '{name}' does not exist in database '{session.database}' or is invalid for this operation.",

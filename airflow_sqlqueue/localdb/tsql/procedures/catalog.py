@@ -10,6 +10,7 @@ from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT, NMAX, SYSNAME,
 from airflow_sqlqueue.localdb.tsql.names import fold
 from airflow_sqlqueue.localdb.tsql.runtime.calls import Arguments, procedure, result_set
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
+from airflow_sqlqueue.localdb.tsql.security.visibility import own_objects
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:
@@ -43,6 +44,12 @@ def unquoted(name: Any) -> Any:
     return name
 
 
+_TABLE_ID = (
+    "(SELECT o.object_id FROM mssql.objects o JOIN mssql.schemas s USING (database_id, schema_id)"
+    " WHERE o.database_id = _db AND s.name = table_schema AND o.name = table_name)"
+)
+
+
 @procedure("sp_tables")
 def _tables(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     name, owner, qualifier, kind, _ = arguments.take(
@@ -63,7 +70,7 @@ def _tables(session: Session, arguments: Arguments, frame: Frame, outputs: list[
         f" {database} AND {like('table_name', 1)} AND {like('table_schema', 2)}"
         " AND ($3 IS NULL OR position(CASE table_type WHEN 'BASE TABLE'"
         " THEN '''TABLE''' ELSE '''VIEW''' END IN upper($3)) > 0)"
-        " ORDER BY 4, 1, 2, 3"
+        f"{own_objects(session.security, session.database, _TABLE_ID)} ORDER BY 4, 1, 2, 3"
     )
     result_set(frame.output, session, sql, columns, name or None, owner or None, kind or None)
     return 0
@@ -152,7 +159,7 @@ def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool)
         " JOIN mssql.databases d USING (database_id) LEFT JOIN mssql.objects df ON df.object_id = c.default_object_id"
         f" WHERE o.database_id = {database} AND o.type IN ('U', 'V') AND"
         f" {like('o.name', 1)} AND {like('s.name', 2)} AND {like('c.name', 3)}"
-        " ORDER BY s.name, o.name, c.column_id"
+        f"{own_objects(session.security, session.database, 'o.object_id')} ORDER BY s.name, o.name, c.column_id"
     )
     shape = _COLUMNS_100 if modern else _COLUMNS
     result_set(frame.output, session, sql, shape, unquoted(name), unquoted(owner) or None, column or None)
@@ -188,7 +195,8 @@ def _pkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list[P
         " o USING (object_id) JOIN mssql.schemas s USING (database_id, schema_id)"
         " JOIN mssql.databases d USING (database_id) WHERE i.is_primary_key"
         f" = 1 AND o.database_id = {database} AND o.folded = $1"
-        " AND ($2 IS NULL OR s.folded = $2) ORDER BY 1, 2, 3, 5"
+        f" AND ($2 IS NULL OR s.folded = $2){own_objects(session.security, session.database, 'o.object_id')}"
+        " ORDER BY 1, 2, 3, 5"
     )
     result_set(
         frame.output, session, sql, columns, fold(unquoted(name) or ""), fold(unquoted(owner)) if owner else None
@@ -227,7 +235,8 @@ def _statistics(session: Session, arguments: Arguments, frame: Frame, outputs: l
         " JOIN mssql.objects o USING (object_id) JOIN mssql.schemas s USING"
         " (database_id, schema_id) JOIN mssql.databases d USING (database_id)"
         f" WHERE k.key_ordinal > 0 AND o.database_id = {database} AND o.folded = $1 AND ($2 IS NULL OR s.folded = $2)"
-        f" AND {like('i.name', 3)} AND ($4 IS NULL OR upper($4) <> 'Y' OR i.is_unique = 1) ORDER BY 4, 7, 6, 8"
+        f" AND {like('i.name', 3)} AND ($4 IS NULL OR upper($4) <> 'Y' OR i.is_unique = 1)"
+        f"{own_objects(session.security, session.database, 'o.object_id')} ORDER BY 4, 7, 6, 8"
     )
     result_set(
         frame.output,

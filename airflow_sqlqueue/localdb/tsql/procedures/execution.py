@@ -63,7 +63,8 @@ def _executesql(session: Session, arguments: Arguments, frame: Frame, outputs: l
         )
     inner = session.frame(text, values, frame.output, frame)
     database = session.database
-    status = session.interpreter.run(inner)
+    with session.security.dynamic():
+        status = session.interpreter.run(inner)
     if session.database != database:
         old, session.database = session.database, database
         frame.output.database(database, old)

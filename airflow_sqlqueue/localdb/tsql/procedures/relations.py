@@ -13,6 +13,7 @@ from airflow_sqlqueue.localdb.tsql.procedures.catalog import ODBC, SMALLINT, lik
 from airflow_sqlqueue.localdb.tsql.runtime.calls import Arguments, parse_name, procedure, result_set
 from airflow_sqlqueue.localdb.tsql.runtime.cursors import Page
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
+from airflow_sqlqueue.localdb.tsql.security.visibility import own_objects, sees
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.runtime.session import Session
@@ -56,6 +57,8 @@ def _fkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list[P
         " JOIN mssql.databases d ON d.database_id = p.database_id"
         f" WHERE p.database_id = {database} AND ($1 IS NULL OR p.folded = $1) AND ($2 IS NULL OR ps.folded = $2)"
         " AND ($3 IS NULL OR f.folded = $3) AND ($4 IS NULL OR fs.folded = $4)"
+        f"{own_objects(session.security, session.database, 'p.object_id')}"
+        f"{own_objects(session.security, session.database, 'f.object_id')}"
         " ORDER BY CASE WHEN $1 IS NULL THEN p.name ELSE f.name END, 12, 9"
     )
     names = [fold(unquoted(name)) if name else None for name in (table, owner, fk_table, fk_owner)]
@@ -81,7 +84,7 @@ def _procedures(session: Session, arguments: Arguments, frame: Frame, outputs: l
         "SELECT d.name, s.name, o.name || ';1', -1, -1, -1, NULL::text, 2::int2 FROM mssql.objects o"
         " JOIN mssql.schemas s USING (database_id, schema_id) JOIN mssql.databases d USING (database_id)"
         f" WHERE o.database_id = {database} AND o.type = 'P' AND {like('o.name', 1)} AND {like('s.name', 2)}"
-        " ORDER BY 1, 2, 3"
+        f"{own_objects(session.security, session.database, 'o.object_id')} ORDER BY 1, 2, 3"
     )
     result_set(frame.output, session, sql, columns, unquoted(name) or None, unquoted(owner) or None)
     return 0
@@ -114,7 +117,8 @@ def _special_columns(session: Session, arguments: Arguments, frame: Frame, outpu
         " JOIN mssql.columns c USING (object_id, column_id) JOIN mssql.objects o USING (object_id)"
         " JOIN mssql.schemas s USING (database_id, schema_id)"
         f" WHERE i.is_primary_key = 1 AND o.database_id = {database} AND o.folded = $1"
-        " AND ($2 IS NULL OR s.folded = $2) AND COALESCE(upper($3), 'R') = 'R' ORDER BY k.key_ordinal"
+        " AND ($2 IS NULL OR s.folded = $2) AND COALESCE(upper($3), 'R') = 'R'"
+        f"{own_objects(session.security, session.database, 'o.object_id')} ORDER BY k.key_ordinal"
     )
     names = fold(unquoted(name) or ""), fold(unquoted(owner)) if owner else None
     result_set(frame.output, session, sql, columns, *names, kind)
@@ -126,12 +130,12 @@ def _helptext(session: Session, arguments: Arguments, frame: Frame, outputs: lis
     name, _ = arguments.take("objname", "columnname")
     parts = parse_name(str(name))
     found = session.catalog.find(parts, session.database)
-    if found is None:
+    if found is None or not sees(session.security, found):
         raise SqlError(
             15009,
             f"The object '{name}' does not exist in database '{session.database}' or is invalid for this operation.",
         )
-    if not found.definition:
+    if not found.definition or not sees(session.security, found, source=True):
         raise SqlError(15197, f"There is no text for object '{name}'.")
     kind = nvarchar(255)
     lines = [

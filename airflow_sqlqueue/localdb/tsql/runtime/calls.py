@@ -12,6 +12,7 @@ from airflow_sqlqueue.localdb.tsql.names import fold
 from airflow_sqlqueue.localdb.tsql.parser import batches, nodes
 from airflow_sqlqueue.localdb.tsql.parser.lexer import tokenize
 from airflow_sqlqueue.localdb.tsql.pg import Request
+from airflow_sqlqueue.localdb.tsql.runtime import impersonation
 from airflow_sqlqueue.localdb.tsql.runtime.cursors import converted
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Code, Frame
 from airflow_sqlqueue.localdb.types import SqlType
@@ -80,6 +81,7 @@ def call(
                 raise SqlError(
                     911, f"Database '{name[0]}' does not exist. Make sure that the name is entered correctly."
                 )
+            session.security.identity(entry[1])
             session.database = entry[1]
         try:
             return function(session, Arguments(name[-1], parameters), frame, outputs)
@@ -94,6 +96,7 @@ def _user(
     found = session.catalog.find(name, session.database)
     if found is None or found.type != "P":
         raise SqlError(2812, f"Could not find stored procedure '{'.'.join(name)}'.", state=62)
+    session.security.require(found, "EXECUTE")
     module = batches.parse(found.definition)[0]
     assert isinstance(module, nodes.CreateModule)
     assert module.body is not None
@@ -123,7 +126,8 @@ def _user(
     database, nocount = session.database, session.options.nocount
     session.database = found.database
     try:
-        status = session.interpreter.run(inner)
+        with impersonation.module(session, found.database, found.owner, found.schema, found.extra.get("execute_as")):
+            status = session.interpreter.run(inner)
     finally:
         session.database = database
         (session.options.on.add if nocount else session.options.on.discard)("NOCOUNT")

@@ -92,6 +92,7 @@ class Control(Steps):
             raise SqlError(
                 911, f"Database '{node.database}' does not exist. Make sure that the name is entered correctly."
             )
+        session.security.identity(entry[1])
         old, session.database = session.database, entry[1]
         session.activity.update(session)
         frame.output.database(entry[1], old)

@@ -12,6 +12,7 @@ from airflow_sqlqueue.localdb.tsql.names import quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.runtime.calls import parse_name
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
+from airflow_sqlqueue.localdb.tsql.security.context import OBJECT
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.runtime.session import Session
@@ -40,6 +41,14 @@ def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
     if table is None or table.type != "U":
         raise SqlError(
             2501, f'Cannot find a table or object with the name "{".".join(name)}". Check the system catalog.', state=45
+        )
+    if not session.security.allowed(session.database, OBJECT, table.object_id, "ALTER"):
+        user = session.security.identity(session.database).name
+        raise SqlError(
+            2557,
+            f"User '{user}' does not have permission to run DBCC CHECKIDENT for object '{table.name}'.",
+            severity=14,
+            state=5,
         )
     column = table.identity
     if column is None:

@@ -20,7 +20,8 @@ class Execution(Steps):
             text = self.text(node.text_expr, frame, -1)
             database = session.database
             inner = session.frame(text, (), frame.output, frame)
-            self.run(inner)
+            with session.security.dynamic():
+                self.run(inner)
             if session.database != database:
                 old, session.database = session.database, database
                 frame.output.database(database, old)

@@ -70,4 +70,5 @@ class Frame:
     parent: Frame | None = None
     line_offset: int = 0
     kept: bool = False  # its tables are dropped by who made them
+    contexts: int = 1  # how many security contexts were there when it began: REVERT leaves these
     cursors: dict[str, Any] = field(default_factory=dict)  # LOCAL ones

@@ -6,6 +6,7 @@ from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.runtime.control import Control
 from airflow_sqlqueue.localdb.tsql.runtime.execution import Execution
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
+from airflow_sqlqueue.localdb.tsql.runtime.impersonation import Impersonation
 from airflow_sqlqueue.localdb.tsql.runtime.messages import Messages
 from airflow_sqlqueue.localdb.tsql.runtime.rows import Rows
 from airflow_sqlqueue.localdb.tsql.runtime.variables import Variables
@@ -25,10 +26,11 @@ _DEFINITIONS = (
     nodes.CreateSequence,
     nodes.TriggerState,
     nodes.UpdateStatistics,
+    nodes.SecurityDefinition,
 )
 
 
-class Interpreter(Rows, Variables, Control, Messages, Execution):
+class Interpreter(Rows, Variables, Control, Messages, Execution, Impersonation):
     """Runs parsed statements for one session."""
 
     def _dispatch(self, node: nodes.Statement, frame: Frame) -> None:

@@ -102,6 +102,7 @@ class Rows(Steps):
                     f'Cannot find the object "{node.target[-1]}" because'
                     " it does not exist or you do not have permissions.",
                 )
+            session.definer.truncates(table)
             try:
                 session.pg.execute(f"TRUNCATE {table.pg} RESTART IDENTITY")
             except Exception as error:

@@ -29,6 +29,8 @@ from airflow_sqlqueue.localdb.tsql.runtime.interpreter import Interpreter
 from airflow_sqlqueue.localdb.tsql.runtime.receiver import Receiver
 from airflow_sqlqueue.localdb.tsql.runtime.temporary import Temporary
 from airflow_sqlqueue.localdb.tsql.runtime.transactions import Transactions
+from airflow_sqlqueue.localdb.tsql.security.accounts import Account
+from airflow_sqlqueue.localdb.tsql.security.context import Security
 from airflow_sqlqueue.localdb.types import SqlType
 
 _CODES, _PLANS = 256, 64
@@ -40,9 +42,10 @@ log = logging.getLogger(__name__)
 class Session:
     """Implements :class:`contract.Engine`."""
 
-    def __init__(self, pg: Pg, database: str, login: str) -> None:
-        self.pg, self.database, self.login = pg, database, login
+    def __init__(self, pg: Pg, database: str, account: Account) -> None:
+        self.pg, self.database = pg, database
         self.catalog = Catalog(pg)
+        self.security = Security(pg, self.catalog, account)
         self.options = settings.Options()
         self.transactions = Transactions(self)
         self.definer = Definer(self)
@@ -122,6 +125,9 @@ class Session:
         return status
 
     def _refresh(self) -> None:
+        if not self.security.powerful and not self.pg.in_transaction:
+            # An empty round trip: what was revoked before this request is known before it runs.
+            self.pg.run([])
         if self.pg.notified():
             self.catalog.forget()
         if self._garbage and not self.pg.in_transaction:
@@ -193,6 +199,7 @@ class Session:
         self.options = settings.Options()
         self.pg.execute("SET lock_timeout = 0")
         self.database = self.home
+        self.security.unwind(1)
         self.rowcount = self.error_number = 0
         self.identity = self.scope_identity = None
         self.cursors.clear()
@@ -260,6 +267,7 @@ class Session:
             self.transactions.count > 0,
             self.identity_insert[0],
             bool(frame.caught),
+            self.security,
         )
 
     def plan_key(self, node: object, frame: Frame) -> tuple[object, ...]:
@@ -267,6 +275,7 @@ class Session:
             id(node),
             self.database,
             self.catalog.version,
+            self.security.key,
             self.options.isolation,
             self.options.isolation == "REPEATABLE READ" and self.transactions.count > 0,
             self.identity_insert[0],

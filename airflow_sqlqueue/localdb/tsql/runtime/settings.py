@@ -10,6 +10,8 @@ from airflow_sqlqueue.localdb.tsql.compiler.functions.system import VERSION
 from airflow_sqlqueue.localdb.tsql.datatypes.codec import decode, encode
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame, Identity
+from airflow_sqlqueue.localdb.tsql.security import errors
+from airflow_sqlqueue.localdb.tsql.security.context import OBJECT
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:
@@ -193,6 +195,8 @@ def _identity_insert(session: Session, name: nodes.Name, on: bool) -> None:
             f'Cannot find the object "{".".join(name)}" because it does not exist or you do not have permissions.',
             state=11,
         )
+    if not table.local and not session.security.allowed(table.database, OBJECT, table.object_id, "ALTER"):
+        raise errors.no_object(".".join(name), 11)
     if table.identity is None:
         raise SqlError(8106, f"Table '{table.name}' does not have the identity property. Cannot perform SET operation.")
     if on and session.identity_insert[0] not in ("", table.pg):
@@ -216,12 +220,30 @@ def identity_value(session: Session, made: Identity | None) -> int | None:
     return made.value if made is not None else None
 
 
+_WHO = frozenset(["@@user", "@@user_id", "@@login", "@@login_id", "@@original_login"])
+
+
+def _who(session: Session, name: str) -> str | int | None:
+    """What a function tells of the user or login as whom the session acts."""
+    security = session.security
+    if name == "@@original_login":
+        return security.original.name
+    if name == "@@login":
+        return security.context.account.name
+    if name == "@@login_id":
+        return security.context.account.login_id or None
+    identity = security.identity(session.database)
+    return identity.name if name == "@@user" else identity.user_id
+
+
 def system_value(session: Session, name: str, frame: Frame) -> Any:
     """The value of ``@@name`` or of what a session function asks for."""
     options, transactions = session.options, session.transactions
     if name == "@@db_id":
         entry = session.catalog.database(session.database)
         return entry[0] if entry else 0
+    if name in _WHO:
+        return _who(session, name)
     if name in ("@@identity", "@@scope_identity"):
         return identity_value(session, session.identity if name == "@@identity" else session.scope_identity)
     if name.startswith("@@error_"):
@@ -266,7 +288,6 @@ def system_value(session: Session, name: str, frame: Frame) -> Any:
         "@@connections": 1,
         "@@cursor_rows": session.cursor_rows,
         "@@timeticks": 31250,
-        "@@login": session.login,
         "@@app_name": session.activity.client.program,
         "@@host_name": session.activity.client.host,
         "@@transaction_id": (session.spid << 32) + transactions.descriptor,

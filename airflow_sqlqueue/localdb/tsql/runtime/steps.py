@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.contract import Output, SqlError
@@ -10,6 +11,7 @@ from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import INT, nvarchar
 from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.runtime.errors import dooms, ends_batch, is_compile
 from airflow_sqlqueue.localdb.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Raised, Returned, Thrown
+from airflow_sqlqueue.localdb.tsql.security.context import Refused
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.runtime.session import Session
@@ -32,6 +34,9 @@ class Steps:
         self.depth += 1
         session = self.session
         scoped = frame.parent is not None or bool(frame.signature)
+        contexts = len(session.security.contexts)
+        if scoped:
+            frame.contexts = contexts
         before, outer = set(session.catalog.temporary), session.scope_identity
         if scoped:
             session.keep_identities()
@@ -52,6 +57,7 @@ class Steps:
                 session.temporary.leave(before)
             if scoped:
                 session.scope_identity = outer
+                session.security.unwind(contexts)
         return 0
 
     def statements(self, items: list[nodes.Statement], frame: Frame) -> None:
@@ -79,20 +85,26 @@ class Steps:
                 if fatal and not is_compile(error):
                     transactions.doom(frame.output)
                 raise
-            self.report(error, frame.output)
             thrown = isinstance(error, Thrown)
-            if fatal and (not is_compile(error) or session.options.xact_abort):
-                transactions.doom(frame.output)
+            doomed = fatal and (not is_compile(error) or session.options.xact_abort)
+            self.report(error, frame.output, transactions.doom if doomed else None)
             if ends_batch(error) or thrown or (session.options.xact_abort and not raised) or error.number == 1205:
                 raise BatchEnd from None
 
     def _dispatch(self, node: nodes.Statement, frame: Frame) -> None:
         raise NotImplementedError
 
-    def report(self, error: SqlError, output: Output) -> None:
-        """An error to the client."""
+    def report(self, error: SqlError, output: Output, doom: Callable[[Output], None] | None = None) -> None:
+        """An error to the client, and what it does to the transaction, before the statement's end is told.
+
+        A driver that was given an error and the end of the batch in one counts its statement as over.
+        """
         self.session.error_number = error.number
         output.message(error)
+        if isinstance(error, Refused):
+            output.message(error.then)
+        if doom is not None:
+            doom(output)
         output.done(None)
 
     def done(self, frame: Frame, count: int | None) -> None:

@@ -14,7 +14,7 @@ from airflow_sqlqueue.localdb.tsql.catalog.tables import TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.trees import rewritten
 from airflow_sqlqueue.localdb.tsql.names import fold
 from airflow_sqlqueue.localdb.tsql.parser import batches, nodes
-from airflow_sqlqueue.localdb.tsql.runtime import instead
+from airflow_sqlqueue.localdb.tsql.runtime import impersonation, instead
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Code, Frame
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ def _in_transaction(session: Session, frame: Frame, action: Callable[[], int]) -
 
 
 def _triggers(session: Session, table: TableInfo, event: str, in_place: bool) -> list[_Row]:
-    """Object id, name and text of the enabled triggers that have something to do."""
+    """Object id, name, text and user of the enabled triggers that have something to do."""
     return session.pg.query(
-        "SELECT object_id, name, definition FROM mssql.objects WHERE parent_object_id = $1::int AND type = 'TR'"
-        " AND disabled = 0 AND extra->'events' ? $2 AND (extra ? 'instead') = $3::bool ORDER BY object_id",
+        "SELECT object_id, name, definition, extra->>'execute_as' FROM mssql.objects"
+        " WHERE parent_object_id = $1::int AND type = 'TR' AND disabled = 0 AND extra->'events' ? $2 AND (extra ? 'instead') = $3::bool ORDER BY object_id",
         table.object_id,
         event,
         str(in_place),
@@ -104,6 +104,7 @@ def _replace(session: Session, node: Modification, event: str, table: TableInfo,
         raise SqlError(
             40517, "OUTPUT INTO of a statement with an INSTEAD OF trigger is not supported by the local server."
         )
+    session.security.require(table, event)
     places = instead.row_tables(session, table)
     count = instead.collect(session, node, table, frame, places)
     _run(session, node, table, frame, places, rows, count)
@@ -123,7 +124,7 @@ def _run(
     updated = {fold(a.column) for a in node.assignments if a.column} if isinstance(node, nodes.Update) else set()
     every = isinstance(node, nodes.Insert)
     abort = session.options.xact_abort
-    for identifier, name, definition in rows:
+    for identifier, name, definition, as_whom in rows:
         module = batches.parse(str(definition))[0]
         assert isinstance(module, nodes.CreateModule)
         body = rewritten(module.body, lambda each: _updated(each, None if every else updated))
@@ -134,8 +135,10 @@ def _run(
         session.firing.append(identifier)
         session.options.on.add("XACT_ABORT")
         session.database = table.database
+        runs_as = int(as_whom) if as_whom else None
         try:
-            session.interpreter.run(inner)
+            with impersonation.module(session, table.database, table.owner, table.schema, runs_as):
+                session.interpreter.run(inner)
         finally:
             session.firing.pop()
             session.database = database

@@ -14,7 +14,8 @@ CREATE TABLE mssql.databases (
 
 CREATE TABLE mssql.schemas (
   database_id int NOT NULL REFERENCES mssql.databases ON DELETE CASCADE, schema_id int NOT NULL, name text NOT NULL,
-  folded text NOT NULL, pg_name text NOT NULL, PRIMARY KEY (database_id, schema_id), UNIQUE (database_id, folded));
+  folded text NOT NULL, pg_name text NOT NULL, principal_id int NOT NULL DEFAULT 1, PRIMARY KEY (database_id, schema_id),
+  UNIQUE (database_id, folded));
 
 CREATE SEQUENCE mssql.object_ids START 901578250 INCREMENT 16;
 CREATE SEQUENCE mssql.database_ids START 5;

@@ -36,7 +36,7 @@ SELECT name::mssql.sysname AS name, database_id, NULL::int AS source_database_id
 FROM mssql.databases;
 
 CREATE VIEW mssql_sys.schemas AS
-SELECT database_id AS _db, name::mssql.sysname AS name, schema_id, CASE schema_id WHEN 2 THEN 2 WHEN 3 THEN 3 WHEN 4 THEN 4 ELSE 1 END AS principal_id
+SELECT database_id AS _db, name::mssql.sysname AS name, schema_id, principal_id
 FROM mssql.schemas;
 
 CREATE VIEW mssql_sys.objects AS
@@ -95,7 +95,7 @@ FROM mssql.objects m CROSS JOIN LATERAL jsonb_array_elements_text(m.extra->'decl
 CREATE VIEW mssql_sys.sql_modules AS
 SELECT database_id AS _db, object_id, definition::mssql.nmax AS definition, 1::mssql.bit AS uses_ansi_nulls, 1::mssql.bit AS uses_quoted_identifier,
   0::mssql.bit AS is_schema_bound, 0::mssql.bit AS uses_database_collation, 0::mssql.bit AS is_recompiled, 0::mssql.bit AS null_on_null_input,
-  NULL::int AS execute_as_principal_id, 0::mssql.bit AS uses_native_compilation, 0::mssql.bit AS is_inlineable FROM mssql.objects WHERE type IN ('V', 'P', 'TR');
+  (extra->>'execute_as')::int AS execute_as_principal_id, 0::mssql.bit AS uses_native_compilation, 0::mssql.bit AS is_inlineable FROM mssql.objects WHERE type IN ('V', 'P', 'TR');
 
 CREATE VIEW mssql_sys.types AS
 SELECT t.name::mssql.sysname AS name, t.type_id::mssql.tinyint AS system_type_id, t.user_type_id, 4 AS schema_id, NULL::int AS principal_id,
@@ -184,18 +184,6 @@ SELECT o.database_id AS _db, k.object_id, k.index_id, k.index_column_id, k.colum
   0::mssql.tinyint AS column_store_order_ordinal
 FROM mssql.index_columns k JOIN mssql.objects o USING (object_id);
 
-CREATE VIEW mssql_sys.database_principals AS
-SELECT d.database_id AS _db, p.name::mssql.sysname AS name, p.id AS principal_id, p.kind::mssql.char2 AS type, p.description::mssql.n60 AS type_desc,
-  p.schema::mssql.sysname AS default_schema_name, d.created::mssql.datetime AS create_date, d.created::mssql.datetime AS modify_date,
-  NULL::int AS owning_principal_id, NULL::bytea AS sid, p.fixed::mssql.bit AS is_fixed_role, 1::mssql.tinyint AS authentication_type
-FROM mssql.databases d CROSS JOIN (VALUES ('public', 0, 'R', 'DATABASE_ROLE', NULL, 0), ('dbo', 1, 'S', 'SQL_USER', 'dbo', 0),
-  ('guest', 2, 'S', 'SQL_USER', 'guest', 0), ('INFORMATION_SCHEMA', 3, 'S', 'SQL_USER', NULL, 0), ('sys', 4, 'S', 'SQL_USER', NULL, 0),
-  ('db_owner', 16384, 'R', 'DATABASE_ROLE', NULL, 1)) AS p(name, id, kind, description, schema, fixed);
-CREATE VIEW mssql_sys.server_principals AS
-SELECT 'sa'::mssql.sysname AS name, 1 AS principal_id, 'S'::mssql.char2 AS type, 'SQL_LOGIN'::mssql.n60 AS type_desc, 0::mssql.bit AS is_disabled;
-CREATE VIEW mssql_sys.database_permissions AS
-SELECT d.database_id AS _db, 0::mssql.tinyint AS class, 0 AS major_id, 1 AS grantee_principal_id, 1 AS grantor_principal_id, 'CO'::mssql.char2 AS type,
-  'CONNECT'::mssql.sysname AS permission_name, 'G'::mssql.char2 AS state, 'GRANT'::mssql.n60 AS state_desc FROM mssql.databases d;
 CREATE VIEW mssql_sys.extended_properties AS
 SELECT database_id AS _db, 1::mssql.tinyint AS class, 'OBJECT_OR_COLUMN'::mssql.n60 AS class_desc, 0 AS major_id, 0 AS minor_id,
   ''::mssql.sysname AS name, ''::mssql.nmax AS value FROM mssql.databases WHERE false;

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.localdb.tsql.compiler.functions.registry import Special, define, special
+from airflow_sqlqueue.localdb.tsql.compiler.functions.security import in_default_schema, seen_id, seen_name
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Typed
 from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, SYSNAME, nvarchar
 from airflow_sqlqueue.localdb.tsql.names import literal
@@ -121,7 +124,7 @@ def _object_id(c: Expressions, node: nodes.Function, names: Names) -> Typed:
             return Typed(f"{table.object_id}::int4" if table is not None else "NULL::int4", INT)
     args = [c.text(c.scalar(arg, names)).sql for arg in node.args]
     kind = args[1] if len(args) > 1 else "NULL::text"
-    return Typed(f"mssql.object_id({_db(c)}, {args[0]}, {kind})", INT)
+    return Typed(seen_id(c, f"mssql.object_id({_db(c)}, {in_default_schema(c, args[0])}, {kind})"), INT)
 
 
 def _db(c: Expressions) -> str:
@@ -137,8 +140,19 @@ for _name, _function in {
     special(_name)(_function)
 
 
-def _catalog(name: str, function: str, kind: SqlType, least: int, most: int, text: tuple[int, ...] = ()) -> None:
-    """A function of the database's catalog, run in PostgreSQL with the current database as first argument."""
+def _catalog(
+    name: str,
+    function: str,
+    kind: SqlType,
+    least: int,
+    most: int,
+    text: tuple[int, ...] = (),
+    guard: Callable[[Expressions, str], str] | None = None,
+) -> None:
+    """A function of the database's catalog, run in PostgreSQL with the current database as first argument.
+
+    ``guard`` makes NULL of a first argument that is an object which the user does not see.
+    """
 
     def implementation(c: Expressions, a: list[Typed]) -> Typed:
         args = [_db(c)]
@@ -147,33 +161,50 @@ def _catalog(name: str, function: str, kind: SqlType, least: int, most: int, tex
                 args.append("NULL")
             else:
                 args.append(c.text(a[index]).sql if index in text else c.integer(a[index]))
+        if guard is not None:
+            args[1] = guard(c, args[1])
         return Typed(f"mssql.{function}({', '.join(args)})", kind)
 
     define(name, least, most)(implementation)
 
 
-_catalog("OBJECT_NAME", "object_name", SYSNAME, 1, 2)
-_catalog("OBJECT_SCHEMA_NAME", "object_schema_name", SYSNAME, 1, 2)
-_catalog("OBJECT_DEFINITION", "object_definition", NMAX, 1, 1)
-_catalog("OBJECTPROPERTY", "objectproperty", INT, 2, 2, (1,))
-_catalog("COL_LENGTH", "col_length", SqlType("smallint"), 2, 2, (0, 1))
-_catalog("COL_NAME", "col_name", SYSNAME, 2, 2)
-_catalog("COLUMNPROPERTY", "columnproperty", INT, 3, 3, (1, 2))
-_catalog("INDEXPROPERTY", "indexproperty", INT, 3, 3, (1, 2))
-_catalog("INDEXKEY_PROPERTY", "indexkey_property", INT, 4, 4, (3,))
+_catalog("OBJECT_NAME", "object_name", SYSNAME, 1, 2, (), seen_id)
+_catalog("OBJECT_SCHEMA_NAME", "object_schema_name", SYSNAME, 1, 2, (), seen_id)
+_catalog("OBJECT_DEFINITION", "object_definition", NMAX, 1, 1, (), partial(seen_id, source=True))
+_catalog("OBJECTPROPERTY", "objectproperty", INT, 2, 2, (1,), seen_id)
+_catalog("COL_LENGTH", "col_length", SqlType("smallint"), 2, 2, (0, 1), seen_name)
+_catalog("COL_NAME", "col_name", SYSNAME, 2, 2, (), seen_id)
+_catalog("COLUMNPROPERTY", "columnproperty", INT, 3, 3, (1, 2), seen_id)
+_catalog("INDEXPROPERTY", "indexproperty", INT, 3, 3, (1, 2), seen_id)
+_catalog("INDEXKEY_PROPERTY", "indexkey_property", INT, 4, 4, (3,), seen_id)
 _catalog("TYPEPROPERTY", "typeproperty", INT, 2, 2, (0, 1))
-_catalog("STATS_DATE", "stats_date", SqlType("datetime"), 2, 2)
-_catalog("INDEX_COL", "index_col", SYSNAME, 3, 3, (0,))
-_catalog("SCHEMA_ID", "schema_id", INT, 0, 1, (0,))
-_catalog("SCHEMA_NAME", "schema_name", SYSNAME, 0, 1)
-_catalog("IDENT_CURRENT", "ident_current", SqlType("numeric", precision=38, scale=0), 1, 1, (0,))
-_catalog("IDENT_SEED", "ident_seed", SqlType("numeric", precision=38, scale=0), 1, 1, (0,))
-_catalog("IDENT_INCR", "ident_incr", SqlType("numeric", precision=38, scale=0), 1, 1, (0,))
+_catalog("STATS_DATE", "stats_date", SqlType("datetime"), 2, 2, (), seen_id)
+_catalog("INDEX_COL", "index_col", SYSNAME, 3, 3, (0,), seen_name)
+_catalog("IDENT_CURRENT", "ident_current", SqlType("numeric", precision=38, scale=0), 1, 1, (0,), seen_name)
+_catalog("IDENT_SEED", "ident_seed", SqlType("numeric", precision=38, scale=0), 1, 1, (0,), seen_name)
+_catalog("IDENT_INCR", "ident_incr", SqlType("numeric", precision=38, scale=0), 1, 1, (0,), seen_name)
 _catalog("DB_ID", "db_id", SqlType("smallint"), 0, 1, (0,))
 _catalog("DB_NAME", "db_name", SYSNAME, 0, 1)
 _catalog("TYPE_ID", "type_id", INT, 1, 1, (0,))
 _catalog("TYPE_NAME", "type_name", SYSNAME, 1, 1)
 _catalog("APPLOCK_TEST", "applock_test", INT, 4, 4, (0, 1, 2, 3))
+
+
+def _of_schema(name: str, kind: SqlType, text: bool) -> None:
+    """SCHEMA_ID and SCHEMA_NAME: of the user's default schema without an argument."""
+
+    def implementation(c: Expressions, a: list[Typed]) -> Typed:
+        default = literal(c.env.catalog.default_schema(c.env.database)) + "::text"
+        if not a:
+            return Typed(default if not text else f"mssql.schema_id({_db(c)}, {default})", kind)
+        argument = c.text(a[0]).sql if text else c.integer(a[0])
+        return Typed(f"mssql.{name.lower()}({_db(c)}, {argument})", kind)
+
+    define(name, 0, 1)(implementation)
+
+
+_of_schema("SCHEMA_ID", INT, True)
+_of_schema("SCHEMA_NAME", SYSNAME, False)
 
 
 def _session(name: str, variable: str, kind: SqlType, least: int = 0, most: int = 0) -> None:
@@ -190,7 +221,6 @@ _session("ERROR_SEVERITY", "@@error_severity", INT)
 _session("ERROR_STATE", "@@error_state", INT)
 _session("ERROR_LINE", "@@error_line", INT)
 _session("ERROR_PROCEDURE", "@@error_procedure", nvarchar(128))
-_session("SUSER_SNAME SUSER_NAME ORIGINAL_LOGIN SYSTEM_USER", "@@login", SYSNAME, 0, 1)
 _session("APP_NAME PROGRAM_NAME", "@@app_name", SYSNAME)
 _session("HOST_NAME", "@@host_name", SYSNAME)
 _session("CURRENT_TRANSACTION_ID", "@@transaction_id", BIGINT)
@@ -202,13 +232,6 @@ def _fixed(name: str, value: object, least: int = 0, most: int = -1) -> None:
     define(name, least, most)(lambda c, a: _value(value))
 
 
-_fixed("USER_NAME USER CURRENT_USER SESSION_USER", "dbo", 0, 1)
-_fixed("USER_ID DATABASE_PRINCIPAL_ID", 1, 0, 1)
-_fixed("SUSER_ID", 1, 0, 1)
-_fixed("SUSER_SID", None, 0, 2)
-_fixed("HAS_PERMS_BY_NAME", 1, 3, 5)
-_fixed("HAS_DBACCESS", 1, 1, 1)
-_fixed("IS_SRVROLEMEMBER IS_MEMBER IS_ROLEMEMBER", 1, 1, 2)
 _fixed("HOST_ID GETANSINULL", 1, 0, 1)
 _fixed("COLLATIONPROPERTY", None, 2, 2)
 _fixed("FULLTEXTSERVICEPROPERTY", 0, 1, 1)
@@ -238,7 +261,7 @@ def _session_context(c: Expressions, a: list[Typed]) -> Typed:
 @define("OBJECTPROPERTYEX", 2)
 def _objectpropertyex(c: Expressions, a: list[Typed]) -> Typed:
     """BaseType is a text and Cardinality a bigint; every other property is what OBJECTPROPERTY gives."""
-    db, number, wanted = _db(c), c.integer(a[0]), str(a[1].constant).strip().lower()
+    db, number, wanted = _db(c), seen_id(c, c.integer(a[0])), str(a[1].constant).strip().lower()
     if wanted == "basetype":
         return Typed(f"mssql.base_type({db}, {number})", SqlType("char", length=2))
     if wanted == "cardinality":

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.catalog.tables import TableFunction
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
+from airflow_sqlqueue.localdb.tsql.compiler.functions.security import identity, in_default_schema, seen_id
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Scope, Typed
-from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, family, nvarchar
+from airflow_sqlqueue.localdb.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, SYSNAME, family, nvarchar
 from airflow_sqlqueue.localdb.tsql.names import fold, literal, quoted
 from airflow_sqlqueue.localdb.tsql.parser import nodes
+from airflow_sqlqueue.localdb.tsql.security.visibility import require_state
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:
@@ -41,6 +43,10 @@ def table_function(c: Sources, node: nodes.FunctionSource, names: Names) -> str:
             raise SqlError(5373, "All the input parameters should be of the same type.")
         _add(names, node, [Typed(f"{alias}.c1", kind, name="value")], alias)
         return f"LATERAL generate_series({args[0].sql}, {convert(args[1], kind).sql}, {step}) AS {alias}(c1)"
+    if name == "FN_MY_PERMISSIONS" and len(args) == 2 and (len(node.name) == 1 or fold(node.name[0]) == "sys"):
+        entity = ("entity_name", "subentity_name", "permission_name")
+        _add(names, node, [Typed(f"{alias}.c{i}", SYSNAME, name=n) for i, n in enumerate(entity, 1)], alias)
+        return f"LATERAL ({_my_permissions(c, c.text(args[0]).sql, c.text(args[1]).sql)}) AS {alias}"
     if len(node.name) > 1 and fold(node.name[-2]) == "sys":
         found = c.env.catalog.table_function(fold(node.name[-1]))
         if found is not None:
@@ -57,6 +63,11 @@ def _system(
         number, word = (313, "were supplied for") if len(args) < len(found.arguments) else (8144, "specified for")
         raise SqlError(number, f"{few} arguments {word} the procedure or function {'.'.join(node.name)}.")
     values = [convert(value, kind, "cast").sql for value, kind in zip(args, found.arguments, strict=True)]
+    name = fold(node.name[-1])
+    if name == "dm_db_stats_properties":
+        values[0] = seen_id(c, values[0])
+    elif name.startswith("dm_") and c.env.security is not None:
+        require_state(c.env.security, c.env.database, name)
     _add(
         names,
         node,
@@ -64,6 +75,16 @@ def _system(
         alias,
     )
     return f"LATERAL {found.pg}({', '.join(values)}) AS {alias}"
+
+
+def _my_permissions(c: Sources, name: str, kind: str) -> str:
+    arguments = identity(c).arguments
+    return (
+        f"SELECT COALESCE({name}, lower({kind})) AS c1, ''::text AS c2, n.name AS c3"
+        f" FROM mssql.securable({c.parameter('@@db_id', INT)}, {kind}, {in_default_schema(c, name)}) AS s"
+        " JOIN mssql.permission_names n ON n.class = s.class AND s.major IS NOT NULL"
+        f" WHERE mssql.allowed({arguments}, s.class, s.major, n.name) ORDER BY n.name"
+    )
 
 
 def _add(names: Names, node: nodes.FunctionSource, columns: list[Typed], alias: str) -> None:

@@ -97,6 +97,7 @@ class Drop(Statement):
 @dataclass
 class CreateSchema(Statement):
     name: str
+    owner: str | None = None
 
 
 @dataclass
@@ -136,6 +137,7 @@ class CreateModule(Statement):
     table: Name = ()
     events: list[str] = field(default_factory=list)
     instead: bool = False
+    execute_as: str = "caller"  # caller, self, owner, or a user's name after a colon
 
 
 @dataclass

@@ -167,11 +167,6 @@ class Transaction(Statement):
 
 
 @dataclass
-class Grant(Statement):
-    kind: str
-
-
-@dataclass
 class Dbcc(Statement):
     command: str
     arguments: list[Expr]
