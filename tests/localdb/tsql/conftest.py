@@ -133,12 +133,12 @@ def conninfo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def connect(conninfo: str) -> Iterator[Callable[[], Client]]:
-    """Open sessions; all are closed in the end."""
+def connect(conninfo: str) -> Iterator[Callable[..., Client]]:
+    """Open sessions, of the administrator or of a login with a password; all are closed in the end."""
     opened: list[Session] = []
 
-    def make() -> Client:
-        session = open_engine(conninfo, "shop", "sa", lambda fd: _readable(fd))
+    def make(login: str = "sa", password: str | None = None, database: str = "shop") -> Client:
+        session = open_engine(conninfo, database, login, lambda fd: _readable(fd), password)
         opened.append(session)
         return Client(session)
 
