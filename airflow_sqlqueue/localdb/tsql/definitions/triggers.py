@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Procedures and triggers: their texts are kept; which events have triggers is kept with the table."""
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Triggers(Objects):
             # A body without effect is not run; that the trigger is there still matters to OUTPUT.
             extra |= {"events": [] if idle and not node.instead else node.events, "declared": node.events}
             if node.instead:
-                self._check_alone(table, node)
+                self._check_alone(table, node, known)
                 extra["instead"] = True
         text = node.text.replace("ALTER", "CREATE", 1) if node.mode == "alter" else node.text
         if known is None:
@@ -56,10 +57,10 @@ class Triggers(Objects):
                 )
             )
         else:
-            # Its number and its permissions stay.
+            # Its number and its permissions stay; ALTER TRIGGER enables it.
             self.pg.query(
-                "UPDATE mssql.objects SET definition = $2, parent_object_id = $3::int, extra = $4::jsonb, modified ="
-                " mssql.utcnow_dt() WHERE object_id = $1::int",
+                "UPDATE mssql.objects SET definition = $2, parent_object_id = $3::int, extra = $4::jsonb, disabled ="
+                " 0, modified = mssql.utcnow_dt() WHERE object_id = $1::int",
                 known,
                 text,
                 parent,
@@ -67,14 +68,15 @@ class Triggers(Objects):
             )
         self.refresh_triggers()
 
-    def _check_alone(self, table: TableInfo, node: nodes.CreateModule) -> None:
+    def _check_alone(self, table: TableInfo, node: nodes.CreateModule, itself: str | None) -> None:
         """Error 2111: one INSTEAD OF trigger for an event."""
         for event in node.events:
             taken = self.pg.query(
                 "SELECT 1 FROM mssql.objects WHERE parent_object_id = $1::int AND type = 'TR' AND extra ? 'instead'"
-                " AND extra->'declared' ? $2",
+                " AND extra->'declared' ? $2 AND object_id <> COALESCE($3::int, 0)",
                 table.object_id,
                 event,
+                itself,
             )
             if taken:
                 raise SqlError(

@@ -12,11 +12,18 @@ from airflow_sqlqueue.localdb.tsql.parser import nodes
 from airflow_sqlqueue.localdb.tsql.procedures.catalog import SMALLINT
 from airflow_sqlqueue.localdb.tsql.runtime.calls import Arguments, parse_name, procedure, result_set
 from airflow_sqlqueue.localdb.tsql.runtime.frames import Frame
+from airflow_sqlqueue.localdb.tsql.security.context import SERVER
 from airflow_sqlqueue.localdb.tsql.security.visibility import sees
 from airflow_sqlqueue.localdb.types import SqlType
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.localdb.tsql.runtime.session import Session
+
+
+def _own(session: Session) -> str:
+    """The condition that a session is one's own, for who may not see others' (VIEW SERVER STATE)."""
+    allowed = session.security.allowed(session.database, SERVER, 0, "VIEW SERVER STATE")
+    return "" if allowed else " WHERE spid = pg_backend_pid() % 32768"
 
 
 @procedure("sp_who2")
@@ -42,7 +49,8 @@ def _who2(session: Session, arguments: Arguments, frame: Frame, outputs: list[Pa
         "SELECT rpad(spid::text, 5), upper(status), loginame, COALESCE(NULLIF(hostname, ''), '  .'),"
         " rpad(COALESCE(NULLIF(blocked, 0)::text, '  .'), 5), d.name, cmd, '0', '0',"
         " to_char(last_batch, 'MM/DD HH24:MI:SS'), program_name, rpad(spid::text, 5), '0    '"
-        " FROM mssql_sys.sysprocesses JOIN mssql.databases d ON d.database_id = dbid ORDER BY spid"
+        " FROM mssql_sys.sysprocesses JOIN mssql.databases d ON d.database_id = dbid"
+        f"{_own(session)} ORDER BY spid"
     )
     result_set(frame.output, session, sql, columns)
     return 0
@@ -62,7 +70,8 @@ def _who(session: Session, arguments: Arguments, frame: Frame, outputs: list[Par
     ]
     sql = (
         "SELECT spid, ecid, status, loginame, hostname, rpad(blocked::text, 5), d.name, cmd"
-        " FROM mssql_sys.sysprocesses JOIN mssql.databases d ON d.database_id = dbid ORDER BY spid"
+        " FROM mssql_sys.sysprocesses JOIN mssql.databases d ON d.database_id = dbid"
+        f"{_own(session)} ORDER BY spid"
     )
     result_set(frame.output, session, sql, columns)
     return 0

@@ -68,7 +68,8 @@ def _triggers(session: Session, table: TableInfo, event: str, in_place: bool) ->
     """Object id, name, text and user of the enabled triggers that have something to do."""
     return session.pg.query(
         "SELECT object_id, name, definition, extra->>'execute_as' FROM mssql.objects"
-        " WHERE parent_object_id = $1::int AND type = 'TR' AND disabled = 0 AND extra->'events' ? $2 AND (extra ? 'instead') = $3::bool ORDER BY object_id",
+        " WHERE parent_object_id = $1::int AND type = 'TR' AND disabled = 0 AND extra->'events' ? $2"
+        " AND (extra ? 'instead') = $3::bool ORDER BY object_id",
         table.object_id,
         event,
         str(in_place),
