@@ -158,7 +158,7 @@ class Endpoint:
         if not rows:
             return None
         row = rows[0]
-        late = {"2": row[4] is not None and row[4] <= 0, "3": False, "4": row[3] == 1, "7": row[1] == 1}[self.version]
+        late = _is_late(row, self.version)
         return Handled(str(row[0]).lower(), json.loads(row[-2]) if row[-2] else {}, bytes(row[-1] or b""), late)
 
     def receive_all(self) -> list[Handled]:
@@ -194,6 +194,13 @@ class Endpoint:
         """Create the queue if it is missing, under the application lock, as an installer does."""
         prefix = f"{catalog}." if catalog else ""
         self.run(CREATE, self.queue, prefix, self.queue, headers, clustering, "", "WHERE [Expires] IS NOT NULL")
+
+
+def _is_late(row: Any, version: str) -> bool:
+    """Whether a received row says that its message has expired; version 3 leaves such rows alone."""
+    if version == "2":
+        return row[4] is not None and row[4] <= 0
+    return version != "3" and row[{"4": 3, "7": 1}[version]] == 1
 
 
 _TYPES = {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import queue as queues
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,20 @@ from tests import competing
 from tests.contract.conftest import run_sql
 
 MESSAGES = 20_000
+
+
+Account = tuple[str, "Counter[int]", int]
+
+
+def next_account(accounts: Any, processes: list[Any]) -> Account:
+    """What the next process hands over; a process that failed ends the wait."""
+    while True:
+        try:
+            account: Account = accounts.get(timeout=1)
+        except queues.Empty:
+            assert not [process.exitcode for process in processes if process.exitcode]
+        else:
+            return account
 
 
 @pytest.mark.timeout(600)
@@ -35,9 +51,9 @@ def test_every_message_is_accounted_for_exactly_once(
     try:
         for process in processes:
             process.start()
-        handed_over = [accounts.get(timeout=500) for _ in senders]
+        handed_over = [next_account(accounts, processes) for _ in senders]
         done.set()
-        handed_over += [accounts.get(timeout=500) for _ in others]
+        handed_over += [next_account(accounts, processes) for _ in others]
         for process in processes:
             process.join(60)
         assert [process.exitcode for process in processes] == [0] * len(processes)
