@@ -121,7 +121,9 @@ def _expires_index(patient: Patient) -> Iterator[Finding]:
 
 
 def _rebuilt(patient: Patient, index: Index) -> Query:
-    return patient.statement("mend.rebuild_index", index=identifier(index.name), options=patient.options())
+    # A disabled clustered index cannot be rebuilt online: nothing can be read meanwhile in any case.
+    options = Fragment("") if index.clustered else patient.options()
+    return patient.statement("mend.rebuild_index", index=identifier(index.name), options=options)
 
 
 def _bloat(patient: Patient) -> Iterator[Finding]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from airflow_sqlqueue.create import Created, create, definitions_for
 from airflow_sqlqueue.discovery import list_tables, secondary_queues
-from airflow_sqlqueue.doctor.examine import Examination, examine
+from airflow_sqlqueue.doctor.examine import Examination, examine, mend
+from airflow_sqlqueue.doctor.findings import Finding
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.drop import drop_queue
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
@@ -53,7 +54,7 @@ class TableMethods(QueueConnectionHook):
             return drop_queue(queue.session, queue.address, force=force)
 
     def inspect(self, queue_name: str) -> Examination:
-        """The queue's layout, and what is wrong with it. See :func:`airflow_sqlqueue.doctor.examine`."""
+        """The queue's layout, and what is wrong with it. See :func:`airflow_sqlqueue.doctor.examine.examine`."""
         with self.queue(queue_name) as queue:
             return examine(queue.session, queue.address)
 
@@ -62,6 +63,11 @@ class TableMethods(QueueConnectionHook):
         with self.joined_session() as session:
             tables = list_tables(session, self.queue_connection.settings.database)
             return [examine(session, found.table) for found in tables]
+
+    def mend(self, queue_name: str, code: str) -> Finding:
+        """Run the statement of one finding of :meth:`inspect`. See :func:`airflow_sqlqueue.doctor.examine.mend`."""
+        with self.queue(queue_name) as queue:
+            return mend(queue.session, queue.address, code)
 
     def with_secondary_queues(self, queue_name: str) -> list[str]:
         """The queue and its secondary queues, as canonical addresses: ``expand(queue_name=...)`` drains them all.

@@ -72,6 +72,15 @@ def test_a_queues_life(hook: SqlQueueHook) -> None:
         hook.depth(name)
 
 
+def test_an_old_queue_is_mended(hook: SqlQueueHook) -> None:
+    name = f"test.{uuid.uuid4().hex[:12]}"
+    hook.create_queue(name, layout="v1")
+    codes = [finding.code for finding in hook.inspect(name).findings]
+    assert codes == ["headers-not-unicode", "expires-index-missing"]
+    assert hook.mend(name, codes[1]).code == codes[1]
+    assert [finding.code for finding in hook.inspect(name).findings] == codes[:1]
+
+
 def test_secondary_queues_are_told_by_name(hook: SqlQueueHook, queue_name: str) -> None:
     hook.create_queue(f"{queue_name}.WEB01")
     addresses = [hook.resolve(name).canonical for name in (queue_name, f"{queue_name}.WEB01")]
