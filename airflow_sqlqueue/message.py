@@ -1,6 +1,6 @@
 """A message as the transport keeps it: headers, body, and the row they travel in.
 
-Sources: reference/envelope.md 3.1 (headers), 3.2 (times), statements.md 2.3 (the row).
+Sources: reference/envelope.md 3.1 (headers), statements.md 2.3 (the row).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -24,32 +24,66 @@ Headers = Mapping[str, "str | None"]
 
 
 class HeaderNames:
-    """The header names this package reads or writes, as reference/envelope.md 3.3 lists them."""
+    """The header names of the transport and of NServiceBus, as reference/envelope.md 3.3 lists them."""
 
     MESSAGE_ID = "NServiceBus.MessageId"
     CORRELATION_ID = "NServiceBus.CorrelationId"
     CONVERSATION_ID = "NServiceBus.ConversationId"
+    PREVIOUS_CONVERSATION_ID = "NServiceBus.PreviousConversationId"
     RELATED_TO = "NServiceBus.RelatedTo"
     CONTENT_TYPE = "NServiceBus.ContentType"
     ENCLOSED_MESSAGE_TYPES = "NServiceBus.EnclosedMessageTypes"
     MESSAGE_INTENT = "NServiceBus.MessageIntent"
     REPLY_TO_ADDRESS = "NServiceBus.ReplyToAddress"
+    CALLBACK_QUEUE = "NServiceBus.SqlServer.CallbackQueue"
     ORIGINATING_ENDPOINT = "NServiceBus.OriginatingEndpoint"
     ORIGINATING_MACHINE = "NServiceBus.OriginatingMachine"
+    ORIGINATING_HOST_ID = "$.diagnostics.originating.hostid"
+    HOST_ID = "$.diagnostics.hostid"
+    HOST_DISPLAY_NAME = "$.diagnostics.hostdisplayname"
+    TENANT_ID = "tenant_id"
     TIME_SENT = "NServiceBus.TimeSent"
+    DELIVER_AT = "NServiceBus.DeliverAt"
     TIME_TO_BE_RECEIVED = "NServiceBus.TimeToBeReceived"
+    NON_DURABLE_MESSAGE = "NServiceBus.NonDurableMessage"
     VERSION = "NServiceBus.Version"
+    SAGA_ID = "NServiceBus.SagaId"
+    SAGA_TYPE = "NServiceBus.SagaType"
+    ORIGINATING_SAGA_ID = "NServiceBus.OriginatingSagaId"
+    ORIGINATING_SAGA_TYPE = "NServiceBus.OriginatingSagaType"
+    IS_SAGA_TIMEOUT_MESSAGE = "NServiceBus.IsSagaTimeoutMessage"
+    IMMEDIATE_RETRIES = "NServiceBus.FLRetries"
+    DELAYED_RETRIES = "NServiceBus.Retries"
+    DELAYED_RETRIES_TIMESTAMP = "NServiceBus.Retries.Timestamp"
+    FAILED_Q = "NServiceBus.FailedQ"
+    TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
+    EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.ExceptionType"
+    INNER_EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.InnerExceptionType"
+    EXCEPTION_HELP_LINK = "NServiceBus.ExceptionInfo.HelpLink"
+    EXCEPTION_MESSAGE = "NServiceBus.ExceptionInfo.Message"
+    EXCEPTION_SOURCE = "NServiceBus.ExceptionInfo.Source"
+    EXCEPTION_STACK_TRACE = "NServiceBus.ExceptionInfo.StackTrace"
+    EXCEPTION_DATA_PREFIX = "NServiceBus.ExceptionInfo.Data."
     PROCESSING_STARTED = "NServiceBus.ProcessingStarted"
     PROCESSING_ENDED = "NServiceBus.ProcessingEnded"
     PROCESSING_ENDPOINT = "NServiceBus.ProcessingEndpoint"
     PROCESSING_MACHINE = "NServiceBus.ProcessingMachine"
-    FAILED_Q = "NServiceBus.FailedQ"
-    TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
-    EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.ExceptionType"
-    EXCEPTION_MESSAGE = "NServiceBus.ExceptionInfo.Message"
-    EXCEPTION_SOURCE = "NServiceBus.ExceptionInfo.Source"
-    EXCEPTION_STACK_TRACE = "NServiceBus.ExceptionInfo.StackTrace"
-    EXCEPTION_HELP_LINK = "NServiceBus.ExceptionInfo.HelpLink"
+    CONTROL_MESSAGE = "NServiceBus.ControlMessage"
+    ERROR_CODE = "NServiceBus.ReturnMessage.ErrorCode"
+    SUBSCRIPTION_MESSAGE_TYPE = "SubscriptionMessageType"
+    SUBSCRIBER_ADDRESS = "NServiceBus.SubscriberAddress"
+    SUBSCRIBER_ENDPOINT = "NServiceBus.SubscriberEndpoint"
+    FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
+    IS_DEFERRED_MESSAGE = "NServiceBus.IsDeferredMessage"
+    TIMEOUT_EXPIRE = "NServiceBus.Timeout.Expire"
+    TIMEOUT_DESTINATION = "NServiceBus.Timeout.RouteExpiredTimeoutTo"
+    RELATED_TO_TIMEOUT_ID = "NServiceBus.RelatedToTimeoutId"
+    DATA_BUS_PREFIX = "NServiceBus.DataBus."
+    DATA_BUS_CONTENT_TYPE = "NServiceBus.DataBusConfig.ContentType"
+    TRACE_PARENT = "traceparent"
+    TRACE_STATE = "tracestate"
+    BAGGAGE = "baggage"
+    START_NEW_TRACE = "NServiceBus.OpenTelemetry.StartNewTrace"
 
 
 @dataclass(frozen=True)
@@ -91,12 +125,28 @@ class ReceivedMessage:
     recoverable: bool | None = None
 
 
+PROBLEMS = {
+    "not-json": "the headers are not JSON",
+    "not-an-object": "the headers are not a JSON object",
+    "value-not-text": "a header's value is not text",
+}
+"""Why headers make a poison message: a code for programs, a sentence's part for people."""
+
+
 @dataclass(frozen=True)
 class DecodedHeaders:
-    """Headers read leniently. ``problem`` says why they are malformed (a poison message), None where they are well."""
+    """Headers read leniently. ``problem_code`` is one of :data:`PROBLEMS` where they are malformed, else None.
 
-    values: dict[str, str | None]
-    problem: str | None = None
+    ``values`` then holds those that could be read.
+    """
+
+    values: dict[str, str | None] = field(repr=False)
+    problem_code: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why an endpoint takes the message for poison, None where the headers are well."""
+        return None if self.problem_code is None else PROBLEMS[self.problem_code]
 
 
 def escape_non_ascii(text: str) -> str:
@@ -107,30 +157,39 @@ def escape_non_ascii(text: str) -> str:
 def encode_headers(headers: Headers) -> str:
     """The ASCII JSON object that every version reads, and that a ``varchar`` column keeps whole.
 
-    Raises :class:`MessageError` for names or values that are not text, or that hold half a surrogate pair.
+    Raises :class:`MessageError` as :func:`check_headers` does.
     """
+    check_headers(headers)
+    return json.dumps(dict(headers), ensure_ascii=True, separators=(",", ":"))
+
+
+def check_headers(headers: Headers) -> None:
+    """Raise :class:`MessageError` for names or values that are not text, or that hold half a surrogate pair."""
     for name, value in headers.items():
         if not isinstance(name, str) or not (value is None or isinstance(value, str)):
             raise MessageError(f"Header {name!r} must be text: endpoints treat other JSON values as poison.")
         for text in (name, value or ""):
             if not text.isascii() and re.search("[\ud800-\udfff]", text):
                 raise MessageError(f"Header {name!r} holds half a surrogate pair, which is not text: remove it.")
-    return json.dumps(dict(headers), ensure_ascii=True, separators=(",", ":"))
 
 
 def decode_headers(text: str | None) -> DecodedHeaders:
-    """Read what any version wrote; never raises. Empty text is no headers, a duplicate key's last value wins."""
+    """Read what any version wrote; never raises. Empty text is no headers, a duplicate key's last value wins.
+
+    A byte order mark is malformed, as it is to endpoints since 9.1. Half a surrogate pair, which only those refuse, is
+    kept as it is.
+    """
     if not text:
         return DecodedHeaders({})
     try:
-        parsed = json.loads(text, object_pairs_hook=_Pairs)
+        parsed = _DECODER.decode(text)
     except (ValueError, RecursionError):
-        return DecodedHeaders({}, "the headers are not JSON")
+        return DecodedHeaders({}, "not-json")
     if not isinstance(parsed, _Pairs):
-        return DecodedHeaders({}, "the headers are not a JSON object")
+        return DecodedHeaders({}, "not-an-object")
     values = {name: value for name, value in parsed if value is None or isinstance(value, str)}
     if any(not (value is None or isinstance(value, str)) for _, value in parsed):
-        return DecodedHeaders(values, "a header's value is not text")
+        return DecodedHeaders(values, "value-not-text")
     return DecodedHeaders(values)
 
 
@@ -138,36 +197,13 @@ class _Pairs(list[tuple[str, object]]):
     """A JSON object's members, duplicates included: one that is overwritten can be poison all the same."""
 
 
-_WIRE_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d):(\d{6}) Z")
+def _refuse(constant: str) -> None:
+    """NaN and Infinity, which Python takes for JSON and nobody else does."""
+    raise ValueError(constant)
 
 
-def format_time(moment: datetime) -> str:
-    """``yyyy-MM-dd HH:mm:ss:ffffff Z``, the only form the transport's own parser takes (reference/envelope.md 3.2)."""
-    if moment.tzinfo is None:
-        raise MessageError("A time without a time zone is ambiguous: give an aware datetime.")
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S:%f Z")
-
-
-def parse_time(text: str | None) -> datetime | None:
-    """An aware UTC datetime from the transport's form or from ISO 8601; None for anything else."""
-    if not text:
-        return None
-    try:
-        if match := _WIRE_TIME.fullmatch(text.strip()):
-            year, month, day, hour, minute, second, micro = map(int, match.groups())
-            return datetime(year, month, day, hour, minute, second, micro, tzinfo=timezone.utc)
-        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
-
-
-def format_interval(interval: timedelta) -> str:
-    """A .NET TimeSpan, ``[d.]hh:mm:ss[.fffffff]``, as ``NServiceBus.TimeToBeReceived`` carries it."""
-    hours, rest = divmod(interval.seconds, 3600)
-    days = f"{interval.days}." if interval.days else ""
-    fraction = f".{interval.microseconds * 10:07d}" if interval.microseconds else ""
-    return f"{days}{hours:02d}:{rest // 60:02d}:{rest % 60:02d}{fraction}"
+# Integers as floats: Python refuses to make an int of many digits, and takes long over it where it does not.
+_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=float, parse_constant=_refuse)
 
 
 @cache

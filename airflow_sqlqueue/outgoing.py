@@ -13,11 +13,26 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from airflow_sqlqueue.errors import MessageError
-from airflow_sqlqueue.message import HeaderNames, Message, format_interval, format_time
+from airflow_sqlqueue.address import QueueAddress
+from airflow_sqlqueue.errors import AddressError, MessageError
+from airflow_sqlqueue.header_groups import INTENTS
+from airflow_sqlqueue.message import HeaderNames, Headers, Message, check_headers
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.times import format_interval, format_time
 
 _NAMESPACE = uuid.UUID("b0b3f0f4-5f0e-5a43-8d0c-2c4f5f3b6e7a")
-_FIELDS = {"headers", "body", "time_to_be_received"}
+_TEXTS = {
+    "message_type": HeaderNames.ENCLOSED_MESSAGE_TYPES,
+    "content_type": HeaderNames.CONTENT_TYPE,
+    "intent": HeaderNames.MESSAGE_INTENT,
+    "correlation_id": HeaderNames.CORRELATION_ID,
+    "conversation_id": HeaderNames.CONVERSATION_ID,
+    "related_to": HeaderNames.RELATED_TO,
+    "reply_to": HeaderNames.REPLY_TO_ADDRESS,
+}
+"""Fields that are a header under a shorter name."""
+
+_FIELDS = {"headers", "body", "key", "time_to_be_received", "expires", *_TEXTS}
 
 
 @dataclass(frozen=True)
@@ -31,34 +46,46 @@ class Sender:
 
     key: str
     endpoint: str
-    content_type: str = "application/json"
+    content_type: str | None = "application/json"
     enclosed_message_types: str | None = None
 
     def messages(self, written: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
-        """The messages of ``written``: mappings with ``headers``, ``body`` and ``time_to_be_received``, all optional.
+        """The messages of ``written``: mappings of these fields, all optional.
 
-        ``body`` is bytes, text (sent as UTF-8), or anything JSON can hold; ``time_to_be_received`` is in seconds.
-        Headers that are written win. Raises :class:`MessageError`, which names the message by its position.
+        - ``body``: bytes, text (sent as UTF-8), what has ``read_bytes`` (an ``ObjectStoragePath``; read now, whole), or
+          anything JSON can hold.
+        - ``key``: names the message among those of the sending. Its id then follows from this key; without one it
+          follows from the position, which changes when a repetition sends other messages or another order.
+        - ``time_to_be_received``, or ``expires``, which is the same: seconds or a timedelta, counted by the server's
+          clock from the moment of the send.
+        - ``message_type``, ``content_type``, ``intent``, ``correlation_id``, ``conversation_id``, ``related_to``, and
+          ``reply_to`` (an address or its text): headers by short names.
+        - ``headers``: a mapping, which wins over everything else. Values are text, None (a JSON null), or aware
+          datetimes.
+
+        The row's Id is the message id, as versions 1 and 2 have it, or follows from one that is no GUID. Raises
+        :class:`MessageError`, which names the message by its position; what reading a body raises goes through.
         """
         now = datetime.now(timezone.utc)
+        keys: set[str] = set()
         for index, fields in enumerate(written):
             try:
-                yield self._message(index, fields, now)
+                yield self._message(index, fields, now, keys)
             except MessageError as error:
                 raise MessageError(f"Message {index} cannot be sent: {error}") from error
 
-    def _message(self, index: int, fields: Mapping[str, Any], now: datetime) -> Message:
+    def _message(self, index: int, fields: Mapping[str, Any], now: datetime, keys: set[str]) -> Message:
         if not isinstance(fields, Mapping) or fields.keys() - _FIELDS:
             raise MessageError(f"it is not a mapping of {', '.join(sorted(_FIELDS))}.")
-        headers = fields.get("headers") or {}
-        if not isinstance(headers, Mapping):
-            raise MessageError("its headers are not a mapping.")
-        lives = _interval(fields.get("time_to_be_received"))
-        message_id = headers.get(HeaderNames.MESSAGE_ID) or str(uuid.uuid5(_NAMESPACE, f"{self.key}\0{index}"))
+        headers: Headers = {**_text_fields(fields), **_headers(fields.get("headers"))}
+        check_headers(headers)
+        message_id = self._message_id(index, fields.get("key"), keys)
+        message_id = headers.get(HeaderNames.MESSAGE_ID) or message_id
+        lives = _interval(fields)
         defaults = {
             HeaderNames.MESSAGE_ID: message_id,
             HeaderNames.CORRELATION_ID: message_id,
-            HeaderNames.CONVERSATION_ID: str(uuid.uuid5(_NAMESPACE, self.key)),
+            HeaderNames.CONVERSATION_ID: str(self._sending),
             HeaderNames.MESSAGE_INTENT: "Send",
             HeaderNames.CONTENT_TYPE: self.content_type,
             HeaderNames.ENCLOSED_MESSAGE_TYPES: self.enclosed_message_types,
@@ -68,25 +95,102 @@ class Sender:
             HeaderNames.ORIGINATING_MACHINE: socket.gethostname(),
         }
         known = {name: value for name, value in defaults.items() if value is not None}
-        return Message({**known, **headers}, _body(fields.get("body")), lives)
+        return Message({**known, **headers}, _body(fields.get("body")), lives, row_id(message_id))
+
+    @property
+    def _sending(self) -> uuid.UUID:
+        return uuid.uuid5(_NAMESPACE, self.key)
+
+    def _message_id(self, index: int, key: Any, keys: set[str]) -> str:
+        if key is None:
+            return str(uuid.uuid5(_NAMESPACE, f"{self.key}\0{index}"))
+        if not isinstance(key, (str, int)) or isinstance(key, bool) or not str(key).strip():
+            raise MessageError("its key is neither text nor a whole number.")
+        if str(key) in keys:
+            raise MessageError(f"its key {key!r} is that of a message before it, and both would get one id.")
+        keys.add(str(key))
+        try:
+            return str(uuid.uuid5(self._sending, str(key)))
+        except UnicodeEncodeError as error:
+            raise MessageError("its key holds half a surrogate pair, which is not text.") from error
 
 
-def _interval(seconds: Any) -> timedelta | None:
-    if seconds is None:
-        return None
+def row_id(message_id: str) -> uuid.UUID:
+    """The Id of a message's row: its id, or a GUID that follows from an id that is none.
+
+    The column holds GUIDs only; the header keeps the id as it is (reference/transactions_and_failures.md, point 31).
+    """
     try:
-        interval = timedelta(seconds=seconds)
+        return uuid.UUID(message_id)
+    except ValueError:
+        return uuid.uuid5(_NAMESPACE, message_id)
+
+
+def _text_fields(fields: Mapping[str, Any]) -> dict[str, str]:
+    headers = {}
+    for field, name in _TEXTS.items():
+        value = fields.get(field)
+        if field == "reply_to" and isinstance(value, (QueueAddress, ResolvedAddress)):
+            value = str(value)
+        if value is None:
+            continue
+        if not isinstance(value, str) or not value.strip():
+            raise MessageError(f"its {field} is not text, or blank.")
+        headers[name] = value
+    if (intent := headers.get(HeaderNames.MESSAGE_INTENT, "Send")) not in INTENTS:
+        raise MessageError(f"its intent is {intent!r}, not one of {', '.join(INTENTS)}.")
+    if reply_to := headers.get(HeaderNames.REPLY_TO_ADDRESS):
+        check_address(reply_to)
+    return headers
+
+
+def check_address(text: str) -> None:
+    """Raise :class:`MessageError` where no endpoint could send to this address."""
+    try:
+        QueueAddress.parse(text)
+    except AddressError as error:
+        raise MessageError(f"its reply address cannot be used: {error}") from error
+
+
+def _headers(written: Any) -> Headers:
+    """The headers as they were written, with times in the transport's form."""
+    if written is not None and not isinstance(written, Mapping):
+        raise MessageError("its headers are not a mapping.")
+    return {
+        name: _time(name, value) if isinstance(value, datetime) else value for name, value in (written or {}).items()
+    }
+
+
+def _time(name: Any, moment: datetime) -> str:
+    try:
+        return format_time(moment)
+    except MessageError as error:
+        raise MessageError(f"its header {name!r} cannot be written: {error}") from error
+
+
+def _interval(fields: Mapping[str, Any]) -> timedelta | None:
+    given = [(name, fields[name]) for name in ("time_to_be_received", "expires") if fields.get(name) is not None]
+    if not given:
+        return None
+    if len(given) == 2:
+        raise MessageError("it has both time_to_be_received and expires, which are the same: give one.")
+    ((name, value),) = given
+    try:
+        interval = value if isinstance(value, timedelta) else timedelta(seconds=value)
     except (TypeError, OverflowError, ValueError) as error:
-        raise MessageError("its time_to_be_received is not a number of seconds.") from error
+        raise MessageError(f"its {name} is neither a number of seconds nor a timedelta.") from error
     if interval <= timedelta(0):
-        raise MessageError("its time_to_be_received is not above zero seconds: it would expire at once.")
+        raise MessageError(f"its {name} is not above zero seconds: it would expire at once.")
     return interval
 
 
 def _body(value: Any) -> bytes:
     if value is None:
         return b""
-    if isinstance(value, (bytes, bytearray)):
+    read_bytes = getattr(value, "read_bytes", None)
+    if callable(read_bytes):
+        value = read_bytes()
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     try:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -12,8 +12,9 @@ import typer
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import counted, progress_bar, show
 from airflow_sqlqueue.cli.target import Target
+from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import HeaderNames, ReceivedMessage, decode_headers
+from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.outgoing import Sender
 
 
@@ -70,7 +71,7 @@ def peek(
     as_json: Json = False,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=2000, help="How many, from the head.")] = 10,
     headers: Annotated[bool, typer.Option("--headers", help="Show all headers.")] = False,
-    body: Annotated[bool, typer.Option("--body", help="Show the bodies, decoded as UTF-8.")] = False,
+    body: Annotated[bool, typer.Option("--body", help="Show the bodies as text.")] = False,
 ) -> None:
     """Look at the head of the queue; nothing is removed."""
     with Target.of(url, conn_id).queue(queue) as table:
@@ -79,21 +80,22 @@ def peek(
 
 
 def _summary(message: ReceivedMessage, with_headers: bool, with_body: bool) -> dict[str, Any]:
-    decoded = decode_headers(message.headers)
-    types = decoded.values.get(HeaderNames.ENCLOSED_MESSAGE_TYPES) or ""
+    envelope = Envelope.of(message)
+    time_sent = envelope.time.time_sent
     summary: dict[str, Any] = {
         "row_version": message.row_version,
-        "message_id": decoded.values.get(HeaderNames.MESSAGE_ID) or str(message.id),
-        "type": types.partition(",")[0].partition(";")[0] or None,
-        "time_sent": decoded.values.get(HeaderNames.TIME_SENT),
+        "message_id": envelope.identity.message_id,
+        "type": envelope.content.message_type,
+        "time_sent": time_sent.isoformat() if time_sent else None,
         "expires": message.expires.isoformat() if message.expires else None,
         "body_bytes": len(message.body),
-        "problem": decoded.problem,
+        "problem": envelope.problem,
     }
     if with_headers:
-        summary["headers"] = message.headers if decoded.problem else decoded.values
+        summary["headers"] = message.headers if envelope.problem else dict(envelope.headers)
     if with_body:
-        summary["body"] = message.body.decode("utf-8-sig", "replace")
+        text = envelope.text()
+        summary["body"] = message.body.decode("utf-8", "replace") if text is None else text
     return summary
 
 

@@ -3,14 +3,21 @@ from __future__ import annotations
 import json
 import socket
 import traceback
-from datetime import timedelta
+import uuid
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from airflow_sqlqueue.address import QueueAddress
 from airflow_sqlqueue.errors import MessageError
-from airflow_sqlqueue.message import HeaderNames, Message, parse_time
-from airflow_sqlqueue.outgoing import Sender
+from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.outgoing import Sender, row_id
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.times import parse_time
 
 SENDER = Sender("dag\0run\0task\0-1", "airflow.dag", enclosed_message_types="Shop.PlaceOrder, Shop")
 
@@ -45,12 +52,93 @@ def test_ids_are_the_same_when_the_sending_is_repeated_and_only_then() -> None:
     assert len({*ids, other[0].header(HeaderNames.MESSAGE_ID)}) == 3
 
 
+def test_ids_of_keys_stay_whatever_else_is_sent() -> None:
+    def ids(*keys: Any, sender: Sender = SENDER) -> dict[Any, str | None]:
+        messages = send(*[{"key": key} for key in keys], sender=sender)
+        return {key: message.header(HeaderNames.MESSAGE_ID) for key, message in zip(keys, messages, strict=True)}
+
+    first = ids("a", "b", 3, None)
+    assert {key: value for key, value in first.items() if key is not None} == ids(3, "b", "a")
+    assert len({*first.values(), *ids("a", sender=Sender("other", "e")).values(), *ids("0", "1", "2").values()}) == 8
+
+
+def test_a_key_given_twice_is_an_error_that_names_the_second() -> None:
+    with pytest.raises(MessageError, match="Message 2 cannot be sent: its key '7'"):
+        send({"key": 7}, {}, {"key": "7"})
+    assert [message.header(HeaderNames.MESSAGE_ID) for message in send({"key": 7})] == [
+        message.header(HeaderNames.MESSAGE_ID) for message in send({"key": 7})
+    ]
+
+
+def test_the_rows_id_is_the_message_id_or_follows_from_it() -> None:
+    plain, own, foreign, again = send(
+        {},
+        *[{"headers": {HeaderNames.MESSAGE_ID: name}} for name in (f"{{{uuid.UUID(int=7)}}}", "host\\42", "host\\42")],
+    )
+    assert str(plain.id) == plain.header(HeaderNames.MESSAGE_ID)
+    assert own.id == uuid.UUID(int=7)
+    assert foreign.header(HeaderNames.MESSAGE_ID) == "host\\42"
+    assert foreign.id == again.id != own.id
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_every_message_id_has_a_row_id(message_id: str) -> None:
+    assert row_id(message_id) == row_id(message_id)
+
+
+def test_short_names_of_headers() -> None:
+    (message,) = send(
+        {
+            "message_type": "Shop.Placed, Shop",
+            "content_type": "text/xml",
+            "intent": "Publish",
+            "correlation_id": "c",
+            "conversation_id": "v",
+            "related_to": "r",
+            "reply_to": "Sales@[dbo]@[nsb]",
+        }
+    )
+    assert {name: message.header(name) for name in SHORT_NAMES} == {
+        HeaderNames.ENCLOSED_MESSAGE_TYPES: "Shop.Placed, Shop",
+        HeaderNames.CONTENT_TYPE: "text/xml",
+        HeaderNames.MESSAGE_INTENT: "Publish",
+        HeaderNames.CORRELATION_ID: "c",
+        HeaderNames.CONVERSATION_ID: "v",
+        HeaderNames.RELATED_TO: "r",
+        HeaderNames.REPLY_TO_ADDRESS: "Sales@[dbo]@[nsb]",
+    }
+
+
+SHORT_NAMES = (
+    HeaderNames.ENCLOSED_MESSAGE_TYPES,
+    HeaderNames.CONTENT_TYPE,
+    HeaderNames.MESSAGE_INTENT,
+    HeaderNames.CORRELATION_ID,
+    HeaderNames.CONVERSATION_ID,
+    HeaderNames.RELATED_TO,
+    HeaderNames.REPLY_TO_ADDRESS,
+)
+
+
+@pytest.mark.parametrize("address", [QueueAddress("a", "b", "c"), ResolvedAddress("a", "b", "c"), "a@[b]@[c]"])
+def test_a_reply_address_may_be_an_address(address: Any) -> None:
+    assert send({"reply_to": address})[0].header(HeaderNames.REPLY_TO_ADDRESS) == "a@[b]@[c]"
+
+
 def test_written_headers_win() -> None:
-    (message,) = send({"headers": {HeaderNames.MESSAGE_ID: "mine", HeaderNames.MESSAGE_INTENT: "Publish", "X": None}})
+    own = {HeaderNames.MESSAGE_ID: "mine", HeaderNames.MESSAGE_INTENT: "Publish", "X": None}
+    (message,) = send({"headers": own, "intent": "Reply", "key": "k"})
     assert message.header(HeaderNames.MESSAGE_ID) == message.header(HeaderNames.CORRELATION_ID) == "mine"
     assert message.header(HeaderNames.MESSAGE_INTENT) == "Publish"
     assert isinstance(message.headers, dict)
     assert message.headers["X"] is None
+
+
+def test_a_time_in_a_header_is_written_as_the_transport_does() -> None:
+    moment = datetime(2026, 1, 31, 10, 5, 9, 12345, tzinfo=timezone(timedelta(hours=2)))
+    assert send({"headers": {"Due": moment}})[0].header("Due") == "2026-01-31 08:05:09:012345 Z"
+    with pytest.raises(MessageError, match=r"Message 0 cannot be sent: its header 'Due' .*time zone"):
+        send({"headers": {"Due": moment.replace(tzinfo=None)}})
 
 
 @pytest.mark.parametrize(
@@ -60,8 +148,33 @@ def test_bodies(body: Any, sent: bytes) -> None:
     assert send({"body": body})[0].body == sent
 
 
-def test_a_time_to_be_received_is_a_row_value_and_a_header() -> None:
-    (message,) = send({"time_to_be_received": 90})
+class Unread:
+    """A body that fails the test when it is read too early."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.ready = False
+
+    def read_bytes(self) -> bytes:
+        assert self.ready
+        return self.body
+
+
+def test_a_body_in_a_file_is_read_when_its_message_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "body").write_bytes(b"\x00\xff")
+    late = Unread(b"late")
+    sending = SENDER.messages([{"body": tmp_path / "body"}, {"body": late}])
+    assert next(sending).body == b"\x00\xff"
+    late.ready = True
+    assert next(sending).body == b"late"
+    with pytest.raises(FileNotFoundError):
+        send({"body": tmp_path / "missing"})
+
+
+@pytest.mark.parametrize("name", ["time_to_be_received", "expires"])
+@pytest.mark.parametrize("value", [90, 90.0, timedelta(seconds=90)])
+def test_a_time_to_be_received_is_a_row_value_and_a_header(name: str, value: Any) -> None:
+    (message,) = send({name: value})
     assert message.time_to_be_received == timedelta(seconds=90)
     assert message.header(HeaderNames.TIME_TO_BE_RECEIVED) == "00:01:30"
     assert send({})[0].header(HeaderNames.TIME_TO_BE_RECEIVED) is None
@@ -75,7 +188,23 @@ def test_a_time_to_be_received_is_a_row_value_and_a_header() -> None:
         {"headers": "x"},
         {"time_to_be_received": "1h"},
         {"time_to_be_received": 0},
+        {"time_to_be_received": float("nan")},
+        {"time_to_be_received": timedelta(seconds=-1)},
+        {"time_to_be_received": timedelta.max},
+        {"time_to_be_received": 1, "expires": 1},
         {"body": {1}},
+        {"headers": {"a": 1}},
+        {"headers": {1: "a"}},
+        {"headers": {"a": "\ud800"}},
+        {"headers": {HeaderNames.MESSAGE_ID: "\ud800"}},
+        {"key": ""},
+        {"key": True},
+        {"key": 1.5},
+        {"key": "\ud800"},
+        {"intent": "send"},
+        {"correlation_id": uuid.UUID(int=1)},
+        {"message_type": " "},
+        {"reply_to": "@[dbo]"},
     ],
 )
 def test_what_cannot_be_sent_is_refused_by_its_position(written: Any) -> None:

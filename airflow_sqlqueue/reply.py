@@ -1,0 +1,73 @@
+"""Replies as endpoints send them.
+
+Source: reference/envelope.md 3.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.errors import MessageError
+from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
+from airflow_sqlqueue.outgoing import Sender, check_address
+
+
+def reply(
+    received: ReceivedMessage,
+    body: Any = None,
+    *,
+    endpoint: str,
+    message_type: str | None = None,
+    content_type: str = "application/json",
+    headers: Mapping[str, Any] | None = None,
+    error_code: int | None = None,
+    key: str | int | None = None,
+) -> tuple[str, Message]:
+    """The address that waits for the reply, and the reply; sending it is up to the caller.
+
+    ``endpoint`` is who replies. ``body`` and ``headers`` are those of :meth:`Sender.messages`. A callback's result is
+    an ``error_code``, the number that the callback is to get, and nothing else. To reply more than once to one message,
+    give each reply a ``key``: ids follow from the message's id, the endpoint and the key, so that who handles a message
+    again replies with the same ids.
+
+    The address is that of the callback queue, which requesters of version 2 name, else the reply address. Raises
+    :class:`MessageError` where the message names none, or cannot be read.
+    """
+    envelope = Envelope.of(received)
+    address = _address(envelope, received)
+    request = envelope.identity
+    linked = {
+        HeaderNames.MESSAGE_INTENT: "Reply",
+        HeaderNames.CORRELATION_ID: request.correlation_id or received.correlation_id or request.message_id,
+        HeaderNames.RELATED_TO: request.message_id,
+        HeaderNames.CONVERSATION_ID: request.conversation_id,
+        HeaderNames.SAGA_ID: envelope.saga.originating_saga_id,
+        HeaderNames.SAGA_TYPE: envelope.saga.originating_saga_type,
+    }
+    sender = Sender(f"reply\0{request.message_id}\0{endpoint}", endpoint, content_type, message_type)
+    if error_code is not None:
+        if body is not None or message_type is not None:
+            raise MessageError("A callback's result has neither body nor message type: leave out error_code or these.")
+        linked |= {HeaderNames.CONTROL_MESSAGE: "True", HeaderNames.ERROR_CODE: str(int(error_code))}
+        sender = replace(sender, content_type=None)
+    known = {name: value for name, value in linked.items() if value}
+    (message,) = sender.messages([{"headers": {**known, **(headers or {})}, "body": body, "key": key}])
+    return address, message
+
+
+def _address(envelope: Envelope, received: ReceivedMessage) -> str:
+    """The first that is named. Version 1 kept the reply address in the row's column."""
+    if envelope.problem:
+        raise MessageError(f"Message {received.id} cannot be replied to: {envelope.problem}.")
+    names = (HeaderNames.CALLBACK_QUEUE, HeaderNames.REPLY_TO_ADDRESS)
+    address = next(filter(None, map(envelope.headers.get, names)), received.reply_to_address)
+    if not address:
+        raise MessageError(f"Message {received.id} cannot be replied to: it names no reply address.")
+    try:
+        check_address(address)
+    except MessageError as error:
+        raise MessageError(f"Message {received.id} cannot be replied to: {error}") from error
+    return address

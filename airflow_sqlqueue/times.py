@@ -1,0 +1,96 @@
+"""Times and intervals as headers carry them: written in the one form that endpoints take, read in any usual one.
+
+Source: reference/envelope.md 3.2.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+from airflow_sqlqueue.errors import MessageError
+
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,:](\d{1,9}))?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+_INTERVAL = re.compile(
+    r"(-)?(?:(\d{1,8})|(?:(\d{1,8})\.)?([01]?\d|2[0-3]):([0-5]?\d)(?::([0-5]?\d)(?:\.(\d{1,7}))?)?)", re.ASCII
+)
+_LONGEST = timedelta(days=10_675_199, hours=2, minutes=48, seconds=5, microseconds=477_580)
+
+
+def format_time(moment: datetime) -> str:
+    """``yyyy-MM-dd HH:mm:ss:ffffff Z``, the only form that the transport's own parser takes.
+
+    Raises :class:`MessageError` for a time without a time zone, and for one that is not in the years 1 to 9999 of UTC.
+    """
+    if moment.utcoffset() is None:
+        raise MessageError("A time without a time zone is ambiguous: give an aware datetime.")
+    try:
+        utc = moment.astimezone(timezone.utc)
+    except OverflowError as error:
+        raise MessageError("A time lies outside the years 1 to 9999 of UTC: give another.") from error
+    # strftime leaves out the zeros in front of a year on some platforms.
+    return f"{utc.year:04d}-{utc:%m-%d %H:%M:%S:%f} Z"
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """An aware UTC datetime from the transport's form or from ISO 8601; None for anything else, never an error.
+
+    A time without a zone is UTC, as all times of the transport are. What is finer than a microsecond is cut off.
+    """
+    match = _TIME.fullmatch((text or "").strip())
+    if not match:
+        return None
+    *parts, fraction, zone = match.groups()
+    year, month, day, hour, minute, second = (int(part or 0) for part in parts)
+    try:
+        moment = datetime(year, month, day, hour, minute, second, _microseconds(fraction), tzinfo=_zone(zone))
+        return moment.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _zone(text: str | None) -> timezone:
+    if not text or text in "zZ":
+        return timezone.utc
+    offset = timedelta(hours=int(text[1:3]), minutes=int(text[3:].lstrip(":") or 0))
+    return timezone(-offset if text.startswith("-") else offset)
+
+
+def format_interval(interval: timedelta) -> str:
+    """A .NET TimeSpan, ``[-][d.]hh:mm:ss[.fffffff]``, as ``NServiceBus.TimeToBeReceived`` carries it.
+
+    Raises :class:`MessageError` for one that a TimeSpan cannot hold: more than some 29,000 years.
+    """
+    size = abs(interval)
+    if size > _LONGEST:
+        raise MessageError(f"An interval of {interval.days} days is longer than .NET can hold: shorten it.")
+    hours, rest = divmod(size.seconds, 3600)
+    days = f"{size.days}." if size.days else ""
+    fraction = f".{size.microseconds * 10:07d}" if size.microseconds else ""
+    return f"{'-' * (interval < timedelta(0))}{days}{hours:02d}:{rest // 60:02d}:{rest % 60:02d}{fraction}"
+
+
+def parse_interval(text: str | None) -> timedelta | None:
+    """What a .NET TimeSpan's text means; None for anything else, never an error.
+
+    A bare number is days, as .NET has it. What is finer than a microsecond is cut off.
+    """
+    match = _INTERVAL.fullmatch((text or "").strip())
+    if not match:
+        return None
+    sign, bare, days, hours, minutes, seconds, fraction = match.groups()
+    size = timedelta(
+        days=int(bare or days or 0),
+        hours=int(hours or 0),
+        minutes=int(minutes or 0),
+        seconds=int(seconds or 0),
+        microseconds=_microseconds(fraction),
+    )
+    return -size if sign else size
+
+
+def _microseconds(fraction: str | None) -> int:
+    return int((fraction or "")[:6].ljust(6, "0"))
