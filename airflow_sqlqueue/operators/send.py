@@ -21,16 +21,28 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
     Delivery: at least once. A try whose COMMIT took effect but whose answer was lost is repeated, with the same message
     ids, so that an endpoint with an outbox drops the repetition. XCom: the number of messages.
 
-    A message is a mapping of ``headers`` (a mapping), ``body`` (text, bytes, or anything JSON can hold) and
-    ``time_to_be_received`` (seconds, by the server's clock), all optional. Headers that it does not give are filled in:
-    message id, correlation and conversation id, intent, content type, time sent, originating endpoint and machine.
+    A message is a mapping of these fields, all optional:
+
+    - ``body``: text, bytes, anything JSON can hold, or an ``ObjectStoragePath`` (or another path), which is read when
+      its message is sent: only the path stands in the DAG or in XCom.
+    - ``key``: what the message is about, such as an order's number. Its message id follows from the run and this key;
+      without a key it follows from the run and the position, so that a retry must send the same messages in the same
+      order to give them the same ids. A key given twice in one task is an error.
+    - ``time_to_be_received``, or ``expires``: seconds or a timedelta, counted by the server's clock from the send.
+    - ``message_type``, ``content_type``, ``intent``, ``correlation_id``, ``conversation_id``, ``related_to``,
+      ``reply_to``: the headers of these names.
+    - ``headers``: a mapping of text, None or aware datetimes, which wins over everything else.
+
+    Headers that it does not give are filled in: message id, correlation and conversation id, intent, content type, time
+    sent, originating endpoint and machine.
 
     ``messages`` is not templated on purpose: Airflow stores rendered fields in its database and shows them.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
     :param messages: the messages, or a function that gets the task's context and returns them.
-    :param enclosed_message_types: the messages' .NET types, ``;``-separated, most derived first (templated)
-    :param content_type: of the bodies (templated)
+    :param enclosed_message_types: the .NET types of messages without ``message_type``, ``;``-separated, most derived
+        first (templated)
+    :param content_type: of the bodies of messages without their own (templated)
     :param originating_endpoint: who sends; ``airflow.`` and the DAG's id unless given (templated)
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.

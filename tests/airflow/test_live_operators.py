@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleExcept
 from airflow_sqlqueue.drain.drain import Progress
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
+from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import BatchError, QueueNotFoundError, SparkJobError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
@@ -27,6 +28,7 @@ from airflow_sqlqueue.operators import (
     SqlQueuePurgeExpiredOperator,
     SqlQueueSendOperator,
 )
+from airflow_sqlqueue.reply import reply
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor, depth
 from airflow_sqlqueue.traffic import generate
 
@@ -84,6 +86,49 @@ def test_send_fills_in_headers_and_repeats_its_ids(hook: SqlQueueHook, queue_nam
     assert ids[0] != ids[1]
     assert headers[0][HeaderNames.ORIGINATING_ENDPOINT] == "airflow.shop"
     assert headers[0][HeaderNames.ENCLOSED_MESSAGE_TYPES] == "Shop.Messages.PlaceOrder"
+
+
+def test_ids_of_keys_survive_a_retry_that_sends_fewer_in_another_order(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
+) -> None:
+    (tmp_path / "b").write_bytes(b"from a file")
+    path = ObjectStoragePath(f"file://{tmp_path}/b")
+    tries = [
+        [{"key": "a", "message_type": "Shop.A"}, {"key": "b", "body": path, "reply_to": "Sales"}, {"key": "c"}],
+        [{"key": "c"}, {"key": "b", "body": path, "reply_to": "Sales"}],
+    ]
+    operator = SqlQueueSendOperator(
+        task_id="send", queue_name=queue_name, messages=lambda context: tries.pop(0), enclosed_message_types="Shop.Any"
+    )
+    assert [operator.execute(context()), operator.execute(context())] == [3, 2]
+    first_a, first_b, first_c, again_c, again_b = (Envelope.of(row) for row in hook.receive(queue_name, 10))
+    assert (again_b.identity, again_c.identity) == (first_b.identity, first_c.identity)
+    assert again_b.row_id == first_b.row_id == uuid.UUID(first_b.identity.message_id)
+    assert [one.content.message_type for one in (first_a, first_b)] == ["Shop.A", "Shop.Any"]
+    assert (first_b.body, first_b.routing.reply_to_address) == (b"from a file", "Sales")
+    assert hook.depth(queue_name).messages == 0
+
+
+def test_a_body_that_cannot_be_read_yet_is_tried_again_and_nothing_is_sent(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
+) -> None:
+    missing = ObjectStoragePath(f"file://{tmp_path}/missing")
+    operator = SqlQueueSendOperator(task_id="t", queue_name=queue_name, messages=[{}, {"body": missing}])
+    with pytest.raises(FileNotFoundError):
+        operator.execute(context())
+    assert hook.depth(queue_name).messages == 0
+
+
+def test_a_reply_reaches_the_queue_that_the_request_names(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
+    SqlQueueSendOperator(task_id="t", queue_name=queue_name, messages=[{"reply_to": hook.resolve(queue_name)}]).execute(
+        context()
+    )
+    (request,) = hook.receive(queue_name)
+    address, answer = reply(request, {"ok": True}, endpoint="airflow.dag")
+    hook.send(address, [answer])
+    (received,) = hook.receive(queue_name)
+    assert Envelope.of(received).identity.correlation_id == Envelope.of(request).identity.message_id
+    assert Envelope.of(received).json() == {"ok": True}
 
 
 def test_a_message_that_cannot_be_sent_fails_without_retry_and_sends_nothing(
