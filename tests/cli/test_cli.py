@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import uuid
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -58,6 +59,7 @@ def test_every_command_in_turn(url: str, name: str, tmp_path: Path) -> None:
         '{"order": 1}',
     )
     assert first["headers"]["a"] == "b=c"
+    assert datetime.fromisoformat(first["time_sent"]).utcoffset() == timedelta(0)
     assert answer("purge-expired", name, "--dry-run", url=url)["remaining"] == 1
     assert answer("purge-expired", name, url=url)["deleted"] == 1
     assert answer("generate", name, "--count", "50", "--seed", "3", url=url)["sent"] == 50
@@ -82,7 +84,8 @@ def test_a_body_from_standard_input(url: str, name: str) -> None:
     answer("create", name, url=url)
     command = [sys.executable, "-m", "airflow_sqlqueue", "send", name, "--type", "T", "--body", "-", "--url", url]
     subprocess.run(command, input=b"\x00\xff", check=True, capture_output=True, timeout=60)
-    assert answer("peek", name, url=url)[0]["body_bytes"] == 2
+    (shown,) = answer("peek", name, "--body", url=url)
+    assert (shown["body_bytes"], shown["body"]) == (2, "\0\ufffd")
 
 
 def test_an_airflow_connection_serves_as_well(url: str, name: str) -> None:
