@@ -19,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (create, inspect, send, depth, peek, drain, purge_expired, drop, generate):
-    app.command()(command)
+    app.command(command.__name__.replace("_", "-"))(command)
 
 
 def main() -> None:
