@@ -29,6 +29,14 @@ class Sent:
     repeated: bool
 
 
+_NAMESPACE = uuid.UUID("2c1d4bb2-7a53-5b7e-8f3e-0d6c3b9a4f10")
+
+
+def send_id_for(*key: str | int) -> uuid.UUID:
+    """The id of a sending that is named by something that stays the same when it is repeated."""
+    return uuid.uuid5(_NAMESPACE, "\0".join(map(str, key)))
+
+
 def sent_definition(catalog: str, schema: str = LEDGER_SCHEMA) -> Definition:
     """The sent-ledger's table, for :func:`~airflow_sqlqueue.create.create` and for scripts."""
     table = ResolvedAddress("Sent", schema, catalog)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import Depth, Purged
+from airflow_sqlqueue.sent import Sent, SentLedger
 
 
 class MessageMethods(QueueConnectionHook):
@@ -16,6 +18,17 @@ class MessageMethods(QueueConnectionHook):
         """Send messages in one transaction and return how many; at least once, if the caller repeats a failed call."""
         with self.queue(queue_name, sending=True) as queue, queue.session.transaction():
             return queue.send(messages)
+
+    def send_once(self, queue_name: str, send_id: uuid.UUID, messages: Iterable[Message], origin: str = "") -> Sent:
+        """Send messages in one transaction unless a sending with this id was committed before: exactly once.
+
+        The sent-ledger, in the schema of the drain's ledger and the queue's database, is made where it is missing. See
+        :class:`airflow_sqlqueue.sent.SentLedger`.
+        """
+        with self.queue(queue_name, sending=True) as queue:
+            ledger = SentLedger(queue.session, queue.address.catalog, self.ledger_schema)
+            ledger.create()
+            return ledger.send(queue, send_id, messages, origin)
 
     def depth(self, queue_name: str, *, at_most: int | None = None) -> Depth:
         """Count the messages that nobody has locked, or look at the first ``at_most`` rows only."""

@@ -19,7 +19,9 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
     """Send messages that a .NET endpoint can handle, all of them in one transaction.
 
     Delivery: at least once. A try whose COMMIT took effect but whose answer was lost is repeated, with the same message
-    ids, so that an endpoint with an outbox drops the repetition. XCom: the number of messages.
+    ids, so that an endpoint with an outbox drops the repetition. With ``exactly_once`` the sending is entered in a
+    ledger in the same transaction, and a repetition of the task in this run, a cleared one too, sends nothing. XCom:
+    the number of messages.
 
     A message is a mapping of these fields, all optional:
 
@@ -44,6 +46,7 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
         first (templated)
     :param content_type: of the bodies of messages without their own (templated)
     :param originating_endpoint: who sends; ``airflow.`` and the DAG's id unless given (templated)
+    :param exactly_once: whether to keep the sent-ledger, a table in the queue's database.
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
@@ -65,6 +68,7 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
         enclosed_message_types: str | None = None,
         content_type: str = "application/json",
         originating_endpoint: str | None = None,
+        exactly_once: bool = False,
         sqlqueue_conn_id: str = "sqlqueue_default",
         hook_params: dict[str, Any] | None = None,
         **kwargs: Any,
@@ -75,6 +79,7 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
         self.enclosed_message_types = enclosed_message_types
         self.content_type = content_type
         self.originating_endpoint = originating_endpoint
+        self.exactly_once = exactly_once
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
 
@@ -82,6 +87,7 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
         """Send them; raises our errors, those no retry mends as AirflowFailException."""
         from airflow_sqlqueue.hooks.failures import fail_without_retry
         from airflow_sqlqueue.outgoing import Sender
+        from airflow_sqlqueue.sent import Sent, send_id_for
 
         dag_id, *_ = key = task_key(context)
         sender = Sender(
@@ -92,6 +98,12 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
         )
         written = self.messages(context) if callable(self.messages) else self.messages
         with fail_without_retry():
-            sent = self.hook.send(self.queue_name, sender.messages(written))
-        self.log.info("Sent %d messages to %s", sent, self.queue_name)
-        return sent
+            messages = sender.messages(written)
+            if not self.exactly_once:
+                sent = Sent(self.hook.send(self.queue_name, messages), repeated=False)
+            else:
+                origin = " ".join(map(str, key))
+                sent = self.hook.send_once(self.queue_name, send_id_for(*key), messages, origin)
+        what = "Sent before, by another try" if sent.repeated else "Sent"
+        self.log.info("%s: %d messages to %s", what, sent.messages, self.queue_name)
+        return sent.messages

@@ -131,6 +131,15 @@ def test_a_reply_reaches_the_queue_that_the_request_names(hook: SqlQueueHook, qu
     assert Envelope.of(received).json() == {"ok": True}
 
 
+def test_a_repeated_task_sends_once_where_it_keeps_the_ledger(
+    hook: SqlQueueHook, queue_name: str, context: Any
+) -> None:
+    operator = SqlQueueSendOperator(task_id="s", queue_name=queue_name, messages=[{}, {}], exactly_once=True)
+    assert [operator.execute(context(run_id="one")), operator.execute(context(run_id="one"))] == [2, 2]
+    assert operator.execute(context(run_id="two")) == 2
+    assert hook.depth(queue_name).messages == 4
+
+
 def test_a_message_that_cannot_be_sent_fails_without_retry_and_sends_nothing(
     hook: SqlQueueHook, queue_name: str, context: Any
 ) -> None:
