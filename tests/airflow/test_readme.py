@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from airflow_sqlqueue.cli.app import app
+from airflow_sqlqueue.errors import QueueNotFoundError
 
 README = Path(__file__).parents[2].joinpath("README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -19,6 +22,22 @@ def test_the_dag_can_be_built() -> None:
     exec(compile(BLOCKS[0], "README.md", "exec"), names)
     assert names["drain"].upstream_task_ids == {"wait"}
     assert names["drain"].downstream_task_ids == {"purge"}
+
+
+def test_the_transaction_does_what_it_says(live: str) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(BLOCKS[1], "README.md", "exec"), names)
+    hook = names["hook"]
+    for queue in ("orders", "billing"):
+        hook.create_queue(queue)
+    hook.send("orders", [names["Message"](body=b"order")])
+    with pytest.raises(QueueNotFoundError):
+        names["handle"]()
+    assert (hook.depth("orders").messages, hook.depth("billing").messages) == (1, 0)
+    hook.run("CREATE TABLE dbo.Archive (Body varbinary(max) NOT NULL)", autocommit=True)
+    names["handle"]()
+    assert (hook.depth("orders").messages, hook.depth("billing").messages) == (0, 1)
+    assert hook.get_records("SELECT Body FROM dbo.Archive") == [(b"order",)]
 
 
 def test_every_class_of_the_table_exists() -> None:
@@ -37,5 +56,5 @@ def test_every_command_exists() -> None:
 
 
 def test_the_local_server_is_a_context_manager() -> None:
-    done = subprocess.run([sys.executable, "-c", BLOCKS[1]], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", BLOCKS[2]], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.startswith("mssql://sa:")
