@@ -53,6 +53,9 @@ class Shape:
         """The columns as CREATE TABLE has them, by name."""
         return queue_columns(self.headers, legacy=self.legacy_columns, body_string=self.body_string)
 
+    def __str__(self) -> str:
+        return f"{self.headers} headers, RowVersion {self.row_version_index}, Expires {self.expires_index}"
+
 
 _MODERN = Shape()
 _CLUSTERED = Shape(row_version_index="clustered")

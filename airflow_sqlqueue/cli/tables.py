@@ -93,7 +93,7 @@ def inspect(
     with target.queue(queue) as table:
         mended = mend(table.session, table.address, fix) if fix is not None else None
         examination = examine(table.session, table.address)
-    details = {**_summary(examination), **examination.layout.to_dict(), "findings": _findings(examination)}
+    details = {**examination.layout.to_dict(), "rows": examination.rows, "findings": _findings(examination)}
     if mended is not None:
         details["mended"] = mended.code
     if as_json:
@@ -110,7 +110,7 @@ def _summary(examination: Examination) -> dict[str, Any]:
     return {
         "table": layout.table.canonical,
         "kind": layout.kind,
-        "layouts": ", ".join(layout.names) if layout.kind == "queue" else "",
+        "layout": (", ".join(layout.names) or str(layout.shape)) if layout.kind == "queue" else "",
         "rows": examination.rows,
         "findings": [finding.code for finding in examination.findings],
     }

@@ -136,6 +136,7 @@ def test_inspect_and_fix(url: str, name: str) -> None:
     assert (mended["mended"], mended["expires_index"]) == ("expires-index-missing", "filtered")
     (row,) = [table for table in answer("inspect", "--all", url=url) if table["table"] == found["table"]]
     assert row["findings"] == ["headers-not-unicode"]
+    assert row["layout"] == "varchar headers, RowVersion clustered, Expires filtered"
     shown = sqlqueue("inspect", name, url=url)
     assert shown.returncode == 0
     assert "ALTER COLUMN [Headers] nvarchar(max)" in shown.stdout
