@@ -1,0 +1,237 @@
+"""A table of delayed messages and what can be done with it: store, look, cancel. :mod:`.mover` moves what is due.
+
+Source: reference/statements.md 2.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from itertools import islice
+from typing import Any
+
+from airflow_sqlqueue.connection import load_pyodbc
+from airflow_sqlqueue.create import DELAYED_QUALIFIER
+from airflow_sqlqueue.errors import ConfigurationError, MessageError
+from airflow_sqlqueue.inspection import read_layout
+from airflow_sqlqueue.layout import Layout
+from airflow_sqlqueue.message import HeaderNames, Message, decode_headers, encode_headers, escape_non_ascii
+from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
+from airflow_sqlqueue.sending import chunks
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+
+FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
+"""The header with the address that a message goes to when it is due, where that is not the table's own queue."""
+
+PAGE = 500
+"""Rows that one look at the table returns."""
+
+FIRST = datetime(1753, 1, 1)  # noqa: DTZ001 - as the column has it: UTC without saying so
+"""The first moment that a ``datetime`` can hold."""
+
+_LAST = datetime(9999, 12, 31, tzinfo=timezone.utc)
+_DAY = timedelta(days=1)
+_MILLISECOND = timedelta(milliseconds=1)
+_AFTER = Fragment("(?, ?, DATEADD(millisecond, ?, DATEADD(day, ?, GETUTCDATE())))")
+_AT = Fragment("(?, ?, CAST(? AS datetime2))")
+
+
+@dataclass(frozen=True)
+class DelayedMessage:
+    """A row without its body. ``headers`` is the raw text; ``due`` is aware, in UTC."""
+
+    row_version: int
+    due: datetime
+    headers: str = field(repr=False)
+
+    @property
+    def moment(self) -> datetime:
+        """``due`` as the column has it, for a statement's parameter."""
+        return self.due.replace(tzinfo=None)
+
+
+@dataclass(frozen=True)
+class DelayedCount:
+    """How many delayed messages there are that nobody has locked, and how many ``due`` ones are among them."""
+
+    messages: int
+    due: int
+
+
+def delayed_name(queue_name: str) -> str:
+    """The address of a queue's table of delayed messages, ``Sales.Delayed@[schema]`` for ``Sales@[schema]``."""
+    table, separator, rest = queue_name.partition("@")
+    return endpoint_table(table, DELAYED_QUALIFIER) + separator + rest
+
+
+class DelayedTable:
+    """One table of delayed messages, through one connection. ``address`` is the resolved table."""
+
+    def __init__(self, session: Session, address: ResolvedAddress) -> None:
+        self.session = session
+        self.address = address
+        self._layout: Layout | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """The table's layout, read once. Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`."""
+        if self._layout is None:
+            layout = read_layout(self.session, self.address)
+            layout.require("delayed")
+            self._layout = layout
+        return self._layout
+
+    def query(self, name: str, **fragments: Fragment) -> Query:
+        """A query on this table, whose errors name it."""
+        found = query(f"delayed.{name}", table=identifier(self.address), **fragments)
+        return Query(found.name, found.purpose.replace("the table", f"the table {self.address.canonical}"), found.text)
+
+    def store(
+        self,
+        messages: Iterable[Message],
+        *,
+        delay: timedelta | None = None,
+        due: datetime | None = None,
+        forward_to: ResolvedAddress | None = None,
+    ) -> int:
+        """Store messages that are due after ``delay``, of any length and by the server's clock, or at ``due``.
+
+        Exactly one of the two is given; ``due`` is an aware datetime, which the column rounds to a multiple of 3.33 ms;
+        one in the past is due at once. ``forward_to`` is the queue that they go to then, by a header; without it they
+        go to the queue that the table belongs to. Returns how many; each statement commits on its own, as for
+        :meth:`QueueTable.send`.
+
+        Raises :class:`MessageError` for a message with a time to be received, as endpoints do, for one whose headers
+        are text where a header has to be added, and for a time that the column cannot hold.
+        """
+        row, when = _when(delay, due)
+        layout = self.layout
+        return sum(
+            self._insert(chunk, row, when, layout)
+            for chunk in chunks(_delayable(message, forward_to) for message in messages)
+        )
+
+    def _insert(self, messages: Sequence[Message], row: Fragment, when: list[Any], layout: Layout) -> int:
+        pyodbc = load_pyodbc()
+        types = [(pyodbc.SQL_INTEGER, 0, 0)] * 2 if len(when) == 2 else [(pyodbc.SQL_VARCHAR, 33, 0)]
+        sizes = [(pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0), *types]
+        values = [
+            value for message in messages for value in (headers_text(message.headers, layout), message.body, *when)
+        ]
+        rows = Fragment(", ".join([row] * len(messages)))
+        self.session.run(self.query("store", rows=rows), *values, sizes=sizes * len(messages))
+        return len(messages)
+
+    def peek(self, at_most: int = 100) -> list[DelayedMessage]:
+        """The messages that are due next, earliest first, passing over locked ones; nothing is removed."""
+        return list(islice(self.scan(), at_most))
+
+    def scan(self) -> Iterator[DelayedMessage]:
+        """Every message that nobody has locked, by Due, in pages; nothing is removed.
+
+        Those of one moment are in the order of RowVersion within a page. Messages that are stored while the scan runs
+        may be missing from it.
+        """
+        since, seen = FIRST, set[int]()
+        while True:
+            # Each page begins with the last one's latest moment: how many share it is not known.
+            wanted = PAGE + len(seen)
+            page = self.rows("page", since, wanted)
+            yield from (message for message in page if message.row_version not in seen)
+            if len(page) < wanted:
+                return
+            latest = page[-1].moment
+            seen = {message.row_version for message in page if message.moment == latest}
+            since = latest
+
+    def rows(self, name: str, since: datetime, at_most: int) -> list[DelayedMessage]:
+        """The rows of the query ``page`` or ``due``, sorted by Due and RowVersion."""
+        statement = self.query(name, due=self._due(), since=self.moment_fragment())
+        rows = [
+            DelayedMessage(row_version, due.replace(tzinfo=timezone.utc), headers)
+            for row_version, due, headers in self.session.run(statement, at_most, since)
+        ]
+        return sorted(rows, key=lambda message: (message.due, message.row_version))
+
+    def count(self) -> DelayedCount:
+        """Count the messages that nobody has locked."""
+        self.layout  # noqa: B018 - a clear error where there is no table
+        messages, due = self.session.run(self.query("count"))[0]
+        return DelayedCount(messages, due)
+
+    def next_due(self) -> datetime | None:
+        """When the next message is due that nobody has locked, in UTC; None for an empty table."""
+        value = self.session.value(self.query("next_due", due=self._due()))
+        return None if value is None else value.replace(tzinfo=timezone.utc)
+
+    def cancel(self, row_versions: Iterable[int]) -> int:
+        """Delete the messages with these RowVersions and return how many there were.
+
+        What is missing from the number was moved or cancelled before, or somebody else is just doing so.
+        """
+        self.layout  # noqa: B018 - a clear error where there is no table
+        wanted = sorted(set(row_versions))
+        return sum(self._cancel(wanted[start : start + PAGE]) for start in range(0, len(wanted), PAGE))
+
+    def _cancel(self, row_versions: Sequence[int]) -> int:
+        marks = Fragment(", ".join("?" * len(row_versions)))
+        return int(self.session.value(self.query("cancel", row_versions=marks), *row_versions))
+
+    def cancel_message(self, message_id: str) -> int:
+        """Delete every message with this id, which its header ``NServiceBus.MessageId`` says; return how many.
+
+        The whole table is read for it, without bodies: the RowVersion that :meth:`peek` shows is the quicker way.
+        """
+        return self.cancel(
+            message.row_version
+            for message in self.scan()
+            if decode_headers(message.headers).values.get(HeaderNames.MESSAGE_ID) == message_id
+        )
+
+    def _due(self) -> Fragment:
+        # The driver has no Python type for datetimeoffset.
+        with_offset = self.layout.types["Due"] == "datetimeoffset"
+        return Fragment("CAST(SWITCHOFFSET([Due], '+00:00') AS datetime2)" if with_offset else "[Due]")
+
+    def moment_fragment(self) -> Fragment:
+        """A parameter for a moment in the column's own type: else equal moments are not equal."""
+        found = self.layout.types["Due"]
+        return Fragment(f"CAST(? AS {'datetime' if found == 'smalldatetime' else found})")
+
+
+def headers_text(headers: Any, layout: Layout) -> str:
+    """The text of a table's Headers column; a varchar column would make question marks of what its code page lacks."""
+    text = headers if isinstance(headers, str) else encode_headers(headers)
+    return escape_non_ascii(text) if layout.types["Headers"] == "varchar" else text
+
+
+def _delayable(message: Message, forward_to: ResolvedAddress | None) -> Message:
+    if message.time_to_be_received is not None:
+        raise MessageError("A message with a time to be received cannot be delayed: give it one of the two.")
+    if forward_to is None:
+        return message
+    if isinstance(message.headers, str):
+        raise MessageError("A message whose headers are text cannot be forwarded: give them as a mapping.")
+    return Message({**message.headers, FORWARD_DESTINATION: forward_to.canonical}, message.body)
+
+
+def _when(delay: timedelta | None, due: datetime | None) -> tuple[Fragment, list[Any]]:
+    """The row constructor, and the parameters for its Due. DATEADD takes an int: days and milliseconds go apart."""
+    if (delay is None) == (due is None):
+        raise ConfigurationError("A delayed message has a delay or a time at which it is due: give one of the two.")
+    if delay is not None:
+        if delay < timedelta(0):
+            raise MessageError("The delay is below zero: give one of zero or more.")
+        if delay >= _LAST - datetime.now(timezone.utc):
+            raise MessageError("The delay goes beyond the year 9999, which no column can hold: give a shorter one.")
+        days, rest = divmod(delay, _DAY)
+        return _AFTER, [rest // _MILLISECOND, days]
+    assert due is not None
+    if due.tzinfo is None:
+        raise MessageError("A due time without a time zone is ambiguous: give an aware datetime.")
+    if not FIRST.replace(tzinfo=timezone.utc) <= due < _LAST:
+        raise MessageError("The due time lies outside the years 1753 to 9999, which is all that a column can hold.")
+    # As text, which every driver hands on with all its digits.
+    return _AT, [due.astimezone(timezone.utc).replace(tzinfo=None).isoformat(timespec="microseconds")]

@@ -1,0 +1,290 @@
+"""The mover: what an endpoint does with its delayed messages when they are due, for queues that no endpoint serves.
+
+Source: reference/statements.md 2.9. Unlike the endpoint's, it moves in the order of Due, works with any layout of the
+input queue, and forwards by itself.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import partial
+
+from airflow_sqlqueue.delayed import FIRST, FORWARD_DESTINATION, DelayedMessage, DelayedTable
+from airflow_sqlqueue.discovery import find_queue
+from airflow_sqlqueue.errors import (
+    ConfigurationError,
+    LayoutChangedError,
+    SqlQueueError,
+    TransactionError,
+    TransientError,
+)
+from airflow_sqlqueue.message import HeaderNames, decode_headers, format_time
+from airflow_sqlqueue.moving import DueMessage, check_takes, move_rows
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import retrying
+from airflow_sqlqueue.sql import identifier, query
+
+DEFAULT_CHUNK = 100
+"""Messages of one transaction: the transport's own batch size."""
+
+MAX_CHUNK = 1_000
+"""Lock escalation starts at 5,000 locks of one statement, and a moved row costs up to four."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a move did.
+
+    ``moved`` messages went to the input queue, ``forwarded`` ones to the queue that their header names, ``failed`` ones
+    to the error queue because that queue cannot take them; ``left`` ones stay, for want of an error queue. ``problems``
+    tells why, by the destination as the header has it. ``next_due`` is when the earliest message that is still in the
+    table is due. ``busy``: somebody else moves messages of this table, and nothing was done. ``complete`` is False
+    where that, or a budget, ended the move.
+    """
+
+    moved: int = 0
+    forwarded: int = 0
+    failed: int = 0
+    left: int = 0
+    next_due: datetime | None = None
+    busy: bool = False
+    complete: bool = False
+    seconds: float = 0.0
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+def move_due(
+    delayed: DelayedTable,
+    queue: QueueTable,
+    resolver: AddressResolver,
+    *,
+    error_queue: QueueTable | None = None,
+    chunk: int = DEFAULT_CHUNK,
+    max_messages: int | None = None,
+    max_seconds: float | None = None,
+) -> Moved:
+    """Move the messages that are due by the server's clock to ``queue``, the input queue that ``delayed`` belongs to.
+
+    A message with the header ``NServiceBus.SqlServer.ForwardDestination`` goes to the queue it names instead, without
+    the header, as an endpoint sends it on; where no queue of this server stands there, or it can take nothing, it goes
+    to ``error_queue``, with the header ``NServiceBus.FailedQ`` naming the destination, or stays and is reported.
+    Headers that are not JSON go to the input queue as they are: whoever receives there decides.
+
+    One mover at a time works on a table, under an application lock; another returns at once. An endpoint's own mover
+    knows nothing of that lock, and the two share the messages: none is moved twice. Each chunk of up to ``chunk``
+    messages (at most 1,000) is one transaction, earliest first, and passes over messages that others hold; of those
+    that are due at the same moment, the server chooses which come with which chunk. ``max_messages`` and
+    ``max_seconds`` are the budget.
+
+    Delivery: exactly once; a chunk is moved as a whole or not at all. All tables stand on one server, on which
+    ``queue`` and ``error_queue`` use the session of ``delayed``. Raises what a queue raises; chunks before that stay.
+    """
+    if not 1 <= chunk <= MAX_CHUNK:
+        raise ConfigurationError(
+            f"{chunk} messages for one chunk: give 1 to {MAX_CHUNK}, so that locks never escalate."
+        )
+    if delayed.session.in_transaction:
+        raise TransactionError("A move commits its chunks one by one: call it outside the transaction.")
+    started = time.monotonic()
+    mover = _Mover(delayed, queue, resolver, error_queue)
+    with _mover_lock(delayed) as granted:
+        complete = False
+        while granted and not complete:
+            take = chunk if max_messages is None else min(chunk, max_messages - mover.done)
+            if take <= 0 or (max_seconds is not None and time.monotonic() - started >= max_seconds):
+                break
+            complete = mover.chunk(take) < take
+    return Moved(
+        mover.moved,
+        mover.forwarded,
+        mover.failed,
+        mover.left,
+        next_due=delayed.next_due(),
+        busy=not granted,
+        complete=complete,
+        seconds=time.monotonic() - started,
+        problems={text: route.text for text, route in mover.routes.items() if isinstance(route, _Problem)},
+    )
+
+
+@contextmanager
+def _mover_lock(delayed: DelayedTable) -> Iterator[bool]:
+    """Whether this session is the table's one mover for as long as the block runs."""
+    session, table = delayed.session, delayed.layout.table
+    catalog = identifier(table.catalog)
+    # By the object's number: a lock's name is compared with case, the table's need not be.
+    resource = f"sqlqueue.mover.{session.value(query('inspect.object_id'), table.qualified_name)}"
+    granted = session.value(delayed.query("lock_mover", catalog=catalog), resource) >= 0
+    try:
+        yield granted
+    finally:
+        if granted:
+            # Where the connection is broken, the server has let go of the lock, or will.
+            with suppress(SqlQueueError):
+                session.run(delayed.query("release_mover", catalog=catalog), resource)
+
+
+@dataclass(frozen=True)
+class _Ways:
+    """The messages of a chunk by the way they go; ``forwarded`` by the header's text."""
+
+    own: list[DueMessage] = field(default_factory=list)
+    forwarded: dict[str, list[DueMessage]] = field(default_factory=dict)
+    failed: list[DueMessage] = field(default_factory=list)
+    staying: list[DelayedMessage] = field(default_factory=list)
+
+
+class _UnknownRouteError(Exception):
+    """A destination has to be looked at first, outside the transaction: what is missing there may end it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Why a destination takes nothing. The error itself is let go: while it lives, the driver's cursor does."""
+
+    error: str
+    text: str
+
+    @classmethod
+    def of(cls, error: SqlQueueError) -> _Problem:
+        return cls(f"{type(error).__module__}.{type(error).__name__}", str(error))
+
+
+class _RefusedError(Exception):
+    """A destination took nothing. ``is_stale``: its table was altered since its layout was read."""
+
+    def __init__(self, text: str, problem: _Problem, is_stale: bool) -> None:
+        self.text, self.problem, self.is_stale = text, problem, is_stale
+
+
+class _Mover:
+    """One run. ``routes`` holds, by the header's text, the queue of each destination or why there is none."""
+
+    def __init__(
+        self, delayed: DelayedTable, queue: QueueTable, resolver: AddressResolver, error_queue: QueueTable | None
+    ) -> None:
+        self.session = delayed.session
+        self.delayed, self.queue, self.error_queue = delayed, queue, error_queue
+        self.resolver = resolver
+        self.routes: dict[str, QueueTable | _Problem] = {}
+        self.moved = self.forwarded = self.failed = self.left = 0
+        # What stays is stepped over: the moment of the last such message, and those of that moment.
+        self._since = FIRST
+        self._staying: set[int] = set()
+        self._reread: set[str] = set()
+        for own in filter(None, (queue, error_queue)):
+            check_takes(own)
+
+    @property
+    def done(self) -> int:
+        """How many messages have left the table."""
+        return self.moved + self.forwarded + self.failed
+
+    def chunk(self, take: int) -> int:
+        """Move up to ``take`` messages in one transaction and return how many were due, those that stay included."""
+        while True:
+            try:
+                return retrying(partial(self._chunk, take))
+            except _UnknownRouteError as unknown:
+                self.routes[unknown.text] = self._find(unknown.text)
+            except _RefusedError as refused:
+                self.routes[refused.text] = refused.problem
+                if refused.is_stale and refused.text not in self._reread:
+                    self._reread.add(refused.text)
+                    del self.routes[refused.text]
+
+    def _chunk(self, take: int) -> int:
+        with self.session.transaction():
+            rows = self.delayed.rows("due", self._since, take + len(self._staying))
+            due = [row for row in rows if row.row_version not in self._staying][:take]
+            way = self._sorted(due)
+            move_rows(self.delayed, self.queue, way.own)
+            for text, messages in way.forwarded.items():
+                self._forward(text, messages)
+            if self.error_queue is not None:
+                move_rows(self.delayed, self.error_queue, way.failed)
+        self.moved += len(way.own)
+        self.forwarded += sum(map(len, way.forwarded.values()))
+        self.failed += len(way.failed)
+        self._step_over(way.staying)
+        return len(due)
+
+    def _sorted(self, due: Sequence[DelayedMessage]) -> _Ways:
+        way = _Ways()
+        for message in due:
+            decoded = decode_headers(message.headers)
+            text = None if decoded.problem else decoded.values.get(FORWARD_DESTINATION)
+            if text is None:
+                way.own.append(DueMessage(message, message.headers, decoded.values))
+                continue
+            headers = {name: value for name, value in decoded.values.items() if name != FORWARD_DESTINATION}
+            route = self._route(text)
+            if isinstance(route, QueueTable):
+                is_own = route.address == self.queue.address
+                messages = way.own if is_own else way.forwarded.setdefault(text, [])
+                messages.append(DueMessage(message, headers, headers))
+            elif self.error_queue is not None:
+                headers.update(_failure(text, route, self.queue))
+                way.failed.append(DueMessage(message, headers, headers))
+            else:
+                way.staying.append(message)
+        return way
+
+    def _step_over(self, staying: Sequence[DelayedMessage]) -> None:
+        if not staying:
+            return
+        latest = staying[-1].moment
+        known = self._staying if latest == self._since else set()
+        self._staying = known | {message.row_version for message in staying if message.moment == latest}
+        self._since = latest
+        self.left += len(staying)
+
+    def _route(self, text: str) -> QueueTable | _Problem:
+        if text not in self.routes:
+            raise _UnknownRouteError(text)
+        return self.routes[text]
+
+    def _find(self, text: str) -> QueueTable | _Problem:
+        try:
+            found = QueueTable(self.session, find_queue(self.session, self.resolver, text))
+            check_takes(found)
+        except TransientError:
+            raise
+        except SqlQueueError as error:
+            return _Problem.of(error)
+        return found
+
+    def _forward(self, text: str, due: Sequence[DueMessage]) -> None:
+        route = self.routes[text]
+        assert isinstance(route, QueueTable)
+        try:
+            move_rows(self.delayed, route, due)
+            return
+        except LayoutChangedError as error:
+            refusal = _RefusedError(text, _Problem.of(error), is_stale=True)
+        except TransientError:
+            raise
+        except SqlQueueError as error:
+            refusal = _RefusedError(text, _Problem.of(error), is_stale=False)
+        raise refusal
+
+
+def _failure(destination: str, problem: _Problem, queue: QueueTable) -> dict[str, str]:
+    """The headers of a message that could not be forwarded: a retry of it goes to its destination."""
+    return {
+        HeaderNames.FAILED_Q: destination,
+        HeaderNames.TIME_OF_FAILURE: format_time(datetime.now(timezone.utc)),
+        HeaderNames.EXCEPTION_TYPE: problem.error,
+        HeaderNames.EXCEPTION_MESSAGE: problem.text,
+        HeaderNames.PROCESSING_ENDPOINT: queue.address.table,
+        HeaderNames.PROCESSING_MACHINE: socket.gethostname(),
+    }

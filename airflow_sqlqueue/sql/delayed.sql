@@ -1,0 +1,62 @@
+-- store: store delayed messages in the table
+-- The server's clock decides when a delay is over (reference/statements.md 2.9).
+INSERT INTO {table} ([Headers], [Body], [Due]) VALUES {rows};
+
+-- page: list the delayed messages of the table
+-- Ordered by Due alone, which its index serves: a second column would make the server sort the whole table.
+SELECT TOP (?) [RowVersion], {due}, [Headers]
+FROM {table} WITH (READPAST, READCOMMITTEDLOCK) WHERE [Due] >= {since} ORDER BY [Due];
+
+-- count: count the delayed messages of the table
+SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN [Due] < GETUTCDATE() THEN 1 END)
+FROM {table} WITH (READPAST, READCOMMITTEDLOCK);
+
+-- cancel: cancel delayed messages of the table
+-- A message that is just being moved is passed over.
+DELETE FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [RowVersion] IN ({row_versions});
+SELECT @@ROWCOUNT;
+
+-- next_due: find the next message of the table that is due
+SELECT {due} FROM (
+    SELECT TOP (1) [Due] FROM {table} WITH (READPAST, READCOMMITTEDLOCK) ORDER BY [Due]
+) AS head;
+
+-- lock_mover: take the application lock for moving messages of the table
+-- The session's lock, as a move is many transactions; the server lets go of it when the connection breaks.
+DECLARE @result int;
+EXEC @result = {catalog}.sys.sp_getapplock
+    @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 0;
+SELECT @result;
+
+-- release_mover: release the application lock for moving messages of the table
+EXEC {catalog}.sys.sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
+
+-- due: find the messages of the table that are due
+-- The transport's hints and condition (reference/statements.md 2.9). The locks last until the transaction ends. Ordered
+-- by Due alone: TOP then stops after its rows, where a sort would read and lock every message that is due.
+SELECT TOP (?) [RowVersion], {due}, [Headers]
+FROM {table} WITH (UPDLOCK, READPAST, ROWLOCK)
+WHERE [Due] < GETUTCDATE() AND [Due] >= {since} ORDER BY [Due];
+
+-- move: move due messages of the table to the queue
+-- Bodies stay on the server. INSERT and DELETE instead of the transport's OUTPUT INTO, whose target may have no triggers,
+-- foreign keys or checks. RowVersion has no index: the range of Due is what makes the rows quick to find.
+DECLARE @due TABLE (
+    [RowVersion] bigint NOT NULL PRIMARY KEY, [Headers] nvarchar(max) NOT NULL,
+    [CorrelationId] varchar(255) NOT NULL, [ReplyToAddress] varchar(255) NOT NULL
+);
+INSERT INTO @due VALUES {rows};
+DECLARE @inserted int;
+INSERT INTO {queue} ({columns})
+SELECT {values}
+FROM @due AS m
+JOIN {table} AS d WITH (READPAST, READCOMMITTEDLOCK) ON d.[RowVersion] = m.[RowVersion]
+WHERE d.[Due] BETWEEN {since} AND {until}
+ORDER BY d.[Due], d.[RowVersion];
+SET @inserted = @@ROWCOUNT;
+WITH head AS (
+    SELECT * FROM {table} WITH (UPDLOCK, READPAST, ROWLOCK)
+    WHERE [Due] BETWEEN {since} AND {until} AND [RowVersion] IN (SELECT m.[RowVersion] FROM @due AS m)
+)
+DELETE FROM head;
+SELECT @inserted, @@ROWCOUNT;
