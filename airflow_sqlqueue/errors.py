@@ -23,6 +23,7 @@ what the driver said is in ``__cause__``. Message bodies, headers and secrets ar
     │   ├── ServerBusyError        the server fails over or is overloaded
     │   └── ConnectionLostError    the connection broke; whether a COMMIT under way took effect is not known
     ├── TransactionError           a transaction cannot do this: it failed before, or it would span two servers
+    ├── NoReplyError               no reply came in time (also a TimeoutError)
     ├── BatchError                 a batch is not in the state that was asked for
     │   ├── BatchNotFoundError     the ledger does not know the batch
     │   └── BatchMismatchError     files, ledger and reader do not agree on what the batch holds
@@ -108,6 +109,10 @@ class ConnectionLostError(TransientError):
 
 class TransactionError(SqlQueueError):
     """A transaction cannot do this: it failed before, or it would span two servers."""
+
+
+class NoReplyError(SqlQueueError, TimeoutError):
+    """No reply to a request came in time."""
 
 
 class BatchError(SqlQueueError):

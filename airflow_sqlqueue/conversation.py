@@ -1,0 +1,159 @@
+"""Request and response: a private queue for the reply, and waiting for it by its correlation id.
+
+Source: reference/envelope.md 3.7.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from airflow_sqlqueue.create import create_queue
+from airflow_sqlqueue.drop import drop_queue
+from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError, SqlQueueError, TransactionError
+from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Fragment
+
+log = logging.getLogger(__name__)
+
+CONTROL_MESSAGE = "NServiceBus.ControlMessage"
+ERROR_CODE = "NServiceBus.ReturnMessage.ErrorCode"
+"""The header of a callback's result: a handler's ``Reply(5)`` is a message without a body that has it."""
+
+PRIVATE_PREFIX = "sqlqueue.replies"
+"""What the name of a private queue begins with; a GUID follows."""
+
+PAGE = 500
+"""Rows that one look at the reply queue returns."""
+
+_BEFORE_ALL = -(2**63)
+_FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.05, 2.0, 1.5
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A reply as it was received, with its headers read. ``error_code`` is a callback's result, None for others."""
+
+    message: ReceivedMessage
+    headers: Mapping[str, str | None] = field(repr=False)
+    error_code: int | None = None
+
+    @property
+    def body(self) -> bytes:
+        """The reply's body; a callback's result has none."""
+        return self.message.body
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait, and by which clock: ``timeout`` seconds, with pauses that grow from 0.05 to 2 seconds."""
+
+    timeout: float
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], object] = time.sleep
+
+    def __post_init__(self) -> None:
+        if not self.timeout >= 0:
+            raise ConfigurationError(f"A timeout of {self.timeout} seconds: give zero or more.")
+
+    def polls(self) -> Iterator[None]:
+        """Yields each time that it is worth to look again: at once, after each pause, and when the time is over."""
+        deadline, pause = self.clock() + self.timeout, _FIRST_PAUSE
+        while True:
+            yield
+            left = deadline - self.clock()
+            if left <= 0:
+                return
+            self.sleep(min(pause, left))
+            pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+
+
+@contextmanager
+def private_queue(session: Session, resolver: AddressResolver, *, prefix: str = PRIVATE_PREFIX) -> Iterator[QueueTable]:
+    """A queue of one's own for replies, in the default schema; dropped at the end, whatever happened.
+
+    The login must be allowed to create and drop tables there. A process that is killed leaves its queue behind.
+    """
+    table = resolver.resolve(f"{prefix}.{uuid.uuid4()}")
+    create_queue(session, table)
+    try:
+        yield QueueTable(session, table)
+    finally:
+        try:
+            drop_queue(session, table, force=True)
+        except SqlQueueError as error:
+            # Whatever the block did or raised matters more.
+            log.warning("The private queue %s is left behind, drop it: %s", table.canonical, error)
+
+
+def request(destination: QueueTable, message: Message, replies: QueueTable, patience: Patience) -> Reply:
+    """Send a request, committed at once, and wait for the reply in the queue ``replies``.
+
+    The headers ``NServiceBus.MessageId``, ``NServiceBus.CorrelationId`` and ``NServiceBus.MessageIntent`` are filled in
+    where they are missing, ``NServiceBus.ReplyToAddress`` becomes the canonical address of ``replies``. A reply is the
+    message with the request's correlation id; replies of others stay where they are, expired ones are none.
+
+    Delivery: the request is sent once; a reply is gone from its queue when this returns. Raises :class:`NoReplyError`
+    where none came in time: the request is not taken back. Raises :class:`TransactionError` inside a transaction, which
+    would keep the request from everybody, and :class:`MessageError` for a message whose headers are text.
+    """
+    if destination.session.in_transaction:
+        raise TransactionError("A request is answered only after it is committed: send it outside the transaction.")
+    if isinstance(message.headers, str):
+        raise MessageError("A request's headers are text: give them as a mapping.")
+    message_id = message.headers.get(HeaderNames.MESSAGE_ID) or str(uuid.uuid4())
+    correlation_id = message.headers.get(HeaderNames.CORRELATION_ID) or message_id
+    headers = {
+        HeaderNames.MESSAGE_INTENT: "Send",
+        **message.headers,
+        HeaderNames.MESSAGE_ID: message_id,
+        HeaderNames.CORRELATION_ID: correlation_id,
+        HeaderNames.REPLY_TO_ADDRESS: replies.address.canonical,
+    }
+    destination.send([Message(headers, message.body, message.time_to_be_received, message.id)])
+    return wait_for_reply(replies, correlation_id, patience)
+
+
+def wait_for_reply(replies: QueueTable, correlation_id: str, patience: Patience) -> Reply:
+    """Wait for the message with this correlation id, and take it out of the queue. Raises :class:`NoReplyError`."""
+    for _ in patience.polls():
+        for row_version in _waiting(replies, correlation_id):
+            # Somebody else may be quicker, or hold it: then it is looked for again.
+            for message in replies.take([row_version]):
+                return _reply(message)
+    raise NoReplyError(
+        f"No reply came to {replies.address.canonical} within {patience.timeout:g} seconds: see that the receiver runs, "
+        "or wait longer."
+    )
+
+
+def _waiting(replies: QueueTable, correlation_id: str) -> Iterator[int]:
+    """The RowVersions of the messages with this correlation id, from the head: their order is not that of commits."""
+    has_column = "CorrelationId" in replies.layout.types
+    column = Fragment("[CorrelationId]" if has_column else "CAST(NULL AS varchar(255))")
+    statement = replies.query("conversation.waiting", correlation_id=column)
+    after = _BEFORE_ALL
+    while True:
+        page = replies.session.run(statement, PAGE, after)
+        for row_version, headers, in_column in page:
+            values = decode_headers(headers).values
+            if correlation_id == (values.get(HeaderNames.CORRELATION_ID) or in_column):
+                yield row_version
+        if len(page) < PAGE:
+            return
+        after = page[-1][0]
+
+
+def _reply(message: ReceivedMessage) -> Reply:
+    values = decode_headers(message.headers).values
+    error_code = None
+    with suppress(TypeError, ValueError):
+        error_code = int(values.get(ERROR_CODE))  # type: ignore[arg-type] # None is a TypeError
+    return Reply(message, values, error_code)

@@ -1,0 +1,174 @@
+"""The subscription table, and publishing to the queues it names.
+
+Source: reference/statements.md 2.10. Versions 5 and later of the transport keep subscriptions there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from airflow_sqlqueue.discovery import find_queue
+from airflow_sqlqueue.errors import ConfigurationError, MessageError, QueueNotFoundError
+from airflow_sqlqueue.inspection import read_layout
+from airflow_sqlqueue.layout import Layout
+from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+
+MAX_LENGTH = 200
+"""What a column of the table holds, in UTF-16 units."""
+
+EVERYTHING = "System.Object"
+"""The topic of a subscriber to all events: every .NET type has this base type, and endpoints ask for it too."""
+
+_TOPICS = (2, 8, 32, 128)
+"""Topics of a statement. A few fixed sizes, so that the server sees few texts."""
+
+_FULL_NAME = re.compile(r"(?:[^,;\[\]]|\[.*\])*")
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """One row: ``endpoint`` gets the events of ``topic`` in the queue at ``queue_address``."""
+
+    topic: str
+    endpoint: str
+    queue_address: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a publishing did: ``messages``, each once to each of ``queues``, which are canonical addresses."""
+
+    messages: int
+    queues: tuple[str, ...]
+
+    @property
+    def copies(self) -> int:
+        """How many messages were sent in all."""
+        return self.messages * len(self.queues)
+
+
+def topic_of(type_name: str) -> str:
+    """The topic of a .NET type: its full name without the assembly, ``Shop.Placed`` for ``Shop.Placed, Shop``.
+
+    A generic type's arguments stay with their assemblies, as .NET has them in the full name. Raises
+    :class:`MessageError` for a blank name, or for several.
+    """
+    found = _FULL_NAME.match(type_name)
+    topic = found[0].strip() if found else ""
+    if not topic or ";" in type_name:
+        raise MessageError(f"{type_name!r} is not the name of one type: give Namespace.Name, and base types apart.")
+    return topic
+
+
+class SubscriptionTable:
+    """The subscription table, through one connection. ``address`` is the resolved table."""
+
+    def __init__(self, session: Session, address: ResolvedAddress) -> None:
+        self.session = session
+        self.address = address
+        self._layout: Layout | None = None
+
+    def query(self, name: str, **fragments: Fragment) -> Query:
+        """A query on this table, whose errors name it. Raises where the table is missing or another one."""
+        if self._layout is None:
+            layout = read_layout(self.session, self.address)
+            layout.require("subscription")
+            self._layout = layout
+        found = query(f"subscription.{name}", table=identifier(self.address), **fragments)
+        return Query(found.name, found.purpose.replace("the table", f"the table {self.address.canonical}"), found.text)
+
+    def subscribe(self, type_name: str, endpoint: str, queue: ResolvedAddress) -> bool:
+        """Let an endpoint have the events of a type; return whether anything changed.
+
+        An endpoint has one queue for a topic: another address takes the place of the one before. Raises
+        :class:`ConfigurationError` for what the table's columns of 200 characters cannot hold.
+        """
+        values = {"queue address": queue.canonical, "endpoint": endpoint, "topic": topic_of(type_name)}
+        for what, value in values.items():
+            if not value.strip():
+                raise ConfigurationError(f"The {what} of a subscription is blank: give one.")
+            if len(value.encode("utf-16-le")) // 2 > MAX_LENGTH:
+                raise ConfigurationError(
+                    f"The {what} {value[:40]!r}... is longer than the {MAX_LENGTH} characters that the subscription "
+                    "table holds: shorten it."
+                )
+        return bool(self.session.value(self.query("subscribe"), *values.values()))
+
+    def unsubscribe(self, type_name: str, endpoint: str) -> bool:
+        """End a subscription; return whether there was one."""
+        return bool(self.session.value(self.query("unsubscribe"), endpoint, topic_of(type_name)))
+
+    def subscriptions(self) -> list[Subscription]:
+        """Every subscription, by topic and endpoint."""
+        return [Subscription(*row) for row in self.session.run(self.query("list"))]
+
+    def subscribers(self, type_names: Iterable[str]) -> list[str]:
+        """The queue addresses that any of the types' topics, or :data:`EVERYTHING`, has subscribers at; each once."""
+        topics = [*dict.fromkeys(map(topic_of, type_names)), EVERYTHING]
+        size = next((size for size in _TOPICS if size >= len(topics)), None)
+        if size is None:
+            raise ConfigurationError(f"An event has {len(topics) - 1} types: give at most {_TOPICS[-1] - 1}.")
+        topics += topics[-1:] * (size - len(topics))
+        marks = Fragment(", ".join("?" * size))
+        return [address for (address,) in self.session.run(self.query("subscribers", topics=marks), *topics)]
+
+
+def publish(
+    table: SubscriptionTable, resolver: AddressResolver, messages: Iterable[Message], type_names: Sequence[str]
+) -> Published:
+    """Publish events to every subscriber of their type and its base types, one copy to a queue, in one transaction.
+
+    ``type_names`` is the events' .NET type followed by the base types and interfaces that subscribers may have asked
+    for, as full names with or without their assemblies: nothing here can look into an assembly. They become the header
+    ``NServiceBus.EnclosedMessageTypes``, and ``NServiceBus.MessageIntent`` becomes ``Publish``. All copies of a message
+    have the same message id.
+
+    The session's transaction is joined where one is open. Delivery: at least once, for a caller that repeats a failed
+    call. Nothing is sent where a subscriber's queue is missing (:class:`QueueNotFoundError` names it) or is none
+    (:class:`NotAQueueError`); all queues stand on this server. Raises :class:`MessageError` for a message whose headers
+    are text.
+    """
+    if not type_names:
+        raise MessageError("An event needs its type: subscribers are found by it.")
+    events = [_event(message, type_names) for message in messages]
+    session = table.session
+    queues = _subscribed_queues(table, resolver, type_names)
+    with session.transaction():
+        for queue in queues:
+            queue.send(events)
+    return Published(len(events), tuple(queue.address.canonical for queue in queues))
+
+
+def _subscribed_queues(
+    table: SubscriptionTable, resolver: AddressResolver, type_names: Sequence[str]
+) -> list[QueueTable]:
+    """The queues of the subscribers, each once however its address is written, all of them looked at."""
+    found: dict[str, QueueTable] = {}
+    for text in table.subscribers(type_names):
+        address = find_queue(table.session, resolver, text)
+        found.setdefault(address.canonical, QueueTable(table.session, address))
+    for queue in found.values():
+        try:
+            queue.layout  # noqa: B018 - a clear error where there is no queue
+        except QueueNotFoundError as error:
+            raise QueueNotFoundError(
+                f"The queue {queue.address.canonical} of a subscriber does not exist, and nothing was published: "
+                "create it, or delete its subscriptions."
+            ) from error
+    return list(found.values())
+
+
+def _event(message: Message, type_names: Sequence[str]) -> Message:
+    if isinstance(message.headers, str):
+        raise MessageError("An event's headers are text: give them as a mapping.")
+    own = {
+        HeaderNames.MESSAGE_INTENT: "Publish",
+        HeaderNames.ENCLOSED_MESSAGE_TYPES: ";".join(type_names),
+    }
+    return Message({**message.headers, **own}, message.body, message.time_to_be_received)

@@ -1,0 +1,225 @@
+"""Requests and their replies, over a real connection, on any server. Time is the tests' own: nothing sleeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from airflow_sqlqueue.conversation import (
+    CONTROL_MESSAGE,
+    ERROR_CODE,
+    PRIVATE_PREFIX,
+    Patience,
+    Reply,
+    private_queue,
+    request,
+    wait_for_reply,
+)
+from airflow_sqlqueue.create import create_queue
+from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError, TransactionError
+from airflow_sqlqueue.inspection import exists
+from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.session import Session
+from tests.contract.conftest import Connect, run_sql
+
+LAYOUTS = ["v1", "v3.0", "v4", "modern"]
+
+
+class Time:
+    """A clock that goes on only when somebody sleeps, and what happens then."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+        self.happens: dict[int, Callable[[], object]] = {}
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.pauses.append(seconds)
+        self.happens.pop(len(self.pauses), lambda: None)()
+
+    def patience(self, timeout: float = 30) -> Patience:
+        return Patience(timeout, lambda: self.now, self.sleep)
+
+
+@pytest.fixture
+def clock() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def replies(session: Session, table: ResolvedAddress) -> Iterator[QueueTable]:
+    address = replace(table, table=f"{table.table}.replies")
+    create_queue(session, address)
+    yield QueueTable(session, address)
+    run_sql(session, f"DROP TABLE IF EXISTS {address.qualified_name}")
+
+
+class Responder:
+    """An endpoint that answers what it finds in its queue, through a connection of its own."""
+
+    def __init__(self, session: Session, table: ResolvedAddress, resolver: AddressResolver) -> None:
+        self.session, self.resolver = session, resolver
+        self.queue = QueueTable(session, table)
+
+    def answer(self, body: bytes = b"pong", **headers: str) -> None:
+        with self.session.transaction():
+            (asked,) = self.queue.receive(2)
+            values = decode_headers(asked.headers).values
+            reply_to = values[HeaderNames.REPLY_TO_ADDRESS]
+            correlation_id = values[HeaderNames.CORRELATION_ID]
+            assert reply_to is not None
+            reply = {HeaderNames.CORRELATION_ID: correlation_id, HeaderNames.MESSAGE_INTENT: "Reply", **headers}
+            QueueTable(self.session, self.resolver.resolve(reply_to)).send([Message(reply, body)])
+
+
+@pytest.fixture
+def responder(connect: Connect, table: ResolvedAddress, address_of: AddressResolver) -> Iterator[Responder]:
+    with connect() as session:
+        create_queue(session, table)
+        yield Responder(session, table, address_of)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_round_trip_with_a_private_queue(
+    connect: Connect, table: ResolvedAddress, address_of: AddressResolver, clock: Time, layout: str
+) -> None:
+    with connect() as other, connect() as session:
+        create_queue(other, table, layout=layout)
+        responder = Responder(other, table, address_of)
+        clock.happens[3] = responder.answer
+        with private_queue(session, address_of) as replies:
+            private = replies.address
+            reply = request(QueueTable(session, table), Message({"a": "1"}, b"ping"), replies, clock.patience())
+            assert private.table.startswith(f"{PRIVATE_PREFIX}.")
+            assert exists(session, private)
+        assert (reply.body, reply.error_code, len(clock.pauses)) == (b"pong", None, 3)
+        assert reply.headers[HeaderNames.MESSAGE_INTENT] == "Reply"
+        assert not exists(session, private)
+
+
+def test_a_request_has_what_a_reply_needs(
+    session: Session, responder: Responder, replies: QueueTable, clock: Time
+) -> None:
+    destination = QueueTable(session, responder.queue.address)
+    seen: dict[str, str | None] = {}
+    clock.happens[1] = lambda: seen.update(decode_headers(responder.queue.peek()[0].headers).values)
+    with pytest.raises(NoReplyError):
+        request(destination, Message({HeaderNames.MESSAGE_ID: "m-1"}), replies, clock.patience(0.01))
+    assert seen == {
+        HeaderNames.MESSAGE_INTENT: "Send",
+        HeaderNames.MESSAGE_ID: "m-1",
+        HeaderNames.CORRELATION_ID: "m-1",
+        HeaderNames.REPLY_TO_ADDRESS: replies.address.canonical,
+    }
+
+
+def test_a_callbacks_result_is_a_number(
+    session: Session, responder: Responder, replies: QueueTable, clock: Time
+) -> None:
+    clock.happens[1] = lambda: responder.answer(b"", **{CONTROL_MESSAGE: "True", ERROR_CODE: "5"})
+    reply = request(QueueTable(session, responder.queue.address), Message(), replies, clock.patience())
+    assert (reply.error_code, reply.body) == (5, b"")
+
+
+@pytest.mark.parametrize("text", ["", "five"])
+def test_an_error_code_that_is_no_number_is_none(replies: QueueTable, clock: Time, text: str) -> None:
+    replies.send([Message({HeaderNames.CORRELATION_ID: "c", ERROR_CODE: text})])
+    assert wait_for_reply(replies, "c", clock.patience()).error_code is None
+
+
+def test_replies_of_others_stay(replies: QueueTable, clock: Time) -> None:
+    others = [Message({HeaderNames.CORRELATION_ID: f"other-{n}"}) for n in range(700)]
+    poison = Message("not JSON")
+    expired = Message({HeaderNames.CORRELATION_ID: "mine"}, b"expired", timedelta(seconds=-1))
+    mine = Message({HeaderNames.CORRELATION_ID: "mine"}, b"mine")
+    replies.send([*others, poison, expired, mine, Message({HeaderNames.CORRELATION_ID: "MINE"})])
+    assert wait_for_reply(replies, "mine", clock.patience()).body == b"mine"
+    depth = replies.depth()
+    assert (depth.messages, depth.expired) == (702, 1)
+    with pytest.raises(NoReplyError):
+        wait_for_reply(replies, "mine", clock.patience(0))
+
+
+def test_the_column_serves_where_the_header_is_missing(replies: QueueTable, clock: Time) -> None:
+    table = replies.address.qualified_name
+    columns = "[Id], [CorrelationId], [Recoverable], [Headers], [Body]"
+    run_sql(replies.session, f"INSERT INTO {table} ({columns}) VALUES (NEWID(), 'c-1', 1, '{{}}', 0x01)")
+    assert wait_for_reply(replies, "c-1", clock.patience()).body == b"\1"
+
+
+def test_a_queue_without_the_column(replies: QueueTable, clock: Time) -> None:
+    table = replies.address.qualified_name
+    run_sql(replies.session, f"ALTER TABLE {table} DROP COLUMN [CorrelationId], [ReplyToAddress], [Recoverable]")
+    replies.send([Message({HeaderNames.CORRELATION_ID: "c-1"})])
+    assert wait_for_reply(replies, "c-1", clock.patience()).headers == {HeaderNames.CORRELATION_ID: "c-1"}
+
+
+def test_a_reply_that_somebody_holds_is_waited_for(connect: Connect, replies: QueueTable, clock: Time) -> None:
+    replies.send([Message({HeaderNames.CORRELATION_ID: "c-1"})])
+    with connect() as other:
+        other.begin()
+        assert len(QueueTable(other, replies.address).receive()) == 1
+        clock.happens[2] = other.roll_back
+        assert isinstance(wait_for_reply(replies, "c-1", clock.patience()), Reply)
+    assert len(clock.pauses) == 2
+
+
+def test_the_pauses_grow_and_end_with_the_timeout(replies: QueueTable, clock: Time) -> None:
+    with pytest.raises(NoReplyError, match=r"within 10 seconds") as raised:
+        wait_for_reply(replies, "c-1", clock.patience(10))
+    assert isinstance(raised.value, TimeoutError)
+    assert sum(clock.pauses) == pytest.approx(10)
+    *growing, last = clock.pauses
+    assert growing == sorted(growing)
+    assert clock.pauses[0] == 0.05
+    assert max(growing) == 2
+    assert last <= 2
+
+
+def test_a_reply_in_the_last_moment_counts(replies: QueueTable, clock: Time) -> None:
+    clock.happens[1] = lambda: replies.send([Message({HeaderNames.CORRELATION_ID: "c-1"}, b"late")])
+    assert wait_for_reply(replies, "c-1", clock.patience(0.01)).body == b"late"
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_timeout_that_is_none(timeout: float) -> None:
+    with pytest.raises(ConfigurationError, match="give zero or more"):
+        Patience(timeout)
+
+
+def test_a_private_queue_goes_with_the_error_that_ends_it(session: Session, address_of: AddressResolver) -> None:
+    made: list[ResolvedAddress] = []
+
+    def fail() -> None:
+        with private_queue(session, address_of) as replies:
+            made.append(replies.address)
+            replies.send([Message()])
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        fail()
+    assert not exists(session, made[0])
+
+
+def test_a_private_queue_that_cannot_be_dropped_is_named(
+    session: Session, address_of: AddressResolver, caplog: pytest.LogCaptureFixture
+) -> None:
+    with private_queue(session, address_of) as replies:
+        replies.send([Message()])
+        run_sql(session, f"DROP TABLE {replies.address.qualified_name}")
+    assert f"The private queue {replies.address.canonical} is left behind" in caplog.text
+
+
+def test_what_is_no_request(session: Session, responder: Responder, replies: QueueTable, clock: Time) -> None:
+    destination = QueueTable(session, responder.queue.address)
+    with pytest.raises(MessageError, match="headers are text"):
+        request(destination, Message("{}"), replies, clock.patience())
+    with session.transaction(), pytest.raises(TransactionError, match="outside the transaction"):
+        request(destination, Message(), replies, clock.patience())
+    assert responder.queue.depth().messages == 0
