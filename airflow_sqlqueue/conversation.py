@@ -79,8 +79,10 @@ class Patience:
 def private_queue(session: Session, resolver: AddressResolver, *, prefix: str = PRIVATE_PREFIX) -> Iterator[QueueTable]:
     """A queue of one's own for replies, in the default schema; dropped at the end, whatever happened.
 
-    The login must be allowed to create and drop tables there. A process that is killed leaves its queue behind.
+    The login must be allowed to create and drop tables there. A process that is killed leaves its queue behind. Raises
+    :class:`TransactionError` inside a transaction.
     """
+    _check_outside(session)
     table = resolver.resolve(f"{prefix}.{uuid.uuid4()}")
     create_queue(session, table)
     try:
@@ -104,8 +106,7 @@ def request(destination: QueueTable, message: Message, replies: QueueTable, pati
     where none came in time: the request is not taken back. Raises :class:`TransactionError` inside a transaction, which
     would keep the request from everybody, and :class:`MessageError` for a message whose headers are text.
     """
-    if destination.session.in_transaction:
-        raise TransactionError("A request is answered only after it is committed: send it outside the transaction.")
+    _check_outside(destination.session)
     if isinstance(message.headers, str):
         raise MessageError("A request's headers are text: give them as a mapping.")
     message_id = message.headers.get(HeaderNames.MESSAGE_ID) or str(uuid.uuid4())
@@ -129,8 +130,8 @@ def wait_for_reply(replies: QueueTable, correlation_id: str, patience: Patience)
             for message in replies.take([row_version]):
                 return _reply(message)
     raise NoReplyError(
-        f"No reply came to {replies.address.canonical} within {patience.timeout:g} seconds: see that the receiver runs, "
-        "or wait longer."
+        f"No reply came to {replies.address.canonical} within {patience.timeout:g} seconds: see that the receiver "
+        "runs, or wait longer."
     )
 
 
@@ -149,6 +150,11 @@ def _waiting(replies: QueueTable, correlation_id: str) -> Iterator[int]:
         if len(page) < PAGE:
             return
         after = page[-1][0]
+
+
+def _check_outside(session: Session) -> None:
+    if session.in_transaction:
+        raise TransactionError("A request is answered only after it is committed: send it outside the transaction.")
 
 
 def _reply(message: ReceivedMessage) -> Reply:

@@ -10,9 +10,10 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from functools import partial
+from typing import Any
 
 from airflow_sqlqueue.delayed import FIRST, FORWARD_DESTINATION, DelayedMessage, DelayedTable
 from airflow_sqlqueue.discovery import find_queue
@@ -57,6 +58,12 @@ class Moved:
     complete: bool = False
     seconds: float = 0.0
     problems: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was done as plain JSON values, without the problems."""
+        values = asdict(self)
+        del values["problems"]
+        return {**values, "next_due": self.next_due.isoformat() if self.next_due else None}
 
 
 def move_due(

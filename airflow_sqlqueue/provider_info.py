@@ -35,6 +35,8 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.drain_to_spark",
                 "operators.mark_consumed",
                 "operators.purge_expired",
+                "operators.move_delayed",
+                "operators.publish",
             )
         ],
         "sensors": [_modules("sensors.depth")],

@@ -7,8 +7,10 @@ import sys
 import typer
 
 from airflow_sqlqueue.cli.batches import drain
+from airflow_sqlqueue.cli.delayed import cancel, delayed, move_delayed, send_delayed
 from airflow_sqlqueue.cli.messages import depth, generate, peek, purge_expired, send
 from airflow_sqlqueue.cli.output import stderr
+from airflow_sqlqueue.cli.publishing import publish, subscribe, subscriptions, unsubscribe
 from airflow_sqlqueue.cli.tables import create, drop, inspect
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, DriverNotFoundError, MessageError, SqlQueueError
 
@@ -18,7 +20,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (create, inspect, send, depth, peek, drain, purge_expired, drop, generate):
+COMMANDS = (
+    *(create, inspect, send, depth, peek, drain, purge_expired, drop, generate),
+    *(delayed, send_delayed, cancel, move_delayed),
+    *(subscribe, unsubscribe, subscriptions, publish),
+)
+for command in COMMANDS:
     app.command(command.__name__.replace("_", "-"))(command)
 
 

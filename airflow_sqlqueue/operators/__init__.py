@@ -5,6 +5,8 @@ from __future__ import annotations
 from airflow_sqlqueue.operators.create import SqlQueueCreateOperator
 from airflow_sqlqueue.operators.drain_to_spark import SqlQueueDrainToSparkOperator
 from airflow_sqlqueue.operators.mark_consumed import SqlQueueMarkConsumedOperator
+from airflow_sqlqueue.operators.move_delayed import SqlQueueMoveDelayedOperator
+from airflow_sqlqueue.operators.publish import SqlQueuePublishOperator
 from airflow_sqlqueue.operators.purge_expired import SqlQueuePurgeExpiredOperator
 from airflow_sqlqueue.operators.send import SqlQueueSendOperator
 
@@ -12,6 +14,8 @@ __all__ = [
     "SqlQueueCreateOperator",
     "SqlQueueDrainToSparkOperator",
     "SqlQueueMarkConsumedOperator",
+    "SqlQueueMoveDelayedOperator",
+    "SqlQueuePublishOperator",
     "SqlQueuePurgeExpiredOperator",
     "SqlQueueSendOperator",
 ]

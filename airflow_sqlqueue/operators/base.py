@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
 
-class QueueTask:
-    """A task on one queue. Classes that take it set the three attributes."""
+class ServerTask:
+    """A task on one server. Classes that take it set the attributes."""
 
-    queue_name: str
     sqlqueue_conn_id: str
     hook_params: dict[str, Any] | None
 
@@ -24,6 +23,12 @@ class QueueTask:
         from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
         return SqlQueueHook(self.sqlqueue_conn_id, **(self.hook_params or {}))
+
+
+class QueueTask(ServerTask):
+    """A task on one queue."""
+
+    queue_name: str
 
 
 def task_key(context: Context) -> tuple[str, str, str, int]:

@@ -56,5 +56,5 @@ def test_every_command_exists() -> None:
 
 
 def test_the_local_server_is_a_context_manager() -> None:
-    done = subprocess.run([sys.executable, "-c", BLOCKS[2]], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", BLOCKS[-1]], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.startswith("mssql://sa:")

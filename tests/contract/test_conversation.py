@@ -216,10 +216,15 @@ def test_a_private_queue_that_cannot_be_dropped_is_named(
     assert f"The private queue {replies.address.canonical} is left behind" in caplog.text
 
 
-def test_what_is_no_request(session: Session, responder: Responder, replies: QueueTable, clock: Time) -> None:
+def test_what_is_no_request(
+    session: Session, responder: Responder, replies: QueueTable, address_of: AddressResolver, clock: Time
+) -> None:
     destination = QueueTable(session, responder.queue.address)
     with pytest.raises(MessageError, match="headers are text"):
         request(destination, Message("{}"), replies, clock.patience())
-    with session.transaction(), pytest.raises(TransactionError, match="outside the transaction"):
-        request(destination, Message(), replies, clock.patience())
+    with session.transaction():
+        with pytest.raises(TransactionError, match="outside the transaction"):
+            request(destination, Message(), replies, clock.patience())
+        with pytest.raises(TransactionError, match="outside the transaction"), private_queue(session, address_of):
+            pass
     assert responder.queue.depth().messages == 0

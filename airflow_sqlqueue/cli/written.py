@@ -1,0 +1,43 @@
+"""A message as it is written on the command line."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.outgoing import Sender
+
+MessageType = Annotated[str, typer.Option("--type", help="The message's .NET type, with its namespace.")]
+Body = Annotated[str, typer.Option(help="The body as text, @FILE, or - for standard input.")]
+HeaderOption = Annotated[
+    Optional[list[str]],  # noqa: UP045 - typer reads the annotation at run time, on Python 3.10 too
+    typer.Option(help="NAME=VALUE, any number of times."),
+]
+ContentType = Annotated[str, typer.Option(help="How the body is encoded.")]
+
+
+def written_message(body: str, header: list[str] | None, content_type: str, message_type: str) -> Message:
+    """The message, with the headers that an endpoint needs. Raises ConfigurationError, MessageError."""
+    pairs = [pair.partition("=") for pair in header or []]
+    if wrong := next((name for name, equals, _ in pairs if not (name and equals)), None):
+        raise ConfigurationError(f"--header takes NAME=VALUE, not {wrong!r}.")
+    written = {"headers": {name: value for name, _, value in pairs}, "body": _read(body)}
+    (message,) = Sender(str(uuid.uuid4()), "sqlqueue", content_type, message_type).messages([written])
+    return message
+
+
+def _read(text: str) -> bytes:
+    if text == "-":
+        return sys.stdin.buffer.read()
+    if text.startswith("@"):
+        try:
+            return Path(text[1:]).read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"The body's file {text[1:]!r} cannot be read: {error.strerror}.") from error
+    return text.encode()
