@@ -17,6 +17,11 @@ README = Path(__file__).parents[2].joinpath("README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
+def block(text: str) -> str:
+    """The first block of Python that holds a text."""
+    return next(found for found in BLOCKS if text in found)
+
+
 def test_the_dag_can_be_built() -> None:
     names: dict[str, Any] = {}
     exec(compile(BLOCKS[0], "README.md", "exec"), names)
@@ -26,7 +31,7 @@ def test_the_dag_can_be_built() -> None:
 
 def test_the_transaction_does_what_it_says(live: str) -> None:
     names: dict[str, Any] = {}
-    exec(compile(BLOCKS[1], "README.md", "exec"), names)
+    exec(compile(block("def handle("), "README.md", "exec"), names)
     hook = names["hook"]
     for queue in ("orders", "billing"):
         hook.create_queue(queue)
@@ -38,6 +43,16 @@ def test_the_transaction_does_what_it_says(live: str) -> None:
     names["handle"]()
     assert (hook.depth("orders").messages, hook.depth("billing").messages) == (0, 1)
     assert hook.get_records("SELECT Body FROM dbo.Archive") == [(b"order",)]
+
+
+def test_every_call_of_the_hook_exists() -> None:
+    from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+
+    names: dict[str, Any] = {}
+    exec(compile(block("def remind("), "README.md", "exec"), names)
+    calls = re.findall(r"hook\.(\w+)\(", block("def remind("))
+    assert calls == ["send_delayed", "publish", "request"]
+    assert all(callable(getattr(SqlQueueHook, name)) for name in calls)
 
 
 def test_every_class_of_the_table_exists() -> None:
@@ -56,5 +71,7 @@ def test_every_command_exists() -> None:
 
 
 def test_the_local_server_is_a_context_manager() -> None:
-    done = subprocess.run([sys.executable, "-c", BLOCKS[-1]], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", block("LocalServer")], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.startswith("mssql://sa:")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -263,6 +263,41 @@ def test_a_message_that_somebody_holds_is_passed_over(connect: Connect, endpoint
         assert DelayedTable(session, endpoint.delayed.address).cancel([first.row_version]) == 1
         assert endpoint.move().moved == 1
     assert endpoint.bodies() == [b"free"]
+
+
+class AlteringSession(Session):
+    """Has something done before the second statement of a name."""
+
+    count = 0
+
+    def __init__(self, settings: ConnectionSettings, before: str, alter: Callable[[], object]) -> None:
+        self.before, self.alter = before, alter
+        super().__init__(settings)
+
+    def run(self, statement: Query, *values: Any, sizes: Any = None) -> list[Any]:
+        if statement.name == self.before:
+            self.count += 1
+            if self.count == 2:
+                self.alter()
+        return super().run(statement, *values, sizes=sizes)
+
+
+@pytest.mark.parametrize("change", ["ALTER TABLE {other} DROP COLUMN [Recoverable]", "DROP TABLE {other}"])
+def test_a_destination_that_is_altered_meanwhile(settings: ConnectionSettings, endpoint: Endpoint, change: str) -> None:
+    other, errors = endpoint.other("other"), endpoint.other("error")
+    endpoint.delayed.store((Message(body=b"%d" % n) for n in range(3)), delay=NOW, forward_to=other.address)
+    text = change.format(other=other.address.qualified_name)
+    with AlteringSession(settings, "delayed.due", lambda: run_sql(endpoint.session, text)) as session:
+        moving = Endpoint(session, endpoint.queue.address, endpoint.resolver)
+        # The first look at what is due finds the destination out, the second moves to it.
+        moved = moving.move(chunk=3, error_queue=QueueTable(session, errors.address))
+    assert moved.left == 0
+    if "DROP TABLE" in change:
+        assert (moved.forwarded, moved.failed) == (0, 3)
+        assert [message.body for message in errors.receive(5)] == [b"0", b"1", b"2"]
+    else:
+        assert (moved.forwarded, moved.failed) == (3, 0)
+        assert [message.body for message in other.receive(5)] == [b"0", b"1", b"2"]
 
 
 class PausingSession(Session):
