@@ -23,10 +23,6 @@ from airflow_sqlqueue.sql import Fragment
 
 log = logging.getLogger(__name__)
 
-CONTROL_MESSAGE = "NServiceBus.ControlMessage"
-ERROR_CODE = "NServiceBus.ReturnMessage.ErrorCode"
-"""The header of a callback's result: a handler's ``Reply(5)`` is a message without a body that has it."""
-
 PRIVATE_PREFIX = "sqlqueue.replies"
 """What the name of a private queue begins with; a GUID follows."""
 
@@ -161,5 +157,5 @@ def _reply(message: ReceivedMessage) -> Reply:
     values = decode_headers(message.headers).values
     error_code = None
     with suppress(TypeError, ValueError):
-        error_code = int(values.get(ERROR_CODE))  # type: ignore[arg-type] # None is a TypeError
+        error_code = int(values.get(HeaderNames.ERROR_CODE))  # type: ignore[arg-type] # None is a TypeError
     return Reply(message, values, error_code)

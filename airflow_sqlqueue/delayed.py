@@ -22,9 +22,6 @@ from airflow_sqlqueue.sending import chunks
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 
-FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
-"""The header with the address that a message goes to when it is due, where that is not the table's own queue."""
-
 PAGE = 500
 """Rows that one look at the table returns."""
 
@@ -214,7 +211,7 @@ def _delayable(message: Message, forward_to: ResolvedAddress | None) -> Message:
         return message
     if isinstance(message.headers, str):
         raise MessageError("A message whose headers are text cannot be forwarded: give them as a mapping.")
-    return Message({**message.headers, FORWARD_DESTINATION: forward_to.canonical}, message.body)
+    return Message({**message.headers, HeaderNames.FORWARD_DESTINATION: forward_to.canonical}, message.body)
 
 
 def _when(delay: timedelta | None, due: datetime | None) -> tuple[Fragment, list[Any]]:

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
-from airflow_sqlqueue.delayed import FIRST, FORWARD_DESTINATION, DelayedMessage, DelayedTable
+from airflow_sqlqueue.delayed import FIRST, DelayedMessage, DelayedTable
 from airflow_sqlqueue.discovery import find_queue
 from airflow_sqlqueue.errors import (
     ConfigurationError,
@@ -24,12 +24,13 @@ from airflow_sqlqueue.errors import (
     TransactionError,
     TransientError,
 )
-from airflow_sqlqueue.message import HeaderNames, decode_headers, format_time
+from airflow_sqlqueue.message import HeaderNames, decode_headers
 from airflow_sqlqueue.moving import DueMessage, check_takes, move_rows
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import retrying
 from airflow_sqlqueue.sql import identifier, query
+from airflow_sqlqueue.times import format_time
 
 DEFAULT_CHUNK = 100
 """Messages of one transaction: the transport's own batch size."""
@@ -229,11 +230,11 @@ class _Mover:
         way = _Ways()
         for message in due:
             decoded = decode_headers(message.headers)
-            text = None if decoded.problem else decoded.values.get(FORWARD_DESTINATION)
+            text = None if decoded.problem else decoded.values.get(HeaderNames.FORWARD_DESTINATION)
             if text is None:
                 way.own.append(DueMessage(message, message.headers, decoded.values))
                 continue
-            headers = {name: value for name, value in decoded.values.items() if name != FORWARD_DESTINATION}
+            headers = {name: value for name, value in decoded.values.items() if name != HeaderNames.FORWARD_DESTINATION}
             route = self._route(text)
             if isinstance(route, QueueTable):
                 is_own = route.address == self.queue.address

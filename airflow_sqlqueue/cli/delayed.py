@@ -13,7 +13,7 @@ from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import show, stderr
 from airflow_sqlqueue.cli.target import Target
 from airflow_sqlqueue.cli.written import Body, ContentType, HeaderOption, MessageType, written_message
-from airflow_sqlqueue.delayed import FORWARD_DESTINATION, DelayedMessage, DelayedTable, delayed_name
+from airflow_sqlqueue.delayed import DelayedMessage, DelayedTable, delayed_name
 from airflow_sqlqueue.discovery import find_queue
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, decode_headers
@@ -50,7 +50,7 @@ def _summary(message: DelayedMessage) -> dict[str, Any]:
         "due": message.due.isoformat(),
         "message_id": decoded.values.get(HeaderNames.MESSAGE_ID),
         "type": types.partition(",")[0].partition(";")[0] or None,
-        "forward_to": decoded.values.get(FORWARD_DESTINATION),
+        "forward_to": decoded.values.get(HeaderNames.FORWARD_DESTINATION),
         "problem": decoded.problem,
     }
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_sqlqueue.delayed import FORWARD_DESTINATION
 from airflow_sqlqueue.errors import ConfigurationError, NoReplyError, QueueNotFoundError, TransactionError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
@@ -62,7 +61,7 @@ def test_a_message_goes_through_another_queue(hook: SqlQueueHook, queue_name: st
     hook.create_queue(other)
     hook.send_delayed(other, [Message(body=b"a")], delay=NOW, through=queue_name)
     (waiting,) = hook.list_delayed(queue_name)
-    assert decode_headers(waiting.headers).values == {FORWARD_DESTINATION: hook.resolve(other).canonical}
+    assert decode_headers(waiting.headers).values == {HeaderNames.FORWARD_DESTINATION: hook.resolve(other).canonical}
     assert hook.move_delayed(queue_name).forwarded == 1
     assert [message.body for message in hook.receive(other)] == [b"a"]
     hook.drop_queue(other)
@@ -85,7 +84,7 @@ def test_the_mover_returns_counts_and_logs_problems(
     hook: SqlQueueHook, queue_name: str, context: Any, capfd: Any
 ) -> None:
     hook.send_delayed(queue_name, [Message(body=b"secret body")], delay=NOW)
-    hook.send_delayed(queue_name, [Message({FORWARD_DESTINATION: "test.nowhere"})], delay=NOW)
+    hook.send_delayed(queue_name, [Message({HeaderNames.FORWARD_DESTINATION: "test.nowhere"})], delay=NOW)
     hook.send_delayed(queue_name, [Message()], delay=timedelta(days=1))
     moved = SqlQueueMoveDelayedOperator(task_id="t", queue_name=queue_name).execute(context())
     counts = {name: moved[name] for name in ("moved", "forwarded", "failed", "left", "busy", "complete")}

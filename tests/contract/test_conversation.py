@@ -9,8 +9,6 @@ from datetime import timedelta
 import pytest
 
 from airflow_sqlqueue.conversation import (
-    CONTROL_MESSAGE,
-    ERROR_CODE,
     PRIVATE_PREFIX,
     Patience,
     Reply,
@@ -122,14 +120,16 @@ def test_a_request_has_what_a_reply_needs(
 def test_a_callbacks_result_is_a_number(
     session: Session, responder: Responder, replies: QueueTable, clock: Time
 ) -> None:
-    clock.happens[1] = lambda: responder.answer(b"", **{CONTROL_MESSAGE: "True", ERROR_CODE: "5"})
+    clock.happens[1] = lambda: responder.answer(
+        b"", **{HeaderNames.CONTROL_MESSAGE: "True", HeaderNames.ERROR_CODE: "5"}
+    )
     reply = request(QueueTable(session, responder.queue.address), Message(), replies, clock.patience())
     assert (reply.error_code, reply.body) == (5, b"")
 
 
 @pytest.mark.parametrize("text", ["", "five"])
 def test_an_error_code_that_is_no_number_is_none(replies: QueueTable, clock: Time, text: str) -> None:
-    replies.send([Message({HeaderNames.CORRELATION_ID: "c", ERROR_CODE: text})])
+    replies.send([Message({HeaderNames.CORRELATION_ID: "c", HeaderNames.ERROR_CODE: text})])
     assert wait_for_reply(replies, "c", clock.patience()).error_code is None
 
 

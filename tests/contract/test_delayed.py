@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from airflow_sqlqueue.create import create, create_queue, delayed_definition
-from airflow_sqlqueue.delayed import FORWARD_DESTINATION, DelayedTable, delayed_name
+from airflow_sqlqueue.delayed import DelayedTable, delayed_name
 from airflow_sqlqueue.errors import ConfigurationError, MessageError, NotAQueueError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -86,8 +86,11 @@ def test_a_delay_or_a_time_not_both(delayed: DelayedTable, when: dict[str, objec
 def test_a_forward_destination_is_a_header_with_the_canonical_address(
     delayed: DelayedTable, table: ResolvedAddress
 ) -> None:
-    delayed.store([Message({"a": "1", FORWARD_DESTINATION: "old"})], delay=DUE_NOW, forward_to=table)
-    assert decode_headers(delayed.peek()[0].headers).values == {"a": "1", FORWARD_DESTINATION: table.canonical}
+    delayed.store([Message({"a": "1", HeaderNames.FORWARD_DESTINATION: "old"})], delay=DUE_NOW, forward_to=table)
+    assert decode_headers(delayed.peek()[0].headers).values == {
+        "a": "1",
+        HeaderNames.FORWARD_DESTINATION: table.canonical,
+    }
     with pytest.raises(MessageError, match="whose headers are text cannot be forwarded"):
         delayed.store([Message("{}")], delay=DUE_NOW, forward_to=table)
 

@@ -18,7 +18,7 @@ import pytest
 
 from airflow_sqlqueue.connection import ConnectionSettings
 from airflow_sqlqueue.create import create, create_queue, delayed_definition
-from airflow_sqlqueue.delayed import FORWARD_DESTINATION, DelayedTable
+from airflow_sqlqueue.delayed import DelayedTable
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.mover import Moved, move_due
@@ -83,7 +83,13 @@ def test_round_trip_on_every_layout(endpoint: Endpoint, layout: str) -> None:
 
 
 def test_headers_of_endpoints_survive_as_they_are(endpoint: Endpoint) -> None:
-    texts = ['{"a" : "x\\/y", "Grüße":"☃ 😀"}', "", "not JSON", '{"n": 1}', f'{{"{FORWARD_DESTINATION}": null}}']
+    texts = [
+        '{"a" : "x\\/y", "Grüße":"☃ 😀"}',
+        "",
+        "not JSON",
+        '{"n": 1}',
+        f'{{"{HeaderNames.FORWARD_DESTINATION}": null}}',
+    ]
     endpoint.delayed.store([Message(text) for text in texts], delay=NOW)
     assert endpoint.move().moved == 5
     assert [message.headers for message in endpoint.queue.receive(5)] == texts
@@ -193,7 +199,7 @@ def test_a_destination_goes_through_the_routing_settings(endpoint: Endpoint) -> 
     name = other.address.table
     endpoint.resolver = replace(endpoint.resolver, queue_schemas={name: other.address.schema})
     for text in (f"{name}@[elsewhere]@[{other.address.catalog}]", name, f"{name}@WEB01"):
-        endpoint.delayed.store([Message({FORWARD_DESTINATION: text}, text.encode())], delay=NOW)
+        endpoint.delayed.store([Message({HeaderNames.FORWARD_DESTINATION: text}, text.encode())], delay=NOW)
     assert endpoint.move().forwarded == 3
 
 
@@ -203,7 +209,7 @@ MISSING = {"missing": "does not exist", "": "is blank|no table name", "q@[s]@[no
 @pytest.mark.parametrize("destination", MISSING)
 def test_what_cannot_be_forwarded_goes_to_the_error_queue(endpoint: Endpoint, destination: str) -> None:
     errors = endpoint.other("error")
-    endpoint.delayed.store([Message({**HEADERS, FORWARD_DESTINATION: destination}, b"lost")] * 3, delay=NOW)
+    endpoint.delayed.store([Message({**HEADERS, HeaderNames.FORWARD_DESTINATION: destination}, b"lost")] * 3, delay=NOW)
     endpoint.delayed.store([Message(body=b"here")], delay=NOW)
     moved = endpoint.move(error_queue=errors, chunk=2)
     assert (moved.moved, moved.forwarded, moved.failed, moved.left) == (1, 0, 3, 0)
@@ -212,7 +218,7 @@ def test_what_cannot_be_forwarded_goes_to_the_error_queue(endpoint: Endpoint, de
     assert [message.body for message in failed] == [b"lost"] * 3
     values = decode_headers(failed[0].headers).values
     assert values.items() >= HEADERS.items()
-    assert FORWARD_DESTINATION not in values
+    assert HeaderNames.FORWARD_DESTINATION not in values
     assert values[HeaderNames.FAILED_Q] == destination
     assert values[HeaderNames.EXCEPTION_MESSAGE] == moved.problems[destination]
     assert endpoint.bodies() == [b"here"]
@@ -220,7 +226,7 @@ def test_what_cannot_be_forwarded_goes_to_the_error_queue(endpoint: Endpoint, de
 
 @pytest.mark.parametrize("destination", MISSING)
 def test_without_an_error_queue_it_stays_and_holds_nothing_up(endpoint: Endpoint, destination: str) -> None:
-    lost = Message({FORWARD_DESTINATION: destination}, b"lost")
+    lost = Message({HeaderNames.FORWARD_DESTINATION: destination}, b"lost")
     here = Message(body=b"here")
     for _ in range(3):
         endpoint.delayed.store([lost, here, lost, here, lost], delay=NOW)
