@@ -95,7 +95,7 @@ class Session:
                 if not cursor.nextset():
                     return rows
         except Exception as error:
-            self._cursor = None
+            self._discard_cursor()
             self.doom()
             raise translate(error, statement.purpose) from quiet(error)
 
@@ -104,6 +104,13 @@ class Session:
         if self._cursor is None or self._cursor_text != text:
             self._cursor, self._cursor_text = self._connection.cursor(), text
         return self._cursor
+
+    def _discard_cursor(self) -> None:
+        """Close the cursor at once: the exception keeps it alive, and while it has results the connection is busy."""
+        if self._cursor is not None:
+            with suppress(Exception):
+                self._cursor.close()
+        self._cursor = None
 
     def value(self, statement: Query, *values: Any) -> Any:
         """The first column of the first row, None where there is no row."""

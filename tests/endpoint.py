@@ -191,9 +191,16 @@ class Endpoint:
         return sorted(address for (address,) in self.run(SUBSCRIBERS, table, t1=topic, t2=base))
 
     def create(self, catalog: str = "", headers: str = "[nvarchar](max)", clustering: str = "NONCLUSTERED") -> None:
-        """Create the queue if it is missing, under the application lock, as an installer does."""
+        """Create the queue if it is missing, under the application lock, as an installer does.
+
+        The lock is released before the COMMIT; an installer takes it for granted that the table, or an index, is there.
+        """
         prefix = f"{catalog}." if catalog else ""
-        self.run(CREATE, self.queue, prefix, self.queue, headers, clustering, "", "WHERE [Expires] IS NOT NULL")
+        try:
+            self.run(CREATE, self.queue, prefix, self.queue, headers, clustering, "", "WHERE [Expires] IS NOT NULL")
+        except pyodbc.Error as error:
+            if not any(f"({number})" in str(error) for number in (2714, 1913)):
+                raise
 
 
 def _is_late(row: Any, version: str) -> bool:

@@ -88,6 +88,19 @@ def test_after_an_error_nothing_is_committed_on_its_own(queue: QueueTable, wrong
     assert waiting(queue) == [b"again"]
 
 
+def test_a_session_serves_on_while_its_error_is_looked_at(queue: QueueTable) -> None:
+    """The exception keeps the driver's cursor alive, results that nobody read included."""
+    queue.send([Message(body=b"kept")])
+    wrong = f"SELECT * FROM {queue.address.qualified_name}; SELECT 1/0"
+    with suppress(SqlQueueError), queue.session.transaction():
+        assert len(queue.receive()) == 1
+        run_sql(queue.session, wrong)
+    with pytest.raises(SqlQueueError) as caught:
+        run_sql(queue.session, wrong)
+    assert caught.value.__cause__ is not None
+    assert waiting(queue) == [b"kept"]
+
+
 def test_the_lock_timeout_is_restored_after_a_doomed_transaction(queue: QueueTable, connect: Connect) -> None:
     session = queue.session
     queue.send([Message(body=b"a")])
