@@ -91,6 +91,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
         self._process: subprocess.Popen[str] | None = None
+        self._killed = False
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Drain, then run the job; raises our errors, those no retry mends as AirflowFailException."""
@@ -116,6 +117,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
 
     def on_kill(self) -> None:
         """End spark-submit, and with it the application's driver."""
+        self._killed = True
         if self._process is not None:
             self._process.terminate()
 
@@ -178,6 +180,9 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
                 self.application, arguments, name=f"{self.dag_id}.{self.task_id}", folder=Path(name)
             )
             self._process = process
+            if self._killed:
+                # It was asked to end before it was known.
+                process.terminate()
             with process:
                 try:
                     for line in process.stdout or ():
