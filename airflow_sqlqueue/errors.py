@@ -10,6 +10,7 @@ what the driver said is in ``__cause__``. Message bodies, headers and secrets ar
     ├── ConfigurationError         a connection, an option or an argument cannot be used (also a ValueError)
     │   └── DriverNotFoundError    no ODBC driver for SQL Server on this machine
     ├── MessageError               a message cannot be sent as it is (also a ValueError)
+    ├── MessageNotFoundError       no message of that name is in the queue, or others hold it
     ├── ServerUnreachableError     nothing answered at the host and port
     ├── LoginFailedError           the server refused the login or the database
     ├── PermissionDeniedError      the login may not do this
@@ -53,6 +54,10 @@ class DriverNotFoundError(ConfigurationError):
 
 class MessageError(SqlQueueError, ValueError):
     """A message cannot be sent as it is."""
+
+
+class MessageNotFoundError(SqlQueueError):
+    """No message of that name is in the queue, or others hold it."""
 
 
 class ServerUnreachableError(SqlQueueError):

@@ -15,6 +15,7 @@ from airflow_sqlqueue.connection import ConnectionSettings
 from airflow_sqlqueue.create import create_queue
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.errors import PermissionDeniedError
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -72,6 +73,18 @@ def session(connect: Connect) -> Iterator[Session]:
 def table(address_of: AddressResolver, queue_name: str) -> ResolvedAddress:
     """Where the test's queue is to stand; nothing stands there yet."""
     return address_of.resolve(queue_name)
+
+
+@pytest.fixture
+def other_catalog(session: Session) -> Iterator[str]:
+    """Another database of the same server."""
+    name = f"test_{uuid.uuid4().hex[:10]}"
+    try:
+        run_sql(session, f"CREATE DATABASE [{name}]")
+    except PermissionDeniedError:
+        pytest.skip("the login of the test server may not create databases")
+    yield name
+    run_sql(session, f"DROP DATABASE [{name}]")
 
 
 HEADERS = {"NServiceBus.CorrelationId": "c-1", "NServiceBus.ReplyToAddress": "Sales@[dbo]@[nsb]", "Grüße": "☃ 😀"}

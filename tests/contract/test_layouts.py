@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,7 +12,6 @@ from airflow_sqlqueue.errors import (
     LayoutChangedError,
     MessageError,
     NotAQueueError,
-    PermissionDeniedError,
     QueueNotFoundError,
 )
 from airflow_sqlqueue.inspection import read_layout
@@ -213,18 +210,6 @@ def test_another_error_is_not_taken_for_a_change(session: Session, table: Resolv
     create_queue(session, table)
     with pytest.raises(MessageError):
         QueueTable(session, table).send([Message({"a": 1})])  # type: ignore[dict-item]
-
-
-@pytest.fixture
-def other_catalog(session: Session) -> Iterator[str]:
-    """Another database of the same server."""
-    name = f"test_{uuid.uuid4().hex[:10]}"
-    try:
-        run_sql(session, f"CREATE DATABASE [{name}]")
-    except PermissionDeniedError:
-        pytest.skip("the login of the test server may not create databases")
-    yield name
-    run_sql(session, f"DROP DATABASE [{name}]")
 
 
 def test_another_catalog(session: Session, table: ResolvedAddress, other_catalog: str, exercise: Exercise) -> None:

@@ -1,0 +1,105 @@
+"""Where failed messages go, and why some cannot."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from airflow_sqlqueue.discovery import find_queue
+from airflow_sqlqueue.errorqueue.failed import MALFORMED, FailedMessage, table_of
+from airflow_sqlqueue.errors import (
+    AddressError,
+    ConfigurationError,
+    NotAQueueError,
+    PermissionDeniedError,
+    QueueNotFoundError,
+)
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.sql import query
+
+
+class Reason(str, Enum):
+    """Why a message stays in the error queue."""
+
+    MALFORMED = "malformed headers"
+    NO_FAILED_QUEUE = "no failed queue"
+    NOT_AN_ADDRESS = "the failed queue's address cannot be used"
+    NOT_FOUND = "the failed queue does not exist"
+    NOT_A_QUEUE = "the failed queue cannot be sent to"
+    DENIED = "no permission on the failed queue"
+    ERROR_QUEUE = "the failed queue is the error queue"
+    SATELLITE = "the failed queue is a .Retries satellite"
+    LOCKED = "the failed queue is locked"
+    REFUSED = "the server refused the message"
+    HELD = "not there, or held by others"
+
+
+class Destinations:
+    """The queues that messages of an error queue go back to; each address is looked up once.
+
+    With ``redirect_to`` all of them go to that queue, malformed ones too where ``malformed`` says so. Its errors raise;
+    those of a failed queue are reasons.
+    """
+
+    def __init__(
+        self,
+        queue: QueueTable,
+        resolver: AddressResolver,
+        redirect_to: str | None = None,
+        malformed: bool = False,
+    ) -> None:
+        self._queue = queue
+        self._resolver = resolver
+        self._malformed = malformed
+        self._known: dict[tuple[str, bool], QueueTable | Reason] = {}
+        self._tables: dict[ResolvedAddress, QueueTable] = {}
+        self._redirect = None if redirect_to is None else self._open(redirect_to, frozenset())
+        if isinstance(self._redirect, Reason):
+            raise ConfigurationError(f"Errors cannot be redirected to {redirect_to!r}, the queue they are in.")
+
+    def of(self, message: FailedMessage) -> QueueTable | Reason:
+        """The queue that a message goes to, or why it stays."""
+        if message.kind == MALFORMED and not self._malformed:
+            return Reason.MALFORMED
+        if self._redirect is not None:
+            return self._redirect
+        if message.kind == MALFORMED:
+            return Reason.MALFORMED
+        if message.failed_queue is None:
+            return Reason.NO_FAILED_QUEUE
+        if _is_satellite(message):
+            return Reason.SATELLITE
+        key = (message.failed_queue, message.failed_queue.partition("@")[2] in message.machines)
+        if key not in self._known:
+            self._known[key] = self._look_up(message.failed_queue, message.machines)
+        return self._known[key]
+
+    def _look_up(self, address_text: str, machines: frozenset[str]) -> QueueTable | Reason:
+        try:
+            return self._open(address_text, machines)
+        except AddressError:
+            return Reason.NOT_AN_ADDRESS
+        except QueueNotFoundError:
+            return Reason.NOT_FOUND
+        except NotAQueueError:
+            return Reason.NOT_A_QUEUE
+        except PermissionDeniedError:
+            return Reason.DENIED
+
+    def _open(self, address_text: str, machines: frozenset[str]) -> QueueTable | Reason:
+        session = self._queue.session
+        address = find_queue(session, self._resolver, address_text, machines)
+        table = self._tables.setdefault(address, QueueTable(session, address))
+        return Reason.ERROR_QUEUE if self._object(table) == self._object(self._queue) else table
+
+    def _object(self, queue: QueueTable) -> tuple[str, int]:
+        """What the server calls a table, behind a synonym too and in whatever case an address writes its name."""
+        table = queue.layout.table
+        return table.catalog.lower(), self._queue.session.value(query("inspect.object_id"), table.qualified_name)
+
+
+def _is_satellite(message: FailedMessage) -> bool:
+    """Whether a message failed in the queue for delayed retries that versions up to 5 of NServiceBus have beside an
+    endpoint's own: it needs the very header that goes (issue 913 of ServiceControl), and would come back for ever."""
+    table = table_of(message.failed_queue) or ""
+    return table.lower().endswith(".retries") and message.endpoint != table

@@ -1,0 +1,108 @@
+"""A failed message, edited: a new message takes its place."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
+from airflow_sqlqueue.errorqueue.failed import classify
+from airflow_sqlqueue.errorqueue.headers import EDIT_OF, healed_headers
+from airflow_sqlqueue.errorqueue.scan import not_found
+from airflow_sqlqueue.errors import ConfigurationError, MessageError
+from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import retrying
+
+_OURS = (HeaderNames.MESSAGE_ID, EDIT_OF)
+
+
+@dataclass(frozen=True)
+class Edited:
+    """The new message's id, that of the one it stands for, and the queue it was sent to."""
+
+    message_id: str
+    edit_of: str
+    queue: str
+
+
+def edit(
+    queue: QueueTable,
+    resolver: AddressResolver,
+    row_version: int,
+    *,
+    body: bytes | None = None,
+    headers: Mapping[str, str | None] | None = None,
+    redirect_to: str | None = None,
+    keep_original: bool = False,
+) -> Edited:
+    """Send an edited copy of an error queue's message to the queue where it failed, and remove the message.
+
+    The copy is a message of its own, with a new message id and row Id; the header ``ServiceControl.EditOf`` names the
+    old one. ``body`` replaces the body; ``headers`` are set on top of the old ones, which lose those of the failure,
+    and a value of None removes a header. Both happen in one transaction: nothing is lost or doubled, whatever dies.
+    ``keep_original`` leaves the message where it is; then a repetition sends another copy.
+
+    A message with malformed headers can be edited with ``redirect_to``; it keeps the headers that can be read.
+
+    Raises :class:`MessageNotFoundError`, :class:`MessageError` where the copy has nowhere to go or cannot be sent, and
+    :class:`ConfigurationError` where nothing is edited.
+    """
+    if body is None and not headers:
+        raise ConfigurationError("Nothing is edited: give a new body or headers, or return the message as it is.")
+    if taken := next((name for name in _OURS if name in (headers or {})), None):
+        raise ConfigurationError(f"The header {taken} of an edited message is set here: leave it out.")
+    destinations = Destinations(queue, resolver, redirect_to, malformed=redirect_to is not None)
+
+    def edited_from(original: ReceivedMessage) -> tuple[QueueTable, Message]:
+        destination = _destination(destinations, original)
+        values = {**healed_headers(original), **(headers or {})}
+        old_id = values.get(HeaderNames.MESSAGE_ID) or str(original.id)
+        values |= {HeaderNames.MESSAGE_ID: str(uuid.uuid4()), EDIT_OF: old_id}
+        removed = [name for name, value in (headers or {}).items() if value is None]
+        kept = {name: value for name, value in values.items() if name not in removed}
+        return destination, Message(kept, original.body if body is None else body)
+
+    def send_and_remove() -> tuple[QueueTable, Message]:
+        with queue.session.transaction():
+            destination, message = edited_from(_take(queue, row_version))
+            destination.send([message])
+        return destination, message
+
+    def send() -> tuple[QueueTable, Message]:
+        destination, message = edited_from(_look(queue, row_version))
+        destination.send([message])
+        return destination, message
+
+    work = send if keep_original else send_and_remove
+    # In a transaction of the caller's nothing can be repeated: the server has rolled back what came before as well.
+    destination, message = work() if queue.session.in_transaction else retrying(work)
+    new_id, old_id = (message.header(name) or "" for name in _OURS)
+    return Edited(new_id, old_id, destination.address.canonical)
+
+
+def _take(queue: QueueTable, row_version: int) -> ReceivedMessage:
+    for message in queue.take([row_version]):
+        return message
+    raise not_found(queue, f"the RowVersion {row_version}")
+
+
+def _look(queue: QueueTable, row_version: int) -> ReceivedMessage:
+    """The whole row, as a receive gives it that is rolled back."""
+    queue.session.begin()
+    try:
+        return _take(queue, row_version)
+    finally:
+        queue.session.roll_back()
+
+
+def _destination(destinations: Destinations, original: ReceivedMessage) -> QueueTable:
+    message = classify(original.row_version, original.id, original.headers, len(original.body))
+    destination = destinations.of(message)
+    if isinstance(destination, Reason):
+        raise MessageError(
+            f"The edited message has nowhere to go ({destination.value}): name a queue to redirect it to."
+        )
+    return destination

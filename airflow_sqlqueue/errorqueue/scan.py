@@ -1,0 +1,71 @@
+"""A look through an error queue, page by page; nothing is removed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from airflow_sqlqueue.errorqueue.failed import FailedMessage, classify
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errors import MessageNotFoundError
+from airflow_sqlqueue.queue import QueueTable
+
+PAGE = 256
+"""Rows whose headers are in memory at a time; the headers of a failed message are some ten kilobytes."""
+
+_LOWEST = -(2**63)
+
+
+@dataclass(frozen=True)
+class Span:
+    """RowVersions above ``after`` and not above ``up_to``: a mark that makes the scan of a busy queue end."""
+
+    after: int
+    up_to: int
+
+    @classmethod
+    def of(cls, queue: QueueTable, where: ErrorFilter) -> Span:
+        """All that is in the queue now, as far as the filter's RowVersions let it matter.
+
+        Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`.
+        """
+        queue.layout  # noqa: B018 - a clear error where there is no queue
+        end = queue.session.value(queue.query("errors.end"))
+        last = _LOWEST if end is None else int(end)
+        if where.row_versions is None:
+            return cls(_LOWEST, last)
+        return cls(min(where.row_versions, default=last) - 1, min(last, max(where.row_versions, default=_LOWEST)))
+
+
+def pages(queue: QueueTable, span: Span) -> Iterator[list[FailedMessage]]:
+    """The messages of a span that nobody has locked, lowest RowVersion first, :data:`PAGE` at a time."""
+    after = span.after
+    while after < span.up_to:
+        rows = queue.session.run(queue.query("errors.page"), PAGE, after, span.up_to)
+        if rows:
+            yield [classified(row) for row in rows]
+        if len(rows) < PAGE:
+            return
+        after = int(rows[-1][1])
+
+
+def scan(queue: QueueTable, span: Span) -> Iterator[FailedMessage]:
+    """The same, one by one."""
+    return chain.from_iterable(pages(queue, span))
+
+
+def classified(row: Any) -> FailedMessage:
+    """A row of the query ``errors.page``."""
+    identity, row_version, headers, body_bytes = row
+    known = identity if isinstance(identity, uuid.UUID) else uuid.UUID(str(identity))
+    return classify(int(row_version), known, headers, int(body_bytes or 0))
+
+
+def not_found(queue: QueueTable, what: str) -> MessageNotFoundError:
+    """The error where a message that was named, as in ``the RowVersion 5``, cannot be seen."""
+    return MessageNotFoundError(
+        f"No message with {what} is in the queue {queue.address.canonical}, or somebody holds it: look again."
+    )

@@ -1,0 +1,114 @@
+"""What failed, in groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from airflow_sqlqueue.errorqueue.failed import FailedMessage
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.scan import Span, scan
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.queue import QueueTable
+
+MAX_SCANNED = 100_000
+"""Messages that a triage looks at unless told otherwise."""
+
+
+def _in_utc(form: str) -> Callable[[FailedMessage], str | None]:
+    return lambda message: message.time_of_failure.strftime(form) if message.time_of_failure else None
+
+
+_KEYS: dict[str, Callable[[FailedMessage], str | None]] = {
+    "kind": lambda message: message.kind,
+    "exception_type": lambda message: message.exception_type,
+    "message_type": lambda message: message.message_type,
+    "endpoint": lambda message: message.endpoint,
+    "failed_queue": lambda message: message.failed_queue,
+    "day": _in_utc("%Y-%m-%d"),
+    "hour": _in_utc("%Y-%m-%dT%H:00Z"),
+}
+KEYS = tuple(_KEYS)
+"""What messages can be grouped by. Days and hours are those of the failure, in UTC."""
+
+DEFAULT_KEYS = ("kind", "exception_type", "message_type", "endpoint")
+
+
+@dataclass
+class Group:
+    """Messages with the same values of the keys. ``first`` and ``last`` are times of failure, ``example`` the
+    RowVersion of the newest of them."""
+
+    values: dict[str, str | None]
+    messages: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+    example: int = 0
+
+    def add(self, message: FailedMessage) -> None:
+        """Count a message in."""
+        self.messages += 1
+        self.example = message.row_version
+        moment = message.time_of_failure
+        if moment is not None:
+            self.first = moment if self.first is None else min(self.first, moment)
+            self.last = moment if self.last is None else max(self.last, moment)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The group as plain JSON values."""
+        first, last = (moment.isoformat() if moment else None for moment in (self.first, self.last))
+        return {**self.values, "messages": self.messages, "first": first, "last": last, "example": self.example}
+
+
+@dataclass(frozen=True)
+class Triage:
+    """Groups, the largest first.
+
+    ``matched`` messages are in them, of ``scanned``. ``complete`` is False where the limit cut the scan short.
+    """
+
+    groups: tuple[Group, ...]
+    scanned: int
+    matched: int
+    complete: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """The triage as plain JSON values."""
+        groups = [group.to_dict() for group in self.groups]
+        return {"groups": groups, "scanned": self.scanned, "matched": self.matched, "complete": self.complete}
+
+
+def triage(
+    queue: QueueTable,
+    by: Sequence[str] = DEFAULT_KEYS,
+    where: ErrorFilter | None = None,
+    at_most: int = MAX_SCANNED,
+) -> Triage:
+    """Count the messages of an error queue by the keys ``by`` (see :data:`KEYS`), looking at ``at_most``, oldest first.
+
+    Nothing is removed, and no body is read. Messages that others have locked are passed over.
+
+    Raises :class:`ConfigurationError` for a key that there is not, :class:`QueueNotFoundError`,
+    :class:`NotAQueueError`.
+    """
+    if unknown := [key for key in by if key not in _KEYS]:
+        raise ConfigurationError(f"Errors cannot be grouped by {unknown[0]!r}: choose from {', '.join(KEYS)}.")
+    if at_most < 1:
+        raise ConfigurationError(f"A triage looks at 1 message or more, not {at_most}.")
+    where = where or ErrorFilter()
+    groups: dict[tuple[str | None, ...], Group] = {}
+    scanned = matched = 0
+    complete = True
+    for message in scan(queue, Span.of(queue, where)):
+        if scanned == at_most:
+            complete = False
+            break
+        scanned += 1
+        if where.matches(message):
+            matched += 1
+            key = tuple(_KEYS[name](message) for name in by)
+            groups.setdefault(key, Group(dict(zip(by, key, strict=True)))).add(message)
+    ordered = sorted(groups.values(), key=lambda group: -group.messages)
+    return Triage(tuple(ordered), scanned, matched, complete)
