@@ -37,6 +37,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.purge_expired",
                 "operators.move_delayed",
                 "operators.publish",
+                "operators.return_to_source",
             )
         ],
         "sensors": [_modules("sensors.depth")],

@@ -8,6 +8,7 @@ import typer
 
 from airflow_sqlqueue.cli.batches import drain
 from airflow_sqlqueue.cli.delayed import cancel, delayed, move_delayed, send_delayed
+from airflow_sqlqueue.cli.errors import errors, return_to_source
 from airflow_sqlqueue.cli.messages import depth, generate, peek, purge_expired, send
 from airflow_sqlqueue.cli.output import stderr
 from airflow_sqlqueue.cli.publishing import publish, subscribe, subscriptions, unsubscribe
@@ -24,9 +25,11 @@ COMMANDS = (
     *(create, inspect, send, depth, peek, drain, purge_expired, drop, generate),
     *(delayed, send_delayed, cancel, move_delayed),
     *(subscribe, unsubscribe, subscriptions, publish),
+    errors,
 )
 for command in COMMANDS:
     app.command(command.__name__.replace("_", "-"))(command)
+app.command("return")(return_to_source)
 
 
 def main() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from airflow_sqlqueue.hooks.batches import BatchMethods
 from airflow_sqlqueue.hooks.delayed import DelayedMethods
+from airflow_sqlqueue.hooks.error_queue import ErrorQueueMethods
 from airflow_sqlqueue.hooks.messages import MessageMethods
 from airflow_sqlqueue.hooks.publishing import PublishingMethods
 from airflow_sqlqueue.hooks.tables import TableMethods
 
 
-class SqlQueueHook(TableMethods, MessageMethods, DelayedMethods, PublishingMethods, BatchMethods):
+class SqlQueueHook(TableMethods, MessageMethods, DelayedMethods, PublishingMethods, BatchMethods, ErrorQueueMethods):
     """Queue tables of SQL Server through one Airflow connection of type ``sqlqueue``, ``mssql`` or ``odbc``.
 
     It is a ``DbApiHook``, so SQL operators and sensors work with the connection as well; the queue methods do not use

@@ -8,6 +8,7 @@ from airflow_sqlqueue.operators.mark_consumed import SqlQueueMarkConsumedOperato
 from airflow_sqlqueue.operators.move_delayed import SqlQueueMoveDelayedOperator
 from airflow_sqlqueue.operators.publish import SqlQueuePublishOperator
 from airflow_sqlqueue.operators.purge_expired import SqlQueuePurgeExpiredOperator
+from airflow_sqlqueue.operators.return_to_source import SqlQueueReturnToSourceOperator
 from airflow_sqlqueue.operators.send import SqlQueueSendOperator
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "SqlQueueMoveDelayedOperator",
     "SqlQueuePublishOperator",
     "SqlQueuePurgeExpiredOperator",
+    "SqlQueueReturnToSourceOperator",
     "SqlQueueSendOperator",
 ]

@@ -1,0 +1,175 @@
+"""Commands on error queues: errors, return."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Annotated, Any, Optional
+
+import typer
+
+from airflow_sqlqueue.cli.messages import _read_body as read_body
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
+from airflow_sqlqueue.cli.output import progress_bar, show, stdout
+from airflow_sqlqueue.cli.target import Target
+from airflow_sqlqueue.errorqueue.editing import Edited, edit
+from airflow_sqlqueue.errorqueue.failed import KINDS
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.options import ReturnOptions
+from airflow_sqlqueue.errorqueue.returning import ReturnToSource
+from airflow_sqlqueue.errorqueue.show import ShownError, show_error
+from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, KEYS, MAX_SCANNED, triage
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.message import HeaderNames
+
+# typer reads the annotations at run time, on Python 3.10 too.
+_Text = Optional[str]  # noqa: UP045
+_Texts = Optional[list[str]]  # noqa: UP045
+_Numbers = Optional[list[int]]  # noqa: UP045
+_Number = Optional[float]  # noqa: UP045
+_Count = Optional[int]  # noqa: UP045
+
+ExceptionType = Annotated[_Text, typer.Option(help="Only this exception type, in full; '' for none.")]
+MessageType = Annotated[_Text, typer.Option(help="Only this message type, in full, without its assembly.")]
+Endpoint = Annotated[_Text, typer.Option(help="Only what this endpoint failed to handle.")]
+FailedQueue = Annotated[_Text, typer.Option(help="Only what failed in this queue: its address, or its table alone.")]
+Kind = Annotated[_Text, typer.Option(help=f"Only one of: {', '.join(KINDS)}.")]
+Since = Annotated[_Text, typer.Option(help="Only what failed at this time or later, as 2026-01-31T08:00:00Z.")]
+Until = Annotated[_Text, typer.Option(help="Only what failed before this time.")]
+MessageIds = Annotated[_Texts, typer.Option("--message-id", help="Only this message id; any number of times.")]
+RowVersions = Annotated[_Numbers, typer.Option("--row-version", help="Only this row; any number of times.")]
+
+
+def errors(
+    context: typer.Context,
+    queue: Queue = "error",
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    exception_type: ExceptionType = None,
+    message_type: MessageType = None,
+    endpoint: Endpoint = None,
+    failed_queue: FailedQueue = None,
+    kind: Kind = None,
+    since: Since = None,
+    until: Until = None,
+    message_ids: MessageIds = None,
+    row_versions: RowVersions = None,
+    by: Annotated[_Texts, typer.Option(help=f"Group by one or several of: {', '.join(KEYS)}.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Look at so many messages at the most.")] = MAX_SCANNED,
+    one: Annotated[_Text, typer.Option("--show", help="Show one message, by RowVersion or message id.")] = None,
+    body: Annotated[bool, typer.Option("--body", help="With --show: its body too, as text.")] = False,
+) -> None:
+    """Count what failed, in groups, or show one message; nothing is removed."""
+    where = _filter(context)
+    if (body and one is None) or (one is not None and (by or not where.is_empty)):
+        raise ConfigurationError("--show names one message, with or without --body; filters and --by are for groups.")
+    with Target.of(url, conn_id).queue(queue) as table:
+        if one is not None:
+            number = int(one) if one.isdecimal() else None
+            named = None if number is not None else one
+            _print_message(show_error(table, row_version=number, message_id=named, with_body=body), as_json)
+            return
+        found = triage(table, by or DEFAULT_KEYS, where, limit)
+    if as_json:
+        show({"queue": table.address.canonical, **found.to_dict()}, as_json=True)
+        return
+    title = f"{table.address.canonical}: {found.matched:,} of {found.scanned:,} messages"
+    show([group.to_dict() for group in found.groups], as_json=False, title=title)
+    if not found.complete:
+        stdout.print(f"There are more: only the first {limit:,} were looked at (--limit).", highlight=False)
+
+
+def _print_message(shown: ShownError, as_json: bool) -> None:
+    record: dict[str, Any] = shown.message.to_dict()
+    headers = dict(shown.envelope.headers)
+    record["headers"] = shown.headers_text if shown.message.problem else headers
+    if not as_json and not shown.message.problem:
+        for name in (HeaderNames.EXCEPTION_MESSAGE, HeaderNames.EXCEPTION_STACK_TRACE):
+            record[name.rpartition(".")[2]] = headers.pop(name, None)
+        record["headers"] = [f"{name} = {value}" for name, value in headers.items()]
+    if shown.body is not None:
+        text = shown.envelope.text()
+        record["body"] = shown.body.decode("utf-8", "replace") if text is None else text
+    show(record, as_json=as_json)
+
+
+def return_to_source(
+    context: typer.Context,
+    queue: Queue = "error",
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    exception_type: ExceptionType = None,
+    message_type: MessageType = None,
+    endpoint: Endpoint = None,
+    failed_queue: FailedQueue = None,
+    kind: Kind = None,
+    since: Since = None,
+    until: Until = None,
+    message_ids: MessageIds = None,
+    row_versions: RowVersions = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every message; not with a filter.")] = False,
+    redirect_to: Annotated[_Text, typer.Option(help="Send them to this queue instead.")] = None,
+    malformed: Annotated[bool, typer.Option("--malformed", help="Redirect poison too, its text unchanged.")] = False,
+    rate: Annotated[_Number, typer.Option(help="Messages per second.")] = None,
+    max_messages: Annotated[_Count, typer.Option(help="Stop after so many.")] = None,
+    max_seconds: Annotated[_Number, typer.Option(help="Stop after so long.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be returned.")] = False,
+    edit_body: Annotated[_Text, typer.Option(help="Send one with this body instead: text, @FILE or -.")] = None,
+    edit_header: Annotated[_Texts, typer.Option(help="Send one with NAME=VALUE, any number of times.")] = None,
+    keep_original: Annotated[bool, typer.Option("--keep-original", help="Leave an edited message there.")] = False,
+) -> None:
+    """Return failed messages to the queues where they failed. Without a filter or --all nothing is returned."""
+    where = ErrorFilter.chosen(_filter(context), everything=everything)
+    options = ReturnOptions(redirect_to, malformed, rate, max_messages, max_seconds, dry_run)
+    target = Target.of(url, conn_id)
+    if edit_body is not None or edit_header:
+        edited = _edit(target, queue, where, options, edit_body, edit_header or [], keep_original)
+        show(asdict(edited), as_json=as_json)
+        return
+    if keep_original:
+        raise ConfigurationError("--keep-original goes with --edit-body or --edit-header.")
+    with target.queue(queue) as table, progress_bar("Returning", None) as tell:
+        running = ReturnToSource(table, target.resolver, where, options, on_progress=lambda done: tell(done.messages))
+        done = running.run()
+    if as_json:
+        show({"queue": table.address.canonical, **done.to_dict()}, as_json=True)
+        return
+    counts = done.to_dict()
+    for part in ("returned", "left"):
+        counts[part] = [f"{messages:,} {name}" for name, messages in counts[part].items()]
+    show(counts, as_json=False, title=table.address.canonical)
+
+
+def _filter(context: typer.Context) -> ErrorFilter:
+    """The filter's options. One that takes several values and was not named has none, which is no condition."""
+    given = {field.name: context.params[field.name] for field in fields(ErrorFilter)}
+    return ErrorFilter.of({name: value if isinstance(value, str) else value or None for name, value in given.items()})
+
+
+def _edit(
+    target: Target,
+    queue_name: str,
+    where: ErrorFilter,
+    options: ReturnOptions,
+    body: str | None,
+    headers: list[str],
+    keep_original: bool,
+) -> Edited:
+    if where != ErrorFilter(row_versions=where.row_versions) or options != ReturnOptions(options.redirect_to):
+        raise ConfigurationError("An edit takes --row-version, --redirect-to and --keep-original, nothing else.")
+    if len(where.row_versions or ()) != 1:
+        raise ConfigurationError("One message is edited at a time: name it by --row-version.")
+    pairs = [pair.partition("=") for pair in headers]
+    if wrong := next((name for name, equals, _ in pairs if not (name and equals)), None):
+        raise ConfigurationError(f"--edit-header takes NAME=VALUE, not {wrong!r}.")
+    with target.queue(queue_name) as table:
+        return edit(
+            table,
+            target.resolver,
+            min(where.row_versions or ()),
+            body=None if body is None else read_body(body),
+            headers={name: value for name, _, value in pairs},
+            redirect_to=options.redirect_to,
+            keep_original=keep_original,
+        )

@@ -1,0 +1,122 @@
+"""Return failed messages to the queues where they failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_sqlqueue.operators.base import QueueTask
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_sqlqueue.errorqueue.options import Returned
+
+_STEP = 1_000
+"""Messages between two lines of the log."""
+
+
+class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
+    """Return messages of an error queue to the queues where they failed: those that match ``filters``, or all.
+
+    Delivery: exactly once. Each transaction takes messages out of the error queue and puts them into one queue of the
+    same server, so nothing is lost or doubled whatever dies; a retry goes on with what is left. Message id, correlation
+    id, conversation id, row Id and body are kept, the headers of the failure and of its retries removed, the expiry
+    cleared. A message that fails again while this runs is not returned twice.
+
+    What cannot be returned stays in the error queue and is counted by reason: malformed headers, no failed queue, a
+    failed queue that does not exist, messages that others hold. It does not fail the task.
+
+    XCom: counts only, ``messages``, ``returned`` by queue, ``left`` by reason, ``unseen`` (held by others all
+    the time), ``complete`` (False when a budget ended it), ``dry_run`` and ``seconds``.
+
+    ``filters`` may have ``exception_type``, ``message_type``, ``endpoint``, ``failed_queue``, ``kind`` (``failed``,
+    ``no failed queue``, ``malformed headers``), ``since`` and ``until`` (the time of failure, as ISO 8601),
+    ``message_ids`` and ``row_versions``; all that are given must hold.
+
+    :param queue_name: the error queue's address, ``table@[schema]@[catalog]`` (templated)
+    :param filters: which messages to return, a mapping (templated)
+    :param all_messages: return every message; only without ``filters``.
+    :param redirect_to: the address of a queue that takes them instead (templated)
+    :param malformed: redirect messages with malformed headers too, their text unchanged; needs ``redirect_to``.
+    :param rate: messages per second; None: as fast as it goes.
+    :param max_messages: stop after this many messages; None: no limit.
+    :param max_seconds: begin no transaction after this many seconds; None: no limit.
+    :param only_count: return nothing, only count what would be.
+    :param sqlqueue_conn_id: the Airflow connection (templated)
+    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
+    """
+
+    template_fields: Sequence[str] = ("queue_name", "filters", "redirect_to", "sqlqueue_conn_id")
+    ui_color = "#dfe9f5"
+
+    def __init__(
+        self,
+        *,
+        queue_name: str = "error",
+        filters: dict[str, Any] | None = None,
+        all_messages: bool = False,
+        redirect_to: str | None = None,
+        malformed: bool = False,
+        rate: float | None = None,
+        max_messages: int | None = None,
+        max_seconds: float | None = None,
+        only_count: bool = False,
+        sqlqueue_conn_id: str = "sqlqueue_default",
+        hook_params: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.queue_name = queue_name
+        self.filters = filters
+        self.all_messages = all_messages
+        self.redirect_to = redirect_to
+        self.malformed = malformed
+        self.rate = rate
+        self.max_messages = max_messages
+        self.max_seconds = max_seconds
+        self.only_count = only_count
+        self.sqlqueue_conn_id = sqlqueue_conn_id
+        self.hook_params = hook_params
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Return them; raises our errors, those no retry mends as AirflowFailException."""
+        from airflow_sqlqueue.errorqueue.options import ReturnOptions
+        from airflow_sqlqueue.hooks.failures import fail_without_retry
+
+        with fail_without_retry():
+            options = ReturnOptions(
+                redirect_to=self.redirect_to,
+                malformed=self.malformed,
+                rate=self.rate,
+                max_messages=self.max_messages,
+                max_seconds=self.max_seconds,
+                dry_run=self.only_count,
+            )
+            done = self.hook.return_to_source(
+                self.queue_name,
+                filters=self.filters,
+                all_messages=self.all_messages,
+                options=options,
+                on_progress=self._progress(),
+            )
+        what = "would be returned" if self.only_count else "returned"
+        self.log.info("%d messages of %s %s", done.messages, self.queue_name, what)
+        for reason, messages in done.left.items():
+            self.log.warning("%d messages stay in %s: %s", messages, self.queue_name, reason)
+        if done.unseen:
+            self.log.warning("%d messages of %s were held by others", done.unseen, self.queue_name)
+        return done.to_dict()
+
+    def _progress(self) -> Any:
+        told = 0
+
+        def tell(done: Returned) -> None:
+            nonlocal told
+            if done.messages - told >= _STEP:
+                told = done.messages
+                self.log.info("Returned %d messages so far", told)
+
+        return tell

@@ -1,0 +1,155 @@
+"""The commands on error queues, as a person or a script meets them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.create import create_queue
+from airflow_sqlqueue.drop import drop_queue
+from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+from tests.cli.test_cli import TRUST, answer, one_sentence, sqlqueue
+
+
+@pytest.fixture(scope="module")
+def url(server: Any) -> str:
+    return str(server.url("sqlqueue")) + TRUST
+
+
+def failed(queue_name: str, exception: str, minute: int = 0) -> Message:
+    headers = {
+        HeaderNames.MESSAGE_ID: f"m-{exception}-{minute}",
+        HeaderNames.ENCLOSED_MESSAGE_TYPES: "Shop.PlaceOrder, Shop",
+        HeaderNames.FAILED_Q: queue_name,
+        HeaderNames.EXCEPTION_TYPE: f"System.{exception}",
+        HeaderNames.EXCEPTION_MESSAGE: "Wrong [bold]card[/] 4711",
+        HeaderNames.TIME_OF_FAILURE: f"2026-03-05 14:{minute:02}:00:000000 Z",
+    }
+    return Message(headers, "größe".encode())
+
+
+@pytest.fixture
+def source(url: str) -> Iterator[QueueTable]:
+    """The queue where messages failed; beside it stands its error queue with three of them and a malformed one."""
+    settings = ConnectionSettings.from_url(url)
+    resolver = AddressResolver(None, settings.database)
+    name = f"cli.{uuid.uuid4().hex[:10]}"
+    with Session(settings) as session:
+        source, error = (QueueTable(session, resolver.resolve(n)) for n in (name, f"{name}.error"))
+        for queue in (source, error):
+            create_queue(session, queue.address)
+        error.send([failed(name, "Timeout", 1), failed(name, "Timeout", 2), failed(name, "Argument", 3)])
+        error.send([Message("{poison", b"\x00")])
+        yield source
+        for queue in (source, error):
+            drop_queue(session, queue.address, force=True)
+
+
+@pytest.fixture
+def error(source: QueueTable) -> str:
+    return f"{source.address.table}.error"
+
+
+def test_errors_in_groups(url: str, error: str) -> None:
+    found = answer("errors", error, url=url)
+    assert (found["queue"], found["scanned"], found["complete"]) == (f"{error}@[dbo]@[sqlqueue]", 4, True)
+    first, *_ = found["groups"]
+    assert (first["kind"], first["exception_type"], first["messages"]) == ("failed", "System.Timeout", 2)
+    assert (first["first"], first["last"]) == ("2026-03-05T14:01:00+00:00", "2026-03-05T14:02:00+00:00")
+    arguments = ("--by", "day", "--by", "kind", "--since", "2026-03-05T14:02:00Z")
+    (group,) = answer("errors", error, *arguments, url=url)["groups"]
+    assert (group["day"], group["kind"], group["messages"]) == ("2026-03-05", "failed", 2)
+    assert answer("errors", error, "--exception-type", "", url=url)["matched"] == 1
+    shown = sqlqueue("errors", error, "--limit", "3", url=url)
+    assert shown.returncode == 0
+    assert "System.Timeout" in shown.stdout
+    assert "only the first 3 were looked at" in shown.stdout
+    assert "4711" not in shown.stdout
+
+
+def test_one_error_in_full(url: str, error: str) -> None:
+    shown = answer("errors", error, "--show", "m-Argument-3", url=url)
+    assert (shown["exception_type"], shown["headers"][HeaderNames.EXCEPTION_MESSAGE]) == (
+        "System.Argument",
+        "Wrong [bold]card[/] 4711",
+    )
+    assert "body" not in shown
+    with_body = answer("errors", error, "--show", str(shown["row_version"]), "--body", url=url)
+    assert with_body == {**shown, "body": "größe"}
+    for_people = sqlqueue("errors", error, "--show", "m-Argument-3", url=url)
+    assert "Wrong [bold]card[/] 4711" in for_people.stdout
+    poison = answer("errors", error, "--kind", "malformed headers", url=url)["groups"][0]["example"]
+    assert answer("errors", error, "--show", str(poison), url=url)["headers"] == "{poison"
+    assert "No message with" in one_sentence(sqlqueue("errors", error, "--show", "m-0", url=url), 1)
+
+
+def test_return_some_then_all(url: str, source: QueueTable, error: str) -> None:
+    address = source.address.canonical
+    tried = answer("return", error, "--all", "--dry-run", url=url)
+    assert (tried["returned"], tried["left"], tried["dry_run"]) == ({address: 3}, {"malformed headers": 1}, True)
+    some = answer("return", error, "--exception-type", "System.Timeout", "--until", "2026-03-05T14:02:00Z", url=url)
+    assert (some["messages"], some["complete"]) == (1, True)
+    one = answer("return", error, "--message-id", "m-Argument-3", "--rate", "50", url=url)
+    assert one["messages"] == 1
+    shown = sqlqueue("return", error, "--all", "--max-messages", "5", url=url)
+    assert shown.returncode == 0
+    assert f"1 {address}" in shown.stdout
+    assert "1 malformed headers" in shown.stdout
+    assert source.depth().messages == 3
+    moved = answer("return", error, "--kind", "malformed headers", "--redirect-to", address, "--malformed", url=url)
+    assert moved["messages"] == 1
+
+
+def test_return_one_edited(url: str, source: QueueTable, error: str, tmp_path: Path) -> None:
+    row_version = answer("errors", error, "--message-id", "m-Argument-3", url=url)["groups"][0]["example"]
+    body = tmp_path / "body.json"
+    body.write_text('{"card": 1}')
+    arguments = ("--row-version", str(row_version), "--edit-body", f"@{body}", "--edit-header", "Shop.Fixed=a=b")
+    kept = answer("return", error, *arguments, "--keep-original", url=url)
+    edited = answer("return", error, *arguments, url=url)
+    assert kept["edit_of"] == edited["edit_of"] == "m-Argument-3"
+    first, second = source.receive(5)
+    assert first.body == second.body == b'{"card": 1}'
+    headers = json.loads(second.headers)
+    assert (headers[HeaderNames.MESSAGE_ID], headers["ServiceControl.EditOf"]) == (edited["message_id"], "m-Argument-3")
+    assert (headers["Shop.Fixed"], HeaderNames.FAILED_Q in headers) == ("a=b", False)
+    gone = one_sentence(sqlqueue("return", error, *arguments, url=url), 1)
+    assert f"RowVersion {row_version}" in gone
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["return"], "Say which messages are meant"),
+        (["return", "--all", "--endpoint", "Sales"], "one of the two"),
+        (["return", "--all", "--malformed"], "redirect_to"),
+        (["return", "--all", "--rate", "0"], "rate must be"),
+        (["return", "--all", "--edit-body", "x"], "name it by --row-version"),
+        (["return", "--row-version", "1", "--row-version", "2", "--edit-body", "x"], "One message is edited"),
+        (["return", "--row-version", "1", "--edit-header", "x"], "--edit-header takes NAME=VALUE"),
+        (["return", "--row-version", "1", "--edit-body", "x", "--rate", "1"], "nothing else"),
+        (["return", "--row-version", "1", "--edit-body", "@/no/such"], "cannot be read"),
+        (["return", "--row-version", "1", "--keep-original"], "--keep-original goes with"),
+        (["errors", "--body"], "--show names one message"),
+        (["errors", "--show", "1", "--endpoint", "Sales"], "--show names one message"),
+        (["errors", "--by", "colour"], "grouped by 'colour'"),
+        (["errors", "--since", "soon"], "since is not a time"),
+        (["errors", "--kind", "poison"], "no kind 'poison'"),
+    ],
+)
+def test_wrong_calls(url: str, error: str, arguments: list[str], says: str) -> None:
+    command, *options = arguments
+    assert says in one_sentence(sqlqueue(command, error, *options, url=url), 2)
+
+
+def test_the_queue_is_error_unless_named() -> None:
+    assert "[default: error]" in sqlqueue("errors", "--help").stdout
