@@ -137,15 +137,15 @@ def test_transaction_requests() -> None:
 
 def test_declarations() -> None:
     text = "@P1 int,@P2 nvarchar(40), @p3 decimal(18, 4) OUTPUT, @d datetime2 , @m varbinary(MAX) out,@f float(24)"
-    assert declarations.parse(text) == [
+    assert declarations.parse(text) == (
         Declared("@P1", SqlType("int")),
         Declared("@P2", SqlType("nvarchar", 40)),
         Declared("@p3", SqlType("decimal", None, 18, 4), True),
         Declared("@d", SqlType("datetime2", scale=7)),
         Declared("@m", SqlType("varbinary", MAX), True),
         Declared("@f", SqlType("real")),
-    ]
-    assert declarations.parse("  ") == []
+    )
+    assert declarations.parse("  ") == ()
     with pytest.raises(SqlError):
         declarations.parse("int @a")
 

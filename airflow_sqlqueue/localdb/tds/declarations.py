@@ -6,8 +6,9 @@ import datetime as dt
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from airflow_sqlqueue.localdb.contract import Parameter, SqlError
@@ -44,8 +45,12 @@ class Declared:
     output: bool = False
 
 
-def parse(text: str) -> list[Declared]:
-    """Raises :class:`SqlError` 102 on a text that is not a list of declarations."""
+@lru_cache(maxsize=128)
+def parse(text: str) -> tuple[Declared, ...]:
+    """Raises :class:`SqlError` 102 on a text that is not a list of declarations.
+
+    Remembered, because Microsoft's driver prepares a statement anew each time, with hundreds of parameters in a bulk.
+    """
     found: list[Declared] = []
     position, end = 0, len(text.rstrip())
     while position < end:
@@ -55,7 +60,7 @@ def parse(text: str) -> list[Declared]:
         output = (match["direction"] or "").upper().startswith("OUT")
         found.append(Declared(match["name"], _type(match["type"], match["first"], match["second"]), output))
         position = match.end()
-    return found
+    return tuple(found)
 
 
 def _type(name: str, first: str | None, second: str | None) -> SqlType:
@@ -92,7 +97,7 @@ def bind(declared: Sequence[Declared], given: Sequence[Parameter], text: str) ->
                 "which was not supplied.",
             )
         kind = declaration.type if holds(declaration.type, found.value) else found.type
-        bound.append(replace(found, name=declaration.name, type=kind))
+        bound.append(Parameter(declaration.name, kind, found.value, found.output))
     return bound
 
 

@@ -45,6 +45,7 @@ _BY_SIZE: dict[int, dict[int, str]] = {
 _DECIMAL = {0x37: "decimal", 0x3F: "numeric", 0x6A: "decimal", 0x6C: "numeric"}
 _SCALED = {0x29: "time", 0x2A: "datetime2", 0x2B: "datetimeoffset"}
 _SHORT = {0xA5: "varbinary", 0xAD: "binary", 0xA7: "varchar", 0xAF: "char", 0xE7: "nvarchar", 0xEF: "nchar"}
+_UNBOUNDED = {name: SqlType(name, MAX) for name in _SHORT.values()}
 _LEGACY = {0x25: "varbinary", 0x2D: "binary", 0x27: "varchar", 0x2F: "char"}
 _LONG = {0x22: "image", 0x23: "text", 0x63: "ntext"}
 
@@ -104,7 +105,7 @@ def _short(reader: Reader, name: str) -> tuple[SqlType, Any]:
             decode = _utf8
     if size == 0xFFFF:
         data = reader.plp()
-        return SqlType(name, MAX), None if data is None else decode(data, 0)
+        return _UNBOUNDED[name], None if data is None else decode(data, 0)
     length = reader.short()
     declared = SqlType(name, max(1, size // 2 if name.startswith("n") else size))
     return declared, None if length == 0xFFFF else decode(reader.take(length), 0)

@@ -64,8 +64,8 @@ class Procedures:
 
     def _execute_sql(self, parameters: Sequence[Parameter], response: Response) -> int:
         text = _text(parameters, 0, "sp_executesql")
-        declared = declarations.parse(_text(parameters, 1, "sp_executesql")) if len(parameters) > 1 else []
-        return self._run(Prepared(text, tuple(declared)), parameters[2:], response)
+        declared = declarations.parse(_text(parameters, 1, "sp_executesql")) if len(parameters) > 1 else ()
+        return self._run(Prepared(text, declared), parameters[2:], response)
 
     def _prepare(self, parameters: Sequence[Parameter], response: Response) -> int:
         prepared = self._checked(parameters, "sp_prepare")
@@ -100,7 +100,7 @@ class Procedures:
 
     def _checked(self, parameters: Sequence[Parameter], name: str) -> Prepared:
         declared = declarations.parse(_text(parameters, 1, name, optional=True))
-        prepared = Prepared(_text(parameters, 2, name), tuple(declared))
+        prepared = Prepared(_text(parameters, 2, name), declared)
         names = [Parameter(found.name, found.type, None, found.output) for found in declared]
         self._engine.prepare(prepared.text, names)
         return prepared

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 
 _PLP_NULL = 0xFFFFFFFFFFFFFFFF
-_SHORT, _LONG, _LONGLONG = struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<Q")
+_BYTE, _SHORT = struct.Struct("<B"), struct.Struct("<H")
+_LONG, _LONGLONG = struct.Struct("<I"), struct.Struct("<Q")
 
 
 class Truncated(ValueError):
@@ -35,17 +36,27 @@ class Reader:
         self.position = start + size
         return self._view[start : start + size]
 
+    def _number(self, form: struct.Struct) -> int:
+        # Without a view of its bytes: a bulk insert has thousands of numbers.
+        start = self.position
+        try:
+            number: int = form.unpack_from(self._view, start)[0]
+        except struct.error as error:
+            raise Truncated from error
+        self.position = start + form.size
+        return number
+
     def byte(self) -> int:
-        return self.take(1)[0]
+        return self._number(_BYTE)
 
     def short(self) -> int:
-        return int(_SHORT.unpack(self.take(2))[0])
+        return self._number(_SHORT)
 
     def long(self) -> int:
-        return int(_LONG.unpack(self.take(4))[0])
+        return self._number(_LONG)
 
     def longlong(self) -> int:
-        return int(_LONGLONG.unpack(self.take(8))[0])
+        return self._number(_LONGLONG)
 
     def b_varchar(self) -> str:
         return str(self.take(2 * self.byte()), "utf-16-le", "surrogatepass")
