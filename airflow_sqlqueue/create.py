@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from airflow_sqlqueue.address import QueueAddress
+from airflow_sqlqueue.address import QueueAddress, without_machine
 from airflow_sqlqueue.errors import LockTimeoutError, QueueNotFoundError, StatementError
 from airflow_sqlqueue.inspection import exists, read_layout
 from airflow_sqlqueue.layout import Layout, Shape, column_differences, shape_of
@@ -113,11 +113,23 @@ def definitions_for(
     table = resolver.resolve(address)
     found = [queue_definition(table, layout=layout, legacy_columns=legacy_columns, body_string=body_string)]
     if delayed:
-        name = endpoint_table(address.table, DELAYED_QUALIFIER)
-        found.append(delayed_definition(resolver.resolve(replace(address, table=name))))
+        found.append(delayed_definition(delayed_address(resolver, queue_name)))
     if subscriptions:
         found.append(subscription_definition(resolver.resolve(SUBSCRIPTION_TABLE)))
     return found
+
+
+def delayed_address(
+    resolver: AddressResolver, queue_name: str, queue: ResolvedAddress | None = None
+) -> ResolvedAddress:
+    """Where a queue's table of delayed messages stands: named after it, ``Sales.Delayed``, and routed by that name.
+
+    ``queue`` is what ``queue_name`` was found to mean, which decides for an address of versions 1 and 2.
+    """
+    address = QueueAddress.parse(queue_name)
+    if queue is not None and queue != resolver.resolve(address):
+        address = without_machine(queue_name) or address
+    return resolver.resolve(replace(address, table=endpoint_table(address.table, DELAYED_QUALIFIER)))
 
 
 def create(session: Session, definition: Definition, *, create_schema: bool = False) -> Created:

@@ -12,8 +12,9 @@ from airflow_sqlqueue.connection import load_pyodbc
 from airflow_sqlqueue.message import HeaderNames, Message, encode_headers, escape_non_ascii
 from airflow_sqlqueue.sql.columns import NEVER
 
-ROWS = (128, 32, 8, 1)
-"""Rows of a statement. A few fixed sizes, so that the server sees few texts; well under 2,100 parameters."""
+ROWS = (256, 64, 16, 4, 1)
+"""Rows of a statement. A few fixed sizes, so that the server sees few texts; a row has up to seven parameters, and a
+statement takes 2,100."""
 
 BYTES = 4 * 1024 * 1024
 """Bodies of a statement: above this it is sent, whatever the number of its rows."""
@@ -28,10 +29,10 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class Rows:
-    """The parameters of one INSERT: ``count`` rows as ``sql.columns.insert_rows`` spells them."""
+    """The parameters of one INSERT: ``count`` rows as ``sql.columns.insertion`` spells them, with what is ``given``."""
 
     count: int
-    expiring: bool
+    given: frozenset[str]
     values: list[Any]
     sizes: list[Any]
 
@@ -58,23 +59,38 @@ def _of_fixed_sizes(messages: list[Message]) -> Iterator[list[Message]]:
 
 
 def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> Rows:
-    """The parameters for a piece of :func:`chunks`, for a table with columns of these base types."""
-    expiring = any(message.time_to_be_received is not None for message in messages)
-    values = [value for message in messages for value in _values(message, expiring, types)]
-    return Rows(len(messages), expiring, values, _sizes(expiring, types) * len(messages))
+    """The parameters for a piece of :func:`chunks`, for a table with columns of these base types.
+
+    A column that none of the messages fills takes no parameters: their number is what a bulk send spends its time on.
+    """
+    columns = {
+        column: [_column_text(message.header(name)) for message in messages]
+        for column, name in _COLUMN_HEADERS.items()
+        if column in types
+    }
+    columns = {column: texts for column, texts in columns.items() if any(texts)}
+    given = set(columns)
+    if any(message.id is not None for message in messages):
+        given.add("Id")
+    if any(message.time_to_be_received is not None for message in messages):
+        given.add("Expires")
+    values: list[Any] = []
+    for position, message in enumerate(messages):
+        if "Id" in given:
+            values.append(str(message.id or uuid.uuid4()))
+        if "Expires" in given:
+            values += _lifetime(message.time_to_be_received)
+        values += (_headers_text(message, types["Headers"]), message.body)
+        values += (texts[position] for texts in columns.values())
+    return Rows(len(messages), frozenset(given), values, _sizes(given) * len(messages))
 
 
-def _values(message: Message, expiring: bool, types: Mapping[str, str]) -> list[Any]:
-    values: list[Any] = [str(message.id or uuid.uuid4())]
-    if expiring and message.time_to_be_received is None:
-        values += [0, NEVER]
-    elif expiring and message.time_to_be_received is not None:
-        days, rest = divmod(message.time_to_be_received, _DAY)
-        values += [rest // _MILLISECOND, days]
-    values.append(_headers_text(message, types["Headers"]))
-    values.append(message.body)
-    values += [_column_text(message.header(name)) for column, name in _COLUMN_HEADERS.items() if column in types]
-    return values
+def _lifetime(interval: timedelta | None) -> tuple[int, int]:
+    """Milliseconds and days."""
+    if interval is None:
+        return 0, NEVER
+    days, rest = divmod(interval, _DAY)
+    return rest // _MILLISECOND, days
 
 
 def _headers_text(message: Message, column_type: str) -> str:
@@ -89,11 +105,11 @@ def _column_text(value: str | None) -> str:
     return value if value and len(value) <= 255 and value.isascii() else ""
 
 
-def _sizes(expiring: bool, types: Mapping[str, str]) -> list[Any]:
-    """Parameter types that do not change from row to row: else the driver prepares every statement anew."""
+def _sizes(given: set[str]) -> list[Any]:
+    """Parameter types that do not change from row to row: else the server sees another text for each."""
     pyodbc = load_pyodbc()
-    sizes: list[Any] = [(pyodbc.SQL_VARCHAR, 36, 0)]
-    if expiring:
+    sizes: list[Any] = [(pyodbc.SQL_VARCHAR, 36, 0)] if "Id" in given else []
+    if "Expires" in given:
         sizes += [(pyodbc.SQL_INTEGER, 0, 0)] * 2
     sizes += [(pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)]
-    return sizes + [(pyodbc.SQL_VARCHAR, 255, 0) for column in _COLUMN_HEADERS if column in types]
+    return sizes + [(pyodbc.SQL_VARCHAR, 255, 0) for column in _COLUMN_HEADERS if column in given]

@@ -9,9 +9,10 @@ import typer
 from airflow_sqlqueue.cli.batches import drain
 from airflow_sqlqueue.cli.delayed import cancel, delayed, move_delayed, send_delayed
 from airflow_sqlqueue.cli.errors import errors, return_to_source
-from airflow_sqlqueue.cli.messages import depth, generate, peek, purge_expired, send
+from airflow_sqlqueue.cli.messages import depth, generate, peek, send
 from airflow_sqlqueue.cli.output import stderr
 from airflow_sqlqueue.cli.publishing import publish, subscribe, subscriptions, unsubscribe
+from airflow_sqlqueue.cli.purging import purge, purge_expired
 from airflow_sqlqueue.cli.tables import create, drop, inspect
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, DriverNotFoundError, MessageError, SqlQueueError
 
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 COMMANDS = (
-    *(create, inspect, send, depth, peek, drain, purge_expired, drop, generate),
+    *(create, inspect, send, depth, peek, drain, purge, purge_expired, drop, generate),
     *(delayed, send_delayed, cancel, move_delayed),
     *(subscribe, unsubscribe, subscriptions, publish),
     errors,

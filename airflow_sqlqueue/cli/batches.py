@@ -55,7 +55,7 @@ def _drain(
     from airflow_sqlqueue.drain.drain import Drain
 
     waiting = table.depth()
-    with progress_bar("Draining", waiting.messages + waiting.expired) as tell:
+    with progress_bar("Draining", waiting.total) as tell:
         result = Drain(
             target.connect,
             table.address,

@@ -1,4 +1,4 @@
-"""Commands on messages: send, depth, peek, purge-expired, generate."""
+"""Commands on messages: send, depth, peek, generate."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from airflow_sqlqueue.browsing import MessageHead
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import counted, progress_bar, show
 from airflow_sqlqueue.cli.target import Target
+from airflow_sqlqueue.create import delayed_address
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.outgoing import Sender
+from airflow_sqlqueue.table import FIRST
 
 
 def send(
@@ -56,11 +59,26 @@ def _read_body(text: str) -> bytes:
     return text.encode()
 
 
-def depth(queue: Queue, url: Url = None, conn_id: ConnId = None, as_json: Json = False) -> None:
-    """Count the messages that nobody has locked."""
-    with Target.of(url, conn_id).queue(queue) as table:
-        found = table.depth()
-    values = {"queue": table.address.canonical, "messages": found.messages, "expired": found.expired}
+def depth(
+    queue: Queue,
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    kind: Annotated[str, typer.Option(help="exact; quick: from the index on RowVersion; catalog: no rows.")] = "exact",
+) -> None:
+    """Count messages, delayed ones apart, with the age of the oldest and how many were ever sent."""
+    target = Target.of(url, conn_id)
+    with target.queue(queue) as table:
+        found = table.backlog(kind, delayed=delayed_address(target.resolver, queue, table.address))
+    values = {
+        "queue": table.address.canonical,
+        "kind": found.depth.kind,
+        "messages": found.depth.messages,
+        "expired": found.depth.expired,
+        "delayed": found.delayed,
+        "oldest_seconds": found.oldest_seconds,
+        "total_sent": found.total_sent,
+    }
     show(values, as_json=as_json)
 
 
@@ -69,50 +87,39 @@ def peek(
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=2000, help="How many, from the head.")] = 10,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=2000, help="How many.")] = 10,
+    after: Annotated[int, typer.Option(help="Begin after this RowVersion.")] = FIRST,
     headers: Annotated[bool, typer.Option("--headers", help="Show all headers.")] = False,
     body: Annotated[bool, typer.Option("--body", help="Show the bodies as text.")] = False,
 ) -> None:
     """Look at the head of the queue; nothing is removed."""
     with Target.of(url, conn_id).queue(queue) as table:
-        found = table.peek(count)
-    show([_summary(message, headers, body) for message in found], as_json=as_json, title=table.address.canonical)
+        found = table.browse(count, after=after)
+        bodies = {message.row_version: message.body for message in table.peek(count, after=after)} if body else {}
+    records = [_summary(head, headers, bodies.get(head.row_version)) for head in found]
+    show(records, as_json=as_json, title=table.address.canonical)
 
 
-def _summary(message: ReceivedMessage, with_headers: bool, with_body: bool) -> dict[str, Any]:
-    envelope = Envelope.of(message)
+def _summary(head: MessageHead, with_headers: bool, body: bytes | None) -> dict[str, Any]:
+    envelope = Envelope.of(
+        ReceivedMessage(head.id, head.row_version, head.headers, body or b"", head.expires, head.expired)
+    )
     time_sent = envelope.time.time_sent
     summary: dict[str, Any] = {
-        "row_version": message.row_version,
+        "row_version": head.row_version,
         "message_id": envelope.identity.message_id,
         "type": envelope.content.message_type,
         "time_sent": time_sent.isoformat() if time_sent else None,
-        "expires": message.expires.isoformat() if message.expires else None,
-        "body_bytes": len(message.body),
+        "expires": head.expires.isoformat() if head.expires else None,
+        "body_bytes": head.body_bytes,
         "problem": envelope.problem,
     }
     if with_headers:
-        summary["headers"] = message.headers if envelope.problem else dict(envelope.headers)
-    if with_body:
+        summary["headers"] = head.headers if envelope.problem else dict(envelope.headers)
+    if body is not None:
         text = envelope.text()
-        summary["body"] = message.body.decode("utf-8", "replace") if text is None else text
+        summary["body"] = body.decode("utf-8", "replace") if text is None else text
     return summary
-
-
-def purge_expired(
-    queue: Queue,
-    url: Url = None,
-    conn_id: ConnId = None,
-    as_json: Json = False,
-    max_messages: Annotated[Optional[int], typer.Option(min=1, help="Delete at most so many.")] = None,  # noqa: UP045
-    max_seconds: Annotated[Optional[float], typer.Option(help="Stop after so long.")] = None,  # noqa: UP045
-    dry_run: Annotated[bool, typer.Option(help="Only count.")] = False,
-) -> None:
-    """Delete the messages whose time to be received is over."""
-    with Target.of(url, conn_id).queue(queue) as table:
-        done = table.purge_expired(max_messages=max_messages, max_seconds=max_seconds, dry_run=dry_run)
-    values = {"queue": table.address.canonical, "deleted": done.deleted, "remaining": done.remaining}
-    show({**values, "seconds": round(done.seconds, 3)}, as_json=as_json)
 
 
 def generate(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from airflow_sqlqueue.browsing import WINDOW, Filter, MessageHead
+from airflow_sqlqueue.create import delayed_address
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
 from airflow_sqlqueue.message import Message, ReceivedMessage
-from airflow_sqlqueue.queue import Depth, Purged
+from airflow_sqlqueue.purge import CHUNK, Purged, PurgeOptions
+from airflow_sqlqueue.queue import Backlog, Depth
+from airflow_sqlqueue.table import FIRST
 from airflow_sqlqueue.sent import Sent, SentLedger
 
 
@@ -30,33 +34,77 @@ class MessageMethods(QueueConnectionHook):
             ledger.create()
             return ledger.send(queue, send_id, messages, origin)
 
-    def depth(self, queue_name: str, *, at_most: int | None = None) -> Depth:
-        """Count the messages that nobody has locked, or look at the first ``at_most`` rows only."""
-        with self.queue(queue_name) as queue:
-            return queue.depth(at_most=at_most)
+    def send_numbered(self, queue_name: str, messages: Iterable[Message]) -> list[int]:
+        """:meth:`send`, and return the messages' RowVersions, in their order."""
+        with self.queue(queue_name, sending=True) as queue, queue.session.transaction():
+            return queue.send_numbered(messages)
 
-    def peek(self, queue_name: str, at_most: int = 10) -> list[ReceivedMessage]:
-        """Look at the head of the queue; nothing is removed."""
-        with self.queue(queue_name) as queue:
-            return queue.peek(at_most)
+    def depth(self, queue_name: str, *, kind: str = "exact", at_most: int | None = None) -> Depth:
+        """Count messages, ``exact``, ``quick`` or ``catalog``; or look at the first ``at_most`` rows only.
 
-    def receive(self, queue_name: str, at_most: int = 1) -> list[ReceivedMessage]:
-        """Take messages out of the queue. At most once: they are gone when this returns, whatever comes after.
-
-        Use :meth:`drain`, or :meth:`queue` with a transaction, where none may be lost.
+        See :mod:`airflow_sqlqueue.depth` for what each can get wrong.
         """
         with self.queue(queue_name) as queue:
-            return queue.receive(at_most)
+            return queue.depth(kind, at_most=at_most)
+
+    def backlog(self, queue_name: str, *, kind: str = "exact") -> Backlog:
+        """The depth with delayed messages, the age of the oldest and how many were ever sent."""
+        with self.queue(queue_name) as queue:
+            return queue.backlog(kind, delayed=delayed_address(self.resolver, queue_name, queue.address))
+
+    def peek(self, queue_name: str, at_most: int = 10, *, after: int = FIRST) -> list[ReceivedMessage]:
+        """Look at messages, from the head of the queue or after a RowVersion; nothing is removed."""
+        with self.queue(queue_name) as queue:
+            return queue.peek(at_most, after=after)
+
+    def browse(self, queue_name: str, at_most: int = 10, *, after: int = FIRST) -> list[MessageHead]:
+        """:meth:`peek` without bodies."""
+        with self.queue(queue_name) as queue:
+            return queue.browse(at_most, after=after)
+
+    def find(self, queue_name: str, where: Filter, at_most: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
+        """Look for messages by their headers. See :meth:`airflow_sqlqueue.queue.QueueTable.find`."""
+        with self.queue(queue_name) as queue:
+            return queue.find(where, at_most, window=window)
+
+    def receive(
+        self,
+        queue_name: str,
+        at_most: int = 1,
+        *,
+        where: Filter | None = None,
+        window: int = WINDOW,
+        keep_expired: bool = False,
+    ) -> list[ReceivedMessage]:
+        """Take messages out of the queue. At most once: they are gone when this returns, whatever comes after.
+
+        Use :meth:`drain`, or :meth:`transaction`, where none may be lost. See
+        :meth:`airflow_sqlqueue.queue.QueueTable.receive`.
+        """
+        with self.queue(queue_name) as queue:
+            return queue.receive(at_most, where=where, window=window, keep_expired=keep_expired)
+
+    def take(
+        self, queue_name: str, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = ()
+    ) -> list[ReceivedMessage]:
+        """Take messages by RowVersion or row Id; delivery as for :meth:`receive`."""
+        with self.queue(queue_name) as queue:
+            return queue.take(row_versions, ids=ids)
+
+    def purge(self, queue_name: str, options: PurgeOptions | None = None) -> Purged:
+        """Delete what has expired, or what the options say. See :func:`airflow_sqlqueue.purge.purge`."""
+        with self.queue(queue_name) as queue:
+            return queue.purge(options)
 
     def purge_expired(
         self,
         queue_name: str,
         *,
-        chunk: int = 1_000,
+        chunk: int = CHUNK,
         max_messages: int | None = None,
         max_seconds: float | None = None,
         dry_run: bool = False,
     ) -> Purged:
-        """Delete expired messages. See :meth:`airflow_sqlqueue.queue.QueueTable.purge_expired`."""
-        with self.queue(queue_name) as queue:
-            return queue.purge_expired(chunk=chunk, max_messages=max_messages, max_seconds=max_seconds, dry_run=dry_run)
+        """:meth:`purge` of what has expired."""
+        options = PurgeOptions(chunk=chunk, max_messages=max_messages, max_seconds=max_seconds, dry_run=dry_run)
+        return self.purge(queue_name, options)

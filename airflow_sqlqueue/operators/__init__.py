@@ -7,7 +7,7 @@ from airflow_sqlqueue.operators.drain_to_spark import SqlQueueDrainToSparkOperat
 from airflow_sqlqueue.operators.mark_consumed import SqlQueueMarkConsumedOperator
 from airflow_sqlqueue.operators.move_delayed import SqlQueueMoveDelayedOperator
 from airflow_sqlqueue.operators.publish import SqlQueuePublishOperator
-from airflow_sqlqueue.operators.purge_expired import SqlQueuePurgeExpiredOperator
+from airflow_sqlqueue.operators.purge import SqlQueuePurgeExpiredOperator, SqlQueuePurgeOperator
 from airflow_sqlqueue.operators.return_to_source import SqlQueueReturnToSourceOperator
 from airflow_sqlqueue.operators.send import SqlQueueSendOperator
 
@@ -18,6 +18,7 @@ __all__ = [
     "SqlQueueMoveDelayedOperator",
     "SqlQueuePublishOperator",
     "SqlQueuePurgeExpiredOperator",
+    "SqlQueuePurgeOperator",
     "SqlQueueReturnToSourceOperator",
     "SqlQueueSendOperator",
 ]

@@ -1,4 +1,4 @@
-"""Wait until a queue holds enough messages."""
+"""Wait until a queue holds enough messages, or old ones."""
 
 from __future__ import annotations
 
@@ -13,31 +13,43 @@ from airflow_sqlqueue.operators.base import QueueTask
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_sqlqueue.queue import Depth, QueueTable
+
 EXPIRED_ALLOWANCE = 1_000
 """Expired messages that a poke may meet at the head of the queue before it has to count the whole queue."""
 
 
 class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
-    """Wait until a queue holds at least ``threshold`` messages that have not expired and that nobody has locked.
+    """Wait until a queue holds at least ``threshold`` messages, or one that was sent ``oldest_seconds`` ago.
 
-    A poke reads only as many rows at the head of the queue as it needs, so it is cheap however deep the queue is; the
-    depth in XCom (``messages``, ``expired``) is counted no further either. Nothing is removed, and whoever receives
-    after the sensor may find fewer. Both modes work; ``reschedule`` keeps no worker slot between pokes.
+    Where both are given, whichever comes first ends the wait: a batch that is full, or that waited long enough. Where
+    neither is, one message does.
+
+    A poke of the kind ``exact`` counts messages that have not expired and that nobody has locked. It reads only as many
+    rows at the head of the queue as it needs, so it is cheap however deep the queue is; the depth in XCom
+    (``messages``, ``expired``) is counted no further either. ``quick`` and ``catalog`` read no rows, count expired messages too and
+    can be wrong in the ways that :mod:`airflow_sqlqueue.depth` tells. XCom's ``oldest_seconds`` is None unless it was
+    asked for. Nothing is removed, and whoever receives after the sensor may find fewer. Both modes work;
+    ``reschedule`` keeps no worker slot between pokes.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
     :param threshold: how many messages to wait for, at least 1 (templated)
+    :param oldest_seconds: the age of the first message in the queue to wait for, above 0 (templated)
+    :param kind: how messages are counted: exact, quick or catalog (templated)
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "threshold", "sqlqueue_conn_id")
+    template_fields: Sequence[str] = ("queue_name", "threshold", "oldest_seconds", "kind", "sqlqueue_conn_id")
     ui_color = "#dfe9f5"
 
     def __init__(
         self,
         *,
         queue_name: str,
-        threshold: int | str = 1,
+        threshold: int | str | None = None,
+        oldest_seconds: float | str | None = None,
+        kind: str = "exact",
         sqlqueue_conn_id: str = "sqlqueue_default",
         hook_params: dict[str, Any] | None = None,
         **kwargs: Any,
@@ -45,31 +57,47 @@ class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
         super().__init__(**kwargs)
         self.queue_name = queue_name
         self.threshold = threshold
+        self.oldest_seconds = oldest_seconds
+        self.kind = kind
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once; raises our errors, those no retry mends as AirflowFailException."""
+        from airflow_sqlqueue.depth import oldest_seconds
         from airflow_sqlqueue.hooks.failures import fail_without_retry
 
         # Airflow skips a soft-failing sensor that is not to be retried; a sensor that cannot look must fail instead.
         with nullcontext() if self.soft_fail else fail_without_retry():
-            threshold = _threshold(self.threshold)
-            rows = threshold + EXPIRED_ALLOWANCE
+            age = _age(self.oldest_seconds)
+            threshold = 1 if self.threshold is None and age is None else _threshold(self.threshold)
             with self.hook.queue(self.queue_name) as queue:
-                depth = queue.depth(at_most=rows)
-                if depth.messages < threshold and depth.messages + depth.expired >= rows:
-                    depth = queue.depth()
-        self.log.info("Queue %s: %d messages of %d", self.queue_name, depth.messages, threshold)
+                depth = _depth(queue, self.kind, threshold)
+                oldest = None if age is None else oldest_seconds(queue)
+        self.log.info("Queue %s: %d messages, threshold %s", self.queue_name, depth.messages, threshold)
+        full = threshold is not None and depth.messages >= threshold
+        old = age is not None and oldest is not None and oldest >= age
         return PokeReturnValue(
-            is_done=depth.messages >= threshold,
-            xcom_value={"messages": depth.messages, "expired": depth.expired},
+            is_done=full or old,
+            xcom_value={"messages": depth.messages, "expired": depth.expired, "oldest_seconds": oldest},
         )
 
 
-def _threshold(value: int | str) -> int:
+def _depth(queue: QueueTable, kind: str, threshold: int | None) -> Depth:
+    if kind != "exact":
+        return queue.depth(kind)
+    rows = (threshold or 1) + EXPIRED_ALLOWANCE
+    depth = queue.depth(at_most=rows)
+    if depth.messages < (threshold or 1) and depth.total >= rows:
+        depth = queue.depth()
+    return depth
+
+
+def _threshold(value: int | str | None) -> int | None:
     from airflow_sqlqueue.errors import ConfigurationError
 
+    if value is None:
+        return None
     try:
         number = int(value)
     except ValueError as error:
@@ -77,3 +105,17 @@ def _threshold(value: int | str) -> int:
     if number < 1:
         raise ConfigurationError(f"The threshold is {number}: wait for at least 1 message.")
     return number
+
+
+def _age(value: float | str | None) -> float | None:
+    from airflow_sqlqueue.errors import ConfigurationError
+
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError as error:
+        raise ConfigurationError(f"oldest_seconds {value!r} is not a number of seconds.") from error
+    if not seconds > 0:
+        raise ConfigurationError(f"oldest_seconds is {seconds:g}: wait for an age above 0 seconds.")
+    return seconds

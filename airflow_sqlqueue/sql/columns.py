@@ -11,6 +11,9 @@ from collections.abc import Collection, Mapping
 from airflow_sqlqueue.sql import Fragment
 
 LEGACY = {"CorrelationId": "varchar(255)", "ReplyToAddress": "varchar(255)", "Recoverable": "bit"}
+ADDRESSED = ("CorrelationId", "ReplyToAddress")
+"""The legacy columns that a sender fills from headers."""
+
 REQUIRED = ("Id", "Expires", "Headers", "Body", "RowVersion")
 
 BODY_STRING = "CONVERT(varchar(max), [Body])"
@@ -38,7 +41,7 @@ SUBSCRIPTION = {
 }
 
 _ORDER = ("Id", "CorrelationId", "ReplyToAddress", "Recoverable", "Expires", "Headers", "Body", "RowVersion")
-_EXPIRES = f"DATEADD(millisecond, ?, DATEADD(day, NULLIF(?, {NEVER}), GETUTCDATE()))"
+_EXPIRES = f"DATEADD(millisecond, m.[Milliseconds], DATEADD(day, NULLIF(m.[Days], {NEVER}), GETUTCDATE()))"
 _TAKEN = (
     "[Id] uniqueidentifier, [CorrelationId] nvarchar(255), [ReplyToAddress] nvarchar(255), [Recoverable] bit, "
     "[Expires] datetime2, [Headers] nvarchar(max), [Body] varbinary(max), [RowVersion] bigint, [Expired] bit"
@@ -79,11 +82,24 @@ def row_columns(types: Mapping[str, str], source: str = "") -> Fragment:
     on ``Expires``, by its own clock, at the moment of the statement.
     """
     columns = [f"{source}[{name}]" if name in types else f"CAST(NULL AS {LEGACY[name]}) AS [{name}]" for name in _ORDER]
-    if types["Expires"] == "datetimeoffset":
-        # The driver has no Python type for it.
-        columns[4] = f"CAST(SWITCHOFFSET({source}[Expires], '+00:00') AS datetime2) AS [Expires]"
-    columns.append(f"CAST(CASE WHEN {source}[Expires] <= GETUTCDATE() THEN 1 ELSE 0 END AS bit) AS [Expired]")
-    return Fragment(", ".join(columns))
+    columns[_ORDER.index("Expires")] = _expires(types, source)
+    return Fragment(", ".join([*columns, _expired(source)]))
+
+
+def head_columns(types: Mapping[str, str]) -> Fragment:
+    """The columns of a row without its body: RowVersion, Id, Expires, Headers, the body's length in bytes, Expired."""
+    return Fragment(f"[RowVersion], [Id], {_expires(types)}, [Headers], DATALENGTH([Body]), {_expired()}")
+
+
+def _expires(types: Mapping[str, str], source: str = "") -> str:
+    if types["Expires"] != "datetimeoffset":
+        return f"{source}[Expires]"
+    # The driver has no Python type for it.
+    return f"CAST(SWITCHOFFSET({source}[Expires], '+00:00') AS datetime2) AS [Expires]"
+
+
+def _expired(source: str = "") -> str:
+    return f"CAST(CASE WHEN {source}[Expires] <= GETUTCDATE() THEN 1 ELSE 0 END AS bit) AS [Expired]"
 
 
 def output(types: Mapping[str, str], *, into: bool) -> dict[str, Fragment]:
@@ -100,16 +116,34 @@ def output(types: Mapping[str, str], *, into: bool) -> dict[str, Fragment]:
     }
 
 
-def insert_columns(present: Collection[str]) -> Fragment:
-    """The columns a send fills, in the order of :func:`insert_rows`."""
-    legacy = [f"[{name}]" for name in LEGACY if name in present]
-    return Fragment(", ".join(["[Id]", "[Expires]", "[Headers]", "[Body]", *legacy]))
+def insertion(types: Collection[str], given: Collection[str], count: int) -> dict[str, Fragment]:
+    """The fragments of a send of ``count`` rows to a table with these columns.
 
+    They are ``columns``, ``values``, ``names`` and ``rows``.
 
-def insert_rows(present: Collection[str], expiring: bool, count: int) -> Fragment:
-    """``count`` row constructors. Parameters of each: Id, milliseconds and days where ``expiring``, Headers, Body, and
-    CorrelationId and ReplyToAddress, empty for NULL, where the table has them; ``Recoverable`` is always 1, as versions
-    4.1 and later write it."""
-    expires = _EXPIRES if expiring else "NULL"
-    legacy = ["1" if name == "Recoverable" else "NULLIF(?, '')" for name in LEGACY if name in present]
-    return Fragment(", ".join([f"({', '.join(['?', expires, '?', '?', *legacy])})"] * count))
+    The parameters of a row, in this order: Id, milliseconds and days (for Expires), Headers, Body, CorrelationId and
+    ReplyToAddress, the last two empty for NULL; of Id, Expires and the legacy columns those that are ``given``. A row
+    without an Id gets a new one from the server. ``Recoverable`` is always 1, as versions 4.1 and later write it.
+    """
+    filled = {
+        "Id": "m.[Id]" if "Id" in given else "NEWID()",
+        "Expires": _EXPIRES if "Expires" in given else "NULL",
+        "Headers": "m.[Headers]",
+        "Body": "m.[Body]",
+        **{name: f"NULLIF(m.[{name}], '')" if name in given else "NULL" for name in ADDRESSED if name in types},
+        **({"Recoverable": "1"} if "Recoverable" in types else {}),
+    }
+    parameters = {"Id": ["Id"], "Expires": ["Milliseconds", "Days"], "Headers": ["Headers"], "Body": ["Body"]}
+    present = [
+        parameter
+        for name in filled
+        if name in given or name in {"Headers", "Body"}
+        for parameter in parameters.get(name, [name])
+    ]
+    marks = ", ?" * len(present)
+    return {
+        "columns": Fragment(", ".join(f"[{name}]" for name in filled)),
+        "values": Fragment(", ".join(filled.values())),
+        "names": Fragment(", ".join(f"[{name}]" for name in ["Position", *present])),
+        "rows": Fragment(", ".join(f"({position}{marks})" for position in range(count))),
+    }

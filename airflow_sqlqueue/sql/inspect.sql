@@ -57,6 +57,18 @@ FROM {catalog}.sys.partitions AS p
 JOIN {catalog}.sys.allocation_units AS a ON a.container_id = p.hobt_id AND a.type = 1
 WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1);
 
+-- row_count: read the table's row count
+SELECT COALESCE(SUM(p.rows), 0) FROM {catalog}.sys.partitions AS p
+WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1);
+
+-- count_rows: count the table's rows
+SELECT COUNT_BIG(*) FROM {table} WITH (READPAST, READCOMMITTEDLOCK);
+
+-- identity: read the table's last identity value
+-- IDENT_CURRENT cannot tell a table that never had a row from one that had a single row; last_value is NULL there.
+SELECT CAST(c.last_value AS bigint), CAST(c.seed_value AS bigint), CAST(c.increment_value AS bigint)
+FROM {catalog}.sys.identity_columns AS c WHERE c.object_id = OBJECT_ID(?);
+
 -- edition: read the server's edition
 SELECT CAST(SERVERPROPERTY('EngineEdition') AS int);
 

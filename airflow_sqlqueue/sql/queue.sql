@@ -1,7 +1,18 @@
 -- send: send messages to the queue
--- The server's clock decides when a message expires: days and milliseconds apart, because DATEADD takes an int.
--- (reference/statements.md 2.5)
-INSERT INTO {queue} ({columns}) VALUES {rows};
+-- The server's clock decides when a message expires: days and milliseconds apart, because DATEADD takes an int
+-- (reference/statements.md 2.5). ORDER BY is what makes the identity follow the order of the messages: of all forms of
+-- INSERT, only that of a SELECT with ORDER BY is documented to ("INSERT (Transact-SQL)", Limitations and restrictions).
+INSERT INTO {queue} ({columns})
+SELECT {values} FROM (VALUES {rows}) AS m ({names}) ORDER BY m.[Position];
+
+-- send_numbered: send messages to the queue
+-- By way of a table variable, because a table with a trigger on INSERT allows no OUTPUT without INTO (error 334), and
+-- because OUTPUT has no order of its own.
+DECLARE @sent TABLE ([RowVersion] bigint NOT NULL);
+INSERT INTO {queue} ({columns})
+OUTPUT inserted.[RowVersion] INTO @sent
+SELECT {values} FROM (VALUES {rows}) AS m ({names}) ORDER BY m.[Position];
+SELECT [RowVersion] FROM @sent ORDER BY [RowVersion];
 
 -- receive: receive messages from the queue
 -- ORDER BY needs the inner TOP, so the DELETE goes through a common table expression (reference/statements.md 2.4).
@@ -30,7 +41,12 @@ OUTPUT {output};
 -- peek: look at the queue
 -- READCOMMITTEDLOCK is what READPAST needs where READ_COMMITTED_SNAPSHOT is on (reference/statements.md 2.6).
 SELECT TOP (?) {columns}
-FROM {queue} WITH (READPAST, READCOMMITTEDLOCK) ORDER BY [RowVersion];
+FROM {queue} WITH (READPAST, READCOMMITTEDLOCK)
+WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion];
+
+-- find_ids: look for messages in the queue
+-- No version has an index on Id: this reads the whole table, and takes no lock that it keeps.
+SELECT [RowVersion] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK) WHERE [Id] IN ({ids}) ORDER BY [RowVersion];
 
 -- depth: count the messages of the queue
 SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN [Expires] <= GETUTCDATE() THEN 1 END)
@@ -40,6 +56,15 @@ FROM {queue} WITH (READPAST, READCOMMITTEDLOCK);
 -- Bounded: a poll that only needs to know whether a threshold is reached must not scan a queue of millions.
 SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN head.[Expires] <= GETUTCDATE() THEN 1 END)
 FROM (SELECT TOP (?) [Expires] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK) ORDER BY [RowVersion]) AS head;
+
+-- ends: find both ends of the queue
+-- Two subqueries, so that each is one step into the index on RowVersion.
+SELECT (SELECT MIN([RowVersion]) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK)),
+       (SELECT MAX([RowVersion]) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK));
+
+-- oldest: look for the oldest message of the queue
+SELECT TOP (1) [Headers], SYSUTCDATETIME() FROM {queue} WITH (READPAST, READCOMMITTEDLOCK)
+WHERE [Expires] IS NULL OR [Expires] > GETUTCDATE() ORDER BY [RowVersion];
 
 -- high_water: find the end of the queue
 SELECT MAX([RowVersion]) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK);
@@ -52,10 +77,40 @@ SELECT TOP (1) [RowVersion] FROM {queue} WITH (READCOMMITTEDLOCK) WHERE [RowVers
 -- count_left: count the messages that others hold
 SELECT COUNT_BIG(*) FROM {queue} WITH (NOLOCK) WHERE [RowVersion] <= ?;
 
--- purge_expired: purge expired messages
+-- purge_expired: purge expired messages of the queue
 -- READPAST stands on the deleting statement itself, so a long receive never blocks it (reference/statements.md 2.7).
 DELETE TOP (?) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Expires] < GETUTCDATE();
 SELECT @@ROWCOUNT;
 
--- count_expired: count the expired messages
+-- purge_range: purge the queue
+-- Each chunk begins where the last one ended: rows that are deleted leave ghosts in the index for a while, and a chunk
+-- that began at its head would step over all of them again.
+DECLARE @after bigint = ?, @to bigint;
+SELECT @to = MAX(head.[RowVersion])
+FROM (
+    SELECT TOP (?) [RowVersion] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE [RowVersion] > @after AND [RowVersion] <= ? ORDER BY [RowVersion]
+) AS head;
+DELETE TOP (?) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+WHERE [RowVersion] > @after AND [RowVersion] <= @to;
+SELECT @@ROWCOUNT, @to;
+
+-- purge_these: purge messages of the queue
+DELETE FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [RowVersion] IN ({row_versions});
+SELECT @@ROWCOUNT;
+
+-- count_expired: count the expired messages of the queue
 SELECT COUNT_BIG(*) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK) WHERE [Expires] < GETUTCDATE();
+
+-- first_expired_left: check that no expired message is left in the queue
+-- A locking read, like first_left.
+SELECT TOP (1) [RowVersion] FROM {queue} WITH (READCOMMITTEDLOCK) WHERE [Expires] < GETUTCDATE();
+
+-- count_expired_left: count the expired messages that others hold
+SELECT COUNT_BIG(*) FROM {queue} WITH (NOLOCK) WHERE [Expires] < GETUTCDATE();
+
+-- count_up_to: count the messages of the queue
+SELECT COUNT_BIG(*) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK) WHERE [RowVersion] <= ?;
+
+-- now: read the server's clock
+SELECT SYSUTCDATETIME();

@@ -11,6 +11,9 @@ SET LOCK_TIMEOUT {milliseconds};
 -- yield_to_others: set the deadlock priority
 SET DEADLOCK_PRIORITY LOW;
 
+-- yield_no_more: set the deadlock priority
+SET DEADLOCK_PRIORITY NORMAL;
+
 -- begin: begin a transaction
 BEGIN TRANSACTION;
 

@@ -66,7 +66,7 @@ def test_headers_text_is_kept_as_it_is(queue: QueueTable) -> None:
 def test_expiry_is_by_the_servers_clock(queue: QueueTable) -> None:
     lifetimes = [None, timedelta(days=40), timedelta(seconds=-1), timedelta(0)]
     queue.send(Message(body=b"%d" % n, time_to_be_received=lifetime) for n, lifetime in enumerate(lifetimes))
-    received = queue.receive(10)
+    received = queue.receive(10, keep_expired=True)
     assert [message.expired for message in received] == [False, False, True, True]
     assert received[0].expires is None
     assert received[1].expires is not None
@@ -141,8 +141,11 @@ def test_purge_takes_only_what_expired(connect: Connect, queue: QueueTable) -> N
 def test_purge_passes_over_locked_messages(connect: Connect, queue: QueueTable) -> None:
     queue.send(Message(time_to_be_received=timedelta(seconds=-5)) for _ in range(3))
     with connect() as other_session, other_session.transaction():
-        assert len(QueueTable(other_session, queue.address).receive(1)) == 1
-        assert queue.purge_expired().deleted == 2
+        assert len(QueueTable(other_session, queue.address).receive(1, keep_expired=True)) == 1
+        purged = queue.purge_expired()
+        assert (purged.deleted, purged.remaining, purged.complete) == (2, 0, True)
+        assert purged.locked >= 1
+    assert queue.purge_expired().locked == 0
 
 
 def test_a_table_that_is_no_queue(connect: Connect, address_of: AddressResolver, queue_name: str) -> None:

@@ -1,0 +1,143 @@
+"""How deep a queue is, counted in three ways, and how old.
+
+========  ====================================  =====================================================================
+kind      reads                                 what it can get wrong
+========  ====================================  =====================================================================
+exact     every row that nobody has locked      nothing at the moment of the count, which is over when it is returned
+quick     both ends of the index on RowVersion  counts gaps as messages: rolled-back sends, numbers that a restart of
+                                                the server skipped, messages taken from the middle (one old message at
+                                                the head makes it huge); counts expired messages
+catalog   the catalog's row count, no rows      counts expired messages and those that are being received or are not
+                                                committed yet; approximate by its own documentation
+========  ====================================  =====================================================================
+
+Without an index on RowVersion ``quick`` reads the whole table. (reference/statements.md 2.6)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timezone
+from typing import Any
+
+from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
+from airflow_sqlqueue.inspection import read_layout
+from airflow_sqlqueue.message import HeaderNames, decode_headers, parse_time
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.sql import identifier, query
+from airflow_sqlqueue.table import FittedTable
+
+KINDS = ("exact", "quick", "catalog")
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How many messages a queue holds.
+
+    ``exact`` tells ``expired`` messages apart, which are not part of ``messages``. The other kinds cannot: ``expired``
+    is None there, and they are part of ``messages``.
+    """
+
+    messages: int
+    expired: int | None = None
+    kind: str = "exact"
+
+    @property
+    def total(self) -> int:
+        """All of them, expired or not."""
+        return self.messages + (self.expired or 0)
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What waits in a queue and beside it.
+
+    ``delayed`` is how many messages its table of delayed messages holds, None where there is no such table.
+    ``oldest_seconds`` is the age of the visible message with the lowest RowVersion, by its header TimeSent and the
+    server's clock; None where there is none or it does not say. Its sender's clock may be wrong, and a message that
+    came back to the queue is older than it looks from there. ``total_sent`` is how often a row was inserted, see
+    :func:`total_sent`.
+    """
+
+    depth: Depth
+    delayed: int | None
+    oldest_seconds: float | None
+    total_sent: int
+
+
+def depth(table: FittedTable, kind: str = "exact", *, at_most: int | None = None) -> Depth:
+    """Count messages, as the table above has it. With ``at_most``, exactly, in that many rows at the head alone."""
+    check_kind(kind)
+    table.layout  # noqa: B018 - a clear error where there is no queue
+    if kind == "quick":
+        low, high = table.session.run(table.query("queue.ends"))[0]
+        return Depth(0 if low is None else max(0, high - low + 1), None, kind)
+    if kind == "catalog":
+        return Depth(_catalog_rows(table, table.layout.table), None, kind)
+    statement = table.query("queue.depth" if at_most is None else "queue.depth_up_to")
+    total, expired = table.session.run(statement, *(() if at_most is None else (at_most,)))[0]
+    return Depth(total - expired, expired)
+
+
+def check_kind(kind: str) -> None:
+    """Raise :class:`ConfigurationError` for a kind that there is not."""
+    if kind not in KINDS:
+        raise ConfigurationError(f"There is no depth of the kind {kind!r}: choose one of {', '.join(KINDS)}.")
+
+
+def backlog(table: FittedTable, kind: str = "exact", *, delayed: ResolvedAddress | None = None) -> Backlog:
+    """The depth with all that goes with it. ``delayed`` is where the table of delayed messages would stand.
+
+    Delayed messages are counted row by row for ``exact``, and by the catalog else.
+    """
+    return Backlog(
+        depth=depth(table, kind),
+        delayed=None if delayed is None else _delayed(table, delayed, kind),
+        oldest_seconds=oldest_seconds(table),
+        total_sent=total_sent(table),
+    )
+
+
+def oldest_seconds(table: FittedTable) -> float | None:
+    """The age of the visible message with the lowest RowVersion, at least 0; see :class:`Backlog`."""
+    table.layout  # noqa: B018 - a clear error where there is no queue
+    rows = table.session.run(table.query("queue.oldest"))
+    if not rows:
+        return None
+    headers, now = rows[0]
+    sent = parse_time(decode_headers(headers).values.get(HeaderNames.TIME_SENT))
+    return None if sent is None else max(0.0, (now.replace(tzinfo=timezone.utc) - sent).total_seconds())
+
+
+def total_sent(table: FittedTable) -> int:
+    """How many rows were ever inserted, by the last identity value that the table gave out.
+
+    Too high by sends that were rolled back, by numbers that the server skipped when it was restarted (it takes them in
+    blocks of 10,000), and by messages that came back to the queue. TRUNCATE and a reseed start it anew.
+    """
+    base = table.layout.table
+    rows = _run(table, "identity", base, base.qualified_name)
+    if not rows or rows[0][0] is None:
+        return 0
+    last, seed, increment = rows[0]
+    return max(0, int(last - seed) // int(increment) + 1)
+
+
+def _delayed(table: FittedTable, address: ResolvedAddress, kind: str) -> int | None:
+    try:
+        layout = read_layout(table.session, address)
+    except QueueNotFoundError:
+        return None
+    if layout.kind != "delayed":
+        return None
+    if kind != "exact":
+        return _catalog_rows(table, layout.table)
+    return int(table.session.value(query("inspect.count_rows", table=identifier(address))))
+
+
+def _catalog_rows(table: FittedTable, base: ResolvedAddress) -> int:
+    return int(_run(table, "row_count", base, base.qualified_name)[0][0])
+
+
+def _run(table: FittedTable, name: str, base: ResolvedAddress, *values: Any) -> list[Any]:
+    return table.session.run(query(f"inspect.{name}", catalog=identifier(base.catalog)), *values)

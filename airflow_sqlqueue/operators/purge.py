@@ -1,0 +1,103 @@
+"""Purge messages from a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_sqlqueue.operators.base import QueueTask
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class SqlQueuePurgeOperator(QueueTask, BaseOperator):
+    """Delete messages in small transactions that wait for nobody: what has expired, all of them, or old ones.
+
+    Safe to repeat: what is purged is gone, what is locked stays for the next time. A purge that is not of expired
+    messages loses them, so it wants ``confirm``.
+
+    XCom: ``deleted``, ``remaining``, ``complete`` (False when a budget ended it), ``seconds``, ``locked`` and
+    ``undated``, as :class:`~airflow_sqlqueue.purge.Purged` has them.
+
+    :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
+    :param every: purge every message that is there at the start.
+    :param older_than: purge what was sent longer ago, by its header TimeSent: the headers of the whole queue are read.
+    :param confirm: messages that have not expired may be lost.
+    :param sqlqueue_conn_id: the Airflow connection (templated)
+    :param chunk: rows per transaction, 1 to 2,000.
+    :param pause: seconds between two transactions.
+    :param max_messages: stop after this many messages; None: no limit.
+    :param max_seconds: stop after this many seconds; None: no limit.
+    :param only_count: delete nothing, only count.
+    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
+    """
+
+    template_fields: Sequence[str] = ("queue_name", "sqlqueue_conn_id")
+    ui_color = "#dfe9f5"
+
+    def __init__(
+        self,
+        *,
+        queue_name: str,
+        every: bool = False,
+        older_than: timedelta | None = None,
+        confirm: bool = False,
+        sqlqueue_conn_id: str = "sqlqueue_default",
+        chunk: int = 1_000,
+        pause: float = 0.0,
+        max_messages: int | None = None,
+        max_seconds: float | None = None,
+        only_count: bool = False,
+        hook_params: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.queue_name = queue_name
+        self.every = every
+        self.older_than = older_than
+        self.confirm = confirm
+        self.sqlqueue_conn_id = sqlqueue_conn_id
+        self.chunk = chunk
+        self.pause = pause
+        self.max_messages = max_messages
+        self.max_seconds = max_seconds
+        self.only_count = only_count
+        self.hook_params = hook_params
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Purge; raises our errors, those no retry mends as AirflowFailException."""
+        from airflow_sqlqueue.hooks.failures import fail_without_retry
+        from airflow_sqlqueue.purge import PurgeOptions
+
+        with fail_without_retry():
+            options = PurgeOptions(
+                every=self.every,
+                older_than=self.older_than,
+                confirm=self.confirm,
+                dry_run=self.only_count,
+                chunk=self.chunk,
+                pause=self.pause,
+                max_messages=self.max_messages,
+                max_seconds=self.max_seconds,
+            )
+            purged = self.hook.purge(self.queue_name, options)
+        self.log.info("Purged %d messages of %s, %s remain", purged.deleted, self.queue_name, purged.remaining)
+        return asdict(purged)
+
+
+class SqlQueuePurgeExpiredOperator(SqlQueuePurgeOperator):
+    """Delete the messages whose time to be received is over, in small transactions that wait for nobody.
+
+    Endpoints do this when they start; a queue that no endpoint serves, such as audit, keeps them for ever. Expiry is by
+    the server's clock. Parameters and XCom are those of :class:`SqlQueuePurgeOperator`, which purges others as well.
+
+    :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
+    """
+
+    def __init__(self, *, queue_name: str, **kwargs: Any) -> None:
+        super().__init__(queue_name=queue_name, every=False, older_than=None, **kwargs)

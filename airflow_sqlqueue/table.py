@@ -1,0 +1,102 @@
+"""A queue table as statements meet it: its layout, read when it is needed, and queries that name it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from airflow_sqlqueue.errors import (
+    ConfigurationError,
+    LayoutChangedError,
+    QueueNotFoundError,
+    StatementError,
+)
+from airflow_sqlqueue.inspection import read_layout, remember_trigger
+from airflow_sqlqueue.layout import Layout
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.sql.columns import output
+
+MAX_ROWS_PER_STATEMENT = 2_000
+"""Lock escalation starts at 5,000 locks of one statement, and a row costs two or three (DESIGN 3, point 5)."""
+
+FIRST, LAST = -(2**63), 2**63 - 1
+"""The bounds of a RowVersion: a bigint."""
+
+_OUTPUT_NEEDS_INTO = 334
+_LAYOUT_CHANGED = {207, 213, 271, _OUTPUT_NEEDS_INTO, 515}
+"""Errors of a statement that was made for another layout: columns that went, came or are computed, a trigger."""
+
+T = TypeVar("T")
+
+
+class FittedTable:
+    """One queue table, through one connection. ``address`` is where it was looked for; a synonym may stand there."""
+
+    def __init__(self, session: Session, address: ResolvedAddress) -> None:
+        self.session = session
+        self.address = address
+        self._layout: Layout | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """The table's layout, read once and again after an error that says it changed.
+
+        Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`.
+        """
+        if self._layout is None:
+            layout = read_layout(self.session, self.address)
+            layout.require("queue")
+            self._layout = layout
+        return self._layout
+
+    def fitted(self, work: Callable[[Layout], T]) -> T:
+        """Run a statement made for the layout, once more with the new one where the table was altered meanwhile.
+
+        Inside a transaction nothing is repeated, as the server may have rolled it back: :class:`LayoutChangedError`.
+        """
+        before = self.layout
+        try:
+            return work(before)
+        except (StatementError, QueueNotFoundError) as error:
+            number = error.number if isinstance(error, StatementError) else None
+            if number is not None and number not in _LAYOUT_CHANGED:
+                raise
+            if number == _OUTPUT_NEEDS_INTO:
+                remember_trigger(self.session, self.address)
+            self._layout = None
+            if self.session.in_transaction:
+                raise LayoutChangedError(
+                    f"The queue {self.address.canonical} was altered under a transaction: run it again."
+                ) from error
+            if self.layout == before:
+                raise
+        return work(self.layout)
+
+    def query(self, name: str, **fragments: Fragment) -> Query:
+        """A query on this queue, whose errors name it."""
+        found = query(name, queue=identifier(self.address), **fragments)
+        return Query(found.name, found.purpose.replace("the queue", f"the queue {self.address.canonical}"), found.text)
+
+    def value(self, name: str, *values: Any) -> Any:
+        """The one value of a query that suits every layout. Raises where no queue stands there."""
+        self.layout  # noqa: B018 - a clear error where there is no queue
+        return self.session.value(self.query(name), *values)
+
+    def taken(self, name: str, *values: Any, **fragments: Fragment) -> list[Any]:
+        """The rows that a deleting query puts out; their order is undefined, their columns are ``row_columns``."""
+
+        def run(layout: Layout) -> list[Any]:
+            statement = self.query(name, **fragments, **output(layout.types, into=layout.output_into))
+            return self.session.run(statement, *values)
+
+        return self.fitted(run)
+
+
+def check_rows(count: int) -> None:
+    """Raise :class:`ConfigurationError` for more rows than one statement may touch."""
+    if not 1 <= count <= MAX_ROWS_PER_STATEMENT:
+        raise ConfigurationError(
+            f"{count} rows for one statement: give 1 to {MAX_ROWS_PER_STATEMENT}, so that locks never escalate."
+        )
