@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 RUN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format clean
+.PHONY: help setup demo bench test lint format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +19,9 @@ $(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/system_parts.p
 
 demo: $(READY) ## Run the main job on a local server with realistic traffic
 	@$(RUN)/python scripts/demo.py
+
+bench: $(READY) ## Measure bulk sends and purges against the plain statements
+	@$(RUN)/python scripts/bench_queue.py
 
 test: $(READY) ## Run the tests
 	@$(RUN)/python -m pytest

@@ -22,10 +22,11 @@ from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.inspection import read_layout
-from airflow_sqlqueue.message import HeaderNames, decode_headers, parse_time
+from airflow_sqlqueue.message import HeaderNames, decode_headers
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.sql import identifier, query
 from airflow_sqlqueue.table import FittedTable
+from airflow_sqlqueue.times import parse_time
 
 KINDS = ("exact", "quick", "catalog")
 

@@ -14,10 +14,11 @@ from typing import Protocol
 
 from airflow_sqlqueue.browsing import MAX_VALUES, MessageHead, heads, marks, of_fixed_size
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, SqlQueueError, TransactionError
-from airflow_sqlqueue.message import HeaderNames, parse_time
+from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.session import Session, retrying
 from airflow_sqlqueue.sql import query
 from airflow_sqlqueue.table import FIRST, FittedTable, check_rows
+from airflow_sqlqueue.times import parse_time
 
 CHUNK = 1_000
 """Rows of one transaction, unless told otherwise."""
@@ -92,7 +93,8 @@ def purge(table: FittedTable, options: PurgeOptions) -> Purged:
     """Delete messages in chunks, each a transaction of its own. Safe to repeat: what is purged is gone.
 
     Where a deadlock chooses a victim it is this statement, which is then repeated. Raises :class:`TransactionError`
-    inside a transaction, which would keep the locks of every chunk to its end.
+    inside a transaction, which would keep the locks of every chunk to its end, and :class:`LockTimeoutError` where
+    somebody has locked the table as a whole when what remains is counted; what was deleted before is gone.
     """
     session = table.session
     if session.in_transaction:

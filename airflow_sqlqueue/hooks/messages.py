@@ -11,8 +11,8 @@ from airflow_sqlqueue.hooks.base import QueueConnectionHook
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.purge import CHUNK, Purged, PurgeOptions
 from airflow_sqlqueue.queue import Backlog, Depth
-from airflow_sqlqueue.table import FIRST
 from airflow_sqlqueue.sent import Sent, SentLedger
+from airflow_sqlqueue.table import FIRST
 
 
 class MessageMethods(QueueConnectionHook):

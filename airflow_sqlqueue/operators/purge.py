@@ -97,7 +97,10 @@ class SqlQueuePurgeExpiredOperator(SqlQueuePurgeOperator):
     the server's clock. Parameters and XCom are those of :class:`SqlQueuePurgeOperator`, which purges others as well.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
+    :param sqlqueue_conn_id: the Airflow connection (templated)
     """
 
-    def __init__(self, *, queue_name: str, **kwargs: Any) -> None:
-        super().__init__(queue_name=queue_name, every=False, older_than=None, **kwargs)
+    def __init__(self, *, queue_name: str, sqlqueue_conn_id: str = "sqlqueue_default", **kwargs: Any) -> None:
+        super().__init__(
+            queue_name=queue_name, sqlqueue_conn_id=sqlqueue_conn_id, every=False, older_than=None, **kwargs
+        )

@@ -27,10 +27,10 @@ class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
 
     A poke of the kind ``exact`` counts messages that have not expired and that nobody has locked. It reads only as many
     rows at the head of the queue as it needs, so it is cheap however deep the queue is; the depth in XCom
-    (``messages``, ``expired``) is counted no further either. ``quick`` and ``catalog`` read no rows, count expired messages too and
-    can be wrong in the ways that :mod:`airflow_sqlqueue.depth` tells. XCom's ``oldest_seconds`` is None unless it was
-    asked for. Nothing is removed, and whoever receives after the sensor may find fewer. Both modes work;
-    ``reschedule`` keeps no worker slot between pokes.
+    (``messages``, ``expired``) is counted no further either. ``quick`` and ``catalog`` read no rows, count expired
+    messages too and can be wrong in the ways that :mod:`airflow_sqlqueue.depth` tells. Where an age was asked
+    for, XCom has it as ``oldest_seconds``. Nothing is removed, and whoever receives after the sensor may find fewer.
+    Both modes work; ``reschedule`` keeps no worker slot between pokes.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
     :param threshold: how many messages to wait for, at least 1 (templated)
@@ -77,10 +77,8 @@ class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
         self.log.info("Queue %s: %d messages, threshold %s", self.queue_name, depth.messages, threshold)
         full = threshold is not None and depth.messages >= threshold
         old = age is not None and oldest is not None and oldest >= age
-        return PokeReturnValue(
-            is_done=full or old,
-            xcom_value={"messages": depth.messages, "expired": depth.expired, "oldest_seconds": oldest},
-        )
+        found = {"messages": depth.messages, "expired": depth.expired}
+        return PokeReturnValue(full or old, xcom_value=found if age is None else {**found, "oldest_seconds": oldest})
 
 
 def _depth(queue: QueueTable, kind: str, threshold: int | None) -> Depth:

@@ -84,11 +84,12 @@ SELECT @@ROWCOUNT;
 
 -- purge_range: purge the queue
 -- Each chunk begins where the last one ended: rows that are deleted leave ghosts in the index for a while, and a chunk
--- that began at its head would step over all of them again.
+-- that began at its head would step over all of them again. NOLOCK finds the end of the chunk: a row more or less does
+-- not matter there, and locks would be taken twice.
 DECLARE @after bigint = ?, @to bigint;
 SELECT @to = MAX(head.[RowVersion])
 FROM (
-    SELECT TOP (?) [RowVersion] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK)
+    SELECT TOP (?) [RowVersion] FROM {queue} WITH (NOLOCK)
     WHERE [RowVersion] > @after AND [RowVersion] <= ? ORDER BY [RowVersion]
 ) AS head;
 DELETE TOP (?) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)

@@ -13,7 +13,7 @@ import pytest
 from airflow_sqlqueue.errors import BatchError, QueueNotFoundError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.queue import Depth
+from airflow_sqlqueue.queue import Depth, Filter
 
 
 @pytest.fixture
@@ -79,6 +79,29 @@ def test_an_old_queue_is_mended(hook: SqlQueueHook) -> None:
     assert codes == ["headers-not-unicode", "expires-index-missing"]
     assert hook.mend(name, codes[1]).code == codes[1]
     assert [finding.code for finding in hook.inspect(name).findings] == codes[:1]
+
+
+def test_messages_are_looked_for_and_taken_one_by_one(hook: SqlQueueHook, queue_name: str) -> None:
+    numbers = hook.send_numbered(queue_name, [Message({"n": f"{n}"}, b"%d" % n) for n in range(5)])
+    assert [head.row_version for head in hook.browse(queue_name, 2, after=numbers[0])] == numbers[1:3]
+    assert [message.body for message in hook.peek(queue_name, 1, after=numbers[3])] == [b"4"]
+    where = Filter(headers={"n": "3"})
+    (found,) = hook.find(queue_name, where)
+    assert [message.body for message in hook.take(queue_name, ids=[found.id])] == [b"3"]
+    assert hook.receive(queue_name, 5, where=where) == []
+    assert [message.body for message in hook.take(queue_name, numbers[:2])] == [b"0", b"1"]
+    assert hook.depth(queue_name, kind="catalog").messages == 2
+
+
+def test_the_backlog_finds_the_table_of_delayed_messages(hook: SqlQueueHook) -> None:
+    name = f"test.{uuid.uuid4().hex[:12]}"
+    hook.create_queue(name, delayed=True)
+    hook.send(name, [Message()])
+    backlog = hook.backlog(name, kind="quick")
+    assert (backlog.depth.messages, backlog.delayed, backlog.total_sent) == (1, 0, 1)
+    hook.drop_queue(f"{name}.Delayed")
+    assert hook.backlog(name).delayed is None
+    hook.drop_queue(name, force=True)
 
 
 def test_secondary_queues_are_told_by_name(hook: SqlQueueHook, queue_name: str) -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,12 @@ from airflow_sqlqueue.operators import (
     SqlQueueDrainToSparkOperator,
     SqlQueueMarkConsumedOperator,
     SqlQueuePurgeExpiredOperator,
+    SqlQueuePurgeOperator,
     SqlQueueSendOperator,
 )
 from airflow_sqlqueue.reply import reply
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor, depth
+from airflow_sqlqueue.times import format_time
 from airflow_sqlqueue.traffic import generate
 
 
@@ -158,6 +160,22 @@ def test_purge_deletes_what_expired(hook: SqlQueueHook, queue_name: str, context
     assert [message.body for message in hook.peek(queue_name)] == [b"stays"]
 
 
+def test_purge_deletes_old_ones_and_all(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
+    old = {"NServiceBus.TimeSent": "2020-01-01 00:00:00:000000 Z"}
+    hook.send(queue_name, [Message(old), Message({}, b"undated"), Message(old)])
+    week = timedelta(days=7)
+    purge = SqlQueuePurgeOperator(task_id="old", queue_name=queue_name, older_than=week, confirm=True, max_messages=1)
+    assert purge.execute(context())["deleted"] == 1
+    purge.max_messages = None
+    purged = purge.execute(context())
+    assert (purged["deleted"], purged["remaining"], purged["undated"], purged["complete"]) == (1, 0, 1, True)
+    count = SqlQueuePurgeOperator(task_id="count", queue_name=queue_name, every=True, only_count=True)
+    assert count.execute(context())["remaining"] == 1
+    every = SqlQueuePurgeOperator(task_id="all", queue_name=queue_name, every=True, confirm=True)
+    assert every.execute(context())["deleted"] == 1
+    assert hook.depth(queue_name).total == 0
+
+
 def test_a_missing_queue_may_come_yet(live: str, context: Any) -> None:
     with pytest.raises(QueueNotFoundError, match=r"test\.missing"):
         SqlQueuePurgeExpiredOperator(task_id="t", queue_name="test.missing").execute(context())
@@ -193,6 +211,33 @@ def test_expired_messages_do_not_count_however_many_stand_in_front(
     assert sensor.poke(context()).xcom_value == {"messages": 2, "expired": 5}
     sensor.threshold = 3
     assert not sensor.poke(context())
+
+
+@pytest.mark.parametrize("kind", ["quick", "catalog"])
+def test_a_poke_may_read_no_rows(hook: SqlQueueHook, queue_name: str, context: Any, kind: str) -> None:
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, threshold=2, kind=kind)
+    hook.send(queue_name, [Message()])
+    assert not sensor.poke(context())
+    hook.send(queue_name, [Message({}, b"", timedelta(seconds=-1))])
+    found = sensor.poke(context())
+    assert found
+    assert found.xcom_value == {"messages": 2, "expired": None}
+
+
+def test_the_sensor_waits_for_an_age(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, oldest_seconds="600")
+    assert not sensor.poke(context())
+    young = format_time(datetime.now(timezone.utc))
+    hook.send(queue_name, [Message({"NServiceBus.TimeSent": young})])
+    found = sensor.poke(context())
+    assert not found
+    assert 0 <= found.xcom_value["oldest_seconds"] < 300
+    sensor.threshold = 1
+    assert sensor.poke(context())
+    sensor.threshold = None
+    hook.receive(queue_name)
+    hook.send(queue_name, [Message({"NServiceBus.TimeSent": "2020-01-01 00:00:00:000000 Z"})])
+    assert sensor.poke(context())
 
 
 # Drain

@@ -20,6 +20,8 @@ from airflow_sqlqueue.operators import (
     SqlQueueCreateOperator,
     SqlQueueDrainToSparkOperator,
     SqlQueueMarkConsumedOperator,
+    SqlQueuePurgeExpiredOperator,
+    SqlQueuePurgeOperator,
     SqlQueueSendOperator,
 )
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
@@ -85,12 +87,21 @@ def test_a_drain_that_cannot_work_fails_without_retry(arguments: Any, says: str,
         (SqlQueueMarkConsumedOperator(task_id="t", batch={"batch": {}}), "misses the manifest's"),
         (SqlQueueDepthSensor(task_id="t", queue_name="q", threshold="many"), "'many' is not a whole number"),
         (SqlQueueDepthSensor(task_id="t", queue_name="q", threshold=0), "at least 1 message"),
+        (SqlQueueDepthSensor(task_id="t", queue_name="q", oldest_seconds="long"), "not a number of seconds"),
+        (SqlQueueDepthSensor(task_id="t", queue_name="q", oldest_seconds=0), "above 0 seconds"),
+        (SqlQueuePurgeOperator(task_id="t", queue_name="q", every=True), "confirm that they may be lost"),
+        (SqlQueuePurgeOperator(task_id="t", queue_name="q", chunk=5_000), "locks never escalate"),
     ],
 )
 def test_what_no_retry_mends_fails_without_one(operator: Any, says: str, connection: Any, context: Any) -> None:
     connection(host="127.0.0.1", port=1)
     with pytest.raises(AirflowFailException, match=says):
         operator.execute(context())
+
+
+def test_a_purge_of_expired_messages_takes_no_others() -> None:
+    with pytest.raises(TypeError, match="every"):
+        SqlQueuePurgeExpiredOperator(task_id="t", queue_name="q", every=True)
 
 
 def test_a_soft_failing_sensor_that_cannot_look_is_not_skipped(connection: Any, context: Any) -> None:

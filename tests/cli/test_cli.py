@@ -143,6 +143,40 @@ def test_inspect_and_fix(url: str, name: str) -> None:
     assert "has no finding 'x'" in one_sentence(sqlqueue("inspect", name, "--fix", "x", url=url), 2)
 
 
+def test_depth_shows_all_there_is_to_know(url: str, name: str) -> None:
+    answer("create", name, "--delayed", url=url)
+    answer("send", name, "--type", "T", url=url)
+    exact = answer("depth", name, url=url)
+    assert (exact["messages"], exact["expired"], exact["delayed"], exact["total_sent"]) == (1, 0, 0, 1)
+    assert 0 <= exact["oldest_seconds"] < 300
+    quick = answer("depth", name, "--kind", "quick", url=url)
+    assert (quick["kind"], quick["messages"], quick["expired"]) == ("quick", 1, None)
+    assert "choose one of" in one_sentence(sqlqueue("depth", name, "--kind", "rough", url=url), 2)
+
+
+def test_purge(url: str, name: str) -> None:
+    answer("create", name, url=url)
+    for _ in range(3):
+        answer("send", name, "--type", "T", url=url)
+    assert answer("purge", name, url=url)["deleted"] == 0
+    assert "confirm that they may be lost" in one_sentence(sqlqueue("purge", name, "--all", url=url), 2)
+    assert answer("purge", name, "--all", "--dry-run", url=url)["remaining"] == 3
+    assert answer("purge", name, "--older-than", "1.5h", "--yes", url=url)["deleted"] == 0
+    some = answer("purge", name, "--all", "--yes", "--max-messages", "2", url=url)
+    assert (some["deleted"], some["remaining"], some["complete"]) == (2, 1, False)
+    assert answer("purge", name, "--older-than", "0s", "--yes", url=url)["deleted"] == 1
+
+
+def test_peek_goes_on_after_a_row_version(url: str, name: str) -> None:
+    answer("create", name, url=url)
+    for body in ("a", "bc"):
+        answer("send", name, "--type", "T", "--body", body, url=url)
+    first, second = answer("peek", name, url=url)
+    assert (first["body_bytes"], second["body_bytes"]) == (1, 2)
+    (rest,) = answer("peek", name, "--after", str(first["row_version"]), "--body", url=url)
+    assert (rest["row_version"], rest["body"]) == (second["row_version"], "bc")
+
+
 def test_drop(url: str, name: str) -> None:
     answer("create", name, url=url)
     answer("send", name, "--type", "T", url=url)
@@ -216,6 +250,9 @@ def test_failures_are_one_sentence(url: str, name: str) -> None:
         (["create", "q", "--layout", "round"], "no layout 'round'"),
         (["create", "#q"], "temporary table"),
         (["create", "q", "--layout", "v3.1", "--no-legacy-columns"], "need the legacy columns"),
+        (["purge", "q", "--older-than", "soon"], "--older-than takes a number and a unit"),
+        (["purge", "q", "--older-than", "9999999999d", "--yes"], "too long a time"),
+        (["purge", "q", "--all", "--older-than", "1d", "--yes"], "choose one"),
         (["inspect"], "Name one queue"),
         (["inspect", "q", "--all"], "Name one queue"),
     ],

@@ -63,6 +63,16 @@ def queue(connect: Connect, address_of: AddressResolver, queue_name: str) -> Ite
         yield QueueTable(session, address_of.resolve(queue_name))
 
 
+@pytest.fixture(params=["v1", "v3.0", "v4", "modern"])
+def any_queue(
+    request: pytest.FixtureRequest, connect: Connect, address_of: AddressResolver, queue_name: str
+) -> Iterator[QueueTable]:
+    """An empty queue in each of the layouts that stand in the field."""
+    with connect() as session:
+        create_queue(session, address_of.resolve(queue_name), layout=request.param)
+        yield QueueTable(session, address_of.resolve(queue_name))
+
+
 @pytest.fixture
 def session(connect: Connect) -> Iterator[Session]:
     with connect() as session:

@@ -22,6 +22,7 @@ from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Connect
+from tests.contract.test_layouts import add_trigger
 
 
 def bodies(queue: QueueTable, count: int = 2000) -> list[bytes]:
@@ -112,6 +113,93 @@ def test_a_locked_message_is_not_taken(connect: Connect, queue: QueueTable) -> N
     with connect() as other_session, other_session.transaction():
         assert bodies(QueueTable(other_session, queue.address), 1) == [b"first"]
         assert [message.body for message in queue.take(wanted)] == [b"second"]
+
+
+def test_messages_are_taken_by_their_ids(any_queue: QueueTable) -> None:
+    one, twice, gone = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
+    sent = [Message(body=b"1", id=one), Message(body=b"2", id=twice), Message(body=b"3"), Message(body=b"4", id=twice)]
+    any_queue.send(sent)
+    assert [message.body for message in any_queue.take(ids=[twice, gone])] == [b"2", b"4"]
+    assert any_queue.take(ids=[twice]) == []
+    (head,) = any_queue.browse(1)
+    assert [message.body for message in any_queue.take([head.row_version], ids=[one])] == [b"1"]
+    assert bodies(any_queue) == [b"3"]
+
+
+def test_row_versions_come_back_in_the_order_of_the_messages(any_queue: QueueTable) -> None:
+    numbers = any_queue.send_numbered(Message({"n": f"{n}"}, b"%d" % n) for n in range(700))
+    assert numbers == sorted(set(numbers))
+    assert any_queue.send_numbered([]) == []
+    assert [message.body for message in any_queue.take(numbers[500:503])] == [b"500", b"501", b"502"]
+    left = any_queue.receive(2000)
+    assert [message.row_version for message in left] == numbers[:500] + numbers[503:]
+    assert [message.body for message in left] == [b"%d" % n for n in range(700) if n not in (500, 501, 502)]
+
+
+def test_row_versions_of_a_table_with_a_trigger(queue: QueueTable) -> None:
+    add_trigger(queue.session, queue.address, "AFTER INSERT", body="SELECT [Id] FROM inserted")
+    numbers = queue.send_numbered([Message(body=b"a"), Message(body=b"b")])
+    assert [message.row_version for message in queue.receive(5)] == numbers
+
+
+def test_what_messages_do_not_fill_takes_no_parameters(queue: QueueTable) -> None:
+    lives = timedelta(hours=1)
+    identity = uuid.uuid4()
+    for sent in (
+        [Message(body=b"1"), Message(body=b"2")],
+        [Message(body=b"1", id=identity), Message(body=b"2")],
+        [Message(body=b"1", time_to_be_received=lives), Message(body=b"2")],
+        [Message({"NServiceBus.CorrelationId": "c"}, b"1", lives, identity), Message(body=b"2")],
+        [Message({"NServiceBus.ReplyToAddress": "Sales"}, b"1"), Message(body=b"2")],
+    ):
+        assert queue.send(sent) == 2
+        first, second = queue.receive(2)
+        assert (first.body, second.body) == (b"1", b"2")
+        assert sent[0].id is None or first.id == sent[0].id
+        assert first.id != second.id
+        assert (first.expires is None, second.expires) == (sent[0].time_to_be_received is None, None)
+        assert (first.correlation_id, first.reply_to_address) == (
+            sent[0].header("NServiceBus.CorrelationId"),
+            sent[0].header("NServiceBus.ReplyToAddress"),
+        )
+        assert (second.correlation_id, second.reply_to_address) == (None, None)
+
+
+def test_expired_messages_on_the_way_are_dropped(any_queue: QueueTable) -> None:
+    late = [Message(body=b"late", time_to_be_received=timedelta(seconds=-1))] * 40
+    any_queue.send([*late, Message(body=b"1"), *late, Message(body=b"2"), Message(body=b"3")])
+    assert bodies(any_queue, 1) == [b"1"]
+    assert bodies(any_queue, 5) == [b"2", b"3"]
+    assert any_queue.depth().total == 0
+
+
+def test_dropped_messages_come_back_with_a_rollback(queue: QueueTable) -> None:
+    queue.send([Message(body=b"late", time_to_be_received=timedelta(seconds=-1)), Message(body=b"1")])
+
+    def receive_and_fail() -> None:
+        with queue.session.transaction():
+            assert bodies(queue, 2) == [b"1"]
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        receive_and_fail()
+    assert (queue.depth().messages, queue.depth().expired) == (1, 1)
+
+
+def test_expired_messages_are_returned_on_request(any_queue: QueueTable) -> None:
+    any_queue.send([Message(body=b"late", time_to_be_received=timedelta(seconds=-1)), Message(body=b"1")])
+    assert [(m.body, m.expired) for m in any_queue.receive(2, keep_expired=True)] == [(b"late", True), (b"1", False)]
+
+
+def test_peek_goes_on_page_by_page(any_queue: QueueTable) -> None:
+    numbers = any_queue.send_numbered(Message({"n": f"{n}"}, b"x" * n) for n in range(7))
+    first = any_queue.peek(3)
+    rest = any_queue.peek(10, after=first[-1].row_version)
+    assert [message.row_version for message in first + rest] == numbers
+    heads = any_queue.browse(2, after=first[-1].row_version)
+    assert [(head.row_version, head.body_bytes) for head in heads] == [(numbers[3], 3), (numbers[4], 4)]
+    assert [head.decoded.values for head in heads] == [{"n": "3"}, {"n": "4"}]
+    assert [head.id for head in heads] == [message.id for message in rest[:2]]
 
 
 def test_rolled_back_messages_are_visible_again(queue: QueueTable) -> None:

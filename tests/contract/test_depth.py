@@ -1,0 +1,157 @@
+"""Depth in its three kinds, and what goes with it, on any server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from airflow_sqlqueue.create import create, delayed_address, delayed_definition
+from airflow_sqlqueue.depth import Depth
+from airflow_sqlqueue.discovery import find_queue
+from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.times import format_time
+from tests.contract.conftest import Connect, run_sql
+
+LATE = timedelta(seconds=-5)
+
+
+def sent(seconds_ago: float, lives: timedelta | None = None) -> Message:
+    moment = datetime.now(timezone.utc) - timedelta(seconds=seconds_ago)
+    return Message({"NServiceBus.TimeSent": format_time(moment)}, b"x", lives)
+
+
+def test_three_kinds(any_queue: QueueTable) -> None:
+    assert [any_queue.depth(kind).messages for kind in ("exact", "quick", "catalog")] == [0, 0, 0]
+    any_queue.send([Message(), Message(time_to_be_received=LATE), Message(), Message()])
+    assert any_queue.depth() == Depth(3, 1)
+    assert any_queue.depth("quick") == Depth(4, None, "quick")
+    assert any_queue.depth("catalog") == Depth(4, None, "catalog")
+
+
+def test_what_each_kind_gets_wrong(connect: Connect, any_queue: QueueTable) -> None:
+    numbers = any_queue.send_numbered([Message()] * 5)
+    any_queue.take(numbers[1:4])
+    assert any_queue.depth().messages == 2
+    assert any_queue.depth("quick").messages == 5
+    with connect() as other, other.transaction():
+        QueueTable(other, any_queue.address).send([Message()])
+        QueueTable(other, any_queue.address).take(numbers[:1])
+        assert any_queue.depth().messages == 1
+        assert any_queue.depth("quick").messages == 1
+    assert any_queue.depth("catalog").messages == 2
+
+
+def test_a_span_beyond_an_int(queue: QueueTable) -> None:
+    table = queue.address.qualified_name
+    queue.send([Message()])
+    run_sql(queue.session, f"DBCC CHECKIDENT (N'{table}', RESEED, 5000000000)")
+    queue.send([Message()])
+    assert queue.depth("quick").messages == 5_000_000_001
+    assert queue.depth().messages == 2
+
+
+def test_the_age_of_the_oldest_by_the_servers_clock(any_queue: QueueTable) -> None:
+    assert any_queue.backlog().oldest_seconds is None
+    any_queue.send([sent(500, LATE), sent(100), sent(200)])
+    age = any_queue.backlog().oldest_seconds
+    assert age is not None
+    assert 95 < age < 160
+
+
+@pytest.mark.parametrize(
+    "message", [Message(), Message("{broken"), Message({"NServiceBus.TimeSent": "x"}), Message({"a": None})]
+)
+def test_an_age_that_nobody_knows(queue: QueueTable, message: Message) -> None:
+    queue.send([message, sent(100)])
+    assert queue.backlog().oldest_seconds is None
+
+
+def test_a_sender_whose_clock_is_ahead(queue: QueueTable) -> None:
+    queue.send([sent(-1000)])
+    assert queue.backlog().oldest_seconds == 0.0
+
+
+def test_how_many_were_ever_sent(any_queue: QueueTable) -> None:
+    assert any_queue.backlog().total_sent == 0
+    any_queue.send([Message()])
+    assert any_queue.backlog().total_sent == 1
+    any_queue.send([Message()] * 4)
+    any_queue.receive(5)
+    assert any_queue.backlog().total_sent == 5
+
+
+def test_a_rolled_back_send_counts_among_those_ever_sent(queue: QueueTable) -> None:
+    def send_and_fail() -> None:
+        with queue.session.transaction():
+            queue.send([Message()] * 3)
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        send_and_fail()
+    assert queue.backlog().total_sent == 3
+
+
+@pytest.fixture
+def delayed(session: Session, address_of: AddressResolver, queue: QueueTable) -> Iterator[ResolvedAddress]:
+    address = delayed_address(address_of, queue.address.table)
+    create(session, delayed_definition(address))
+    yield address
+    run_sql(session, f"DROP TABLE {address.qualified_name}")
+
+
+@pytest.mark.parametrize("kind", ["exact", "quick", "catalog"])
+def test_delayed_messages_are_counted_apart(queue: QueueTable, delayed: ResolvedAddress, kind: str) -> None:
+    queue.send([Message()] * 2)
+    run_sql(
+        queue.session,
+        f"INSERT INTO {delayed.qualified_name} ([Headers], [Body], [Due]) VALUES (N'{{}}', 0x01, GETUTCDATE()), "
+        "(N'{}', NULL, GETUTCDATE()), (N'{}', NULL, GETUTCDATE())",
+    )
+    backlog = queue.backlog(kind, delayed=delayed)
+    assert (backlog.depth.messages, backlog.delayed) == (2, 3)
+
+
+def test_no_table_of_delayed_messages(session: Session, queue: QueueTable) -> None:
+    nowhere = replace(queue.address, table=f"{queue.address.table}.nowhere")
+    assert queue.backlog(delayed=nowhere).delayed is None
+    assert queue.backlog(delayed=queue.address).delayed is None
+    assert queue.backlog().delayed is None
+
+
+def test_the_table_of_delayed_messages_is_routed_by_its_own_name(session: Session, queue: QueueTable) -> None:
+    database, name = queue.address.catalog, queue.address.table
+    resolver = AddressResolver("dbo", database, queue_schemas={f"{name}.Delayed": "later"})
+    assert delayed_address(resolver, name) == ResolvedAddress(f"{name}.Delayed", "later", database)
+    assert delayed_address(resolver, "other@[a]@[b]") == ResolvedAddress("other.Delayed", "a", "b")
+    found = find_queue(session, resolver, f"{name}@WEB01")
+    assert delayed_address(resolver, f"{name}@WEB01", found).schema == "later"
+
+
+def test_a_synonym_is_counted_at_its_base(session: Session, queue: QueueTable) -> None:
+    queue.send([Message()] * 3)
+    synonym = replace(queue.address, table=f"{queue.address.table}.synonym")
+    run_sql(session, f"CREATE SYNONYM [{synonym.schema}].[{synonym.table}] FOR {queue.address.qualified_name}")
+    try:
+        backlog = QueueTable(session, synonym).backlog("catalog")
+        assert (backlog.depth.messages, backlog.total_sent) == (3, 3)
+    finally:
+        run_sql(session, f"DROP SYNONYM [{synonym.schema}].[{synonym.table}]")
+
+
+def test_a_kind_that_there_is_not(queue: QueueTable) -> None:
+    with pytest.raises(ConfigurationError, match="choose one of exact, quick, catalog"):
+        queue.depth("rough")
+
+
+@pytest.mark.parametrize("kind", ["exact", "quick", "catalog"])
+def test_no_kind_counts_another_table(session: Session, table: ResolvedAddress, kind: str) -> None:
+    run_sql(session, f"CREATE TABLE {table.qualified_name} ([Id] int NOT NULL)")
+    with pytest.raises(NotAQueueError):
+        QueueTable(session, table).depth(kind)

@@ -1,0 +1,96 @@
+"""Messages found and received by their headers, on any server."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from airflow_sqlqueue.browsing import PAGE, Filter
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from tests.contract.conftest import Connect
+
+ORDER = "Shop.PlaceOrder, Shop.Messages, Version=1.0.0.0;Shop.ICommand, Shop.Messages"
+
+
+def order(number: int) -> Message:
+    headers = {
+        "NServiceBus.MessageId": f"m-{number}",
+        "NServiceBus.CorrelationId": f"c-{number % 3}",
+        "NServiceBus.EnclosedMessageTypes": ORDER if number % 2 else "Shop.Bill, Shop.Messages",
+        "Größe": f"{number % 4}",
+    }
+    return Message(headers, b"%d" % number)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (Filter(message_id="m-7"), [7]),
+        (Filter(message_type="Shop.PlaceOrder"), [1, 3, 5, 7, 9]),
+        (Filter(message_type="Shop.ICommand", correlation_id="c-0"), [3, 9]),
+        (Filter(message_type="Shop.Place"), []),
+        (Filter(headers={"Größe": "2"}), [2, 6]),
+        (Filter(headers={"größe": "2"}), []),
+        (Filter(headers={"Größe": None}), []),
+        (Filter(message_id="M-7"), []),
+    ],
+)
+def test_receive_what_matches(any_queue: QueueTable, where: Filter, expected: list[int]) -> None:
+    any_queue.send(order(number) for number in range(10))
+    assert [head.decoded.values["NServiceBus.MessageId"] for head in any_queue.find(where)] == [
+        f"m-{number}" for number in expected
+    ]
+    assert [int(message.body) for message in any_queue.receive(100, where=where)] == expected
+    assert [int(message.body) for message in any_queue.receive(100)] == [n for n in range(10) if n not in expected]
+
+
+def test_at_most_so_many_are_received(queue: QueueTable) -> None:
+    queue.send(order(number) for number in range(10))
+    where = Filter(message_type="Shop.PlaceOrder")
+    assert [int(message.body) for message in queue.receive(2, where=where)] == [1, 3]
+    assert queue.depth().messages == 8
+
+
+def test_a_search_ends_with_its_window(queue: QueueTable) -> None:
+    count = PAGE + 20
+    queue.send(order(number) for number in range(count))
+    last = Filter(message_id=f"m-{count - 1}")
+    assert queue.receive(1, where=last, window=count - 1) == []
+    assert queue.find(last, window=count) != []
+    assert [int(message.body) for message in queue.receive(1, where=last)] == [count - 1]
+
+
+def test_malformed_headers_are_stepped_over(any_queue: QueueTable) -> None:
+    any_queue.send([Message('{"NServiceBus.MessageId": '), Message(""), Message('["m-1"]'), order(1)])
+    assert [message.body for message in any_queue.receive(5, where=Filter(message_id="m-1"))] == [b"1"]
+    assert any_queue.depth().messages == 3
+
+
+def test_a_message_without_a_message_id_goes_by_its_rows_id(queue: QueueTable) -> None:
+    queue.send([Message({"a": "b"}, b"plain"), order(1)])
+    (first, _) = queue.browse(2)
+    assert [message.body for message in queue.receive(1, where=Filter(message_id=str(first.id)))] == [b"plain"]
+
+
+def test_expired_messages_match_only_on_request(queue: QueueTable) -> None:
+    queue.send([Message({"a": "b"}, b"late", timedelta(seconds=-1)), Message({"a": "b"}, b"alive")])
+    where = Filter(headers={"a": "b"})
+    assert [head.expired for head in queue.find(where)] == [True, False]
+    assert [message.body for message in queue.receive(5, where=where)] == [b"alive"]
+    assert [message.body for message in queue.receive(5, where=where, keep_expired=True)] == [b"late"]
+
+
+def test_a_message_that_others_hold_does_not_match(connect: Connect, queue: QueueTable) -> None:
+    queue.send([order(1), order(3)])
+    with connect() as other, other.transaction():
+        assert len(QueueTable(other, queue.address).receive(1)) == 1
+        taken = queue.receive(5, where=Filter(message_type="Shop.PlaceOrder"))
+        assert [message.body for message in taken] == [b"3"]
+
+
+def test_a_filter_wants_a_condition() -> None:
+    with pytest.raises(ConfigurationError, match="matches every message"):
+        Filter()

@@ -1,0 +1,153 @@
+"""Purges, on any server."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, TransactionError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.purge import PurgeOptions
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.times import format_time
+from tests.contract.conftest import Connect, run_sql
+
+LATE = timedelta(seconds=-5)
+EVERY = PurgeOptions(every=True, confirm=True)
+
+
+def sent(days_ago: float, body: bytes = b"") -> Message:
+    moment = datetime.now(timezone.utc) - timedelta(days=days_ago)
+    return Message({"NServiceBus.TimeSent": format_time(moment)}, body)
+
+
+def bodies(queue: QueueTable) -> list[bytes]:
+    return [message.body for message in queue.peek(2000)]
+
+
+def test_purge_of_expired(any_queue: QueueTable) -> None:
+    any_queue.send([*[Message(time_to_be_received=LATE)] * 25, Message(body=b"alive")])
+    purged = any_queue.purge()
+    assert (purged.deleted, purged.remaining, purged.locked, purged.complete) == (25, 0, 0, True)
+    assert purged.seconds > 0
+    assert bodies(any_queue) == [b"alive"]
+
+
+def test_purge_of_all(any_queue: QueueTable) -> None:
+    any_queue.send(Message(body=b"%d" % n, time_to_be_received=LATE if n % 2 else None) for n in range(30))
+    counted = any_queue.purge(PurgeOptions(every=True, dry_run=True))
+    assert (counted.deleted, counted.remaining, counted.complete) == (0, 30, False)
+    some = any_queue.purge(PurgeOptions(every=True, confirm=True, chunk=4, max_messages=10))
+    assert (some.deleted, some.remaining, some.complete) == (10, 20, False)
+    rest = any_queue.purge(PurgeOptions(every=True, confirm=True, chunk=7, pause=0.001))
+    assert (rest.deleted, rest.remaining, rest.complete) == (20, 0, True)
+    empty = any_queue.purge(EVERY)
+    assert (empty.deleted, empty.remaining, empty.locked, empty.complete) == (0, 0, 0, True)
+
+
+def test_purge_by_age(any_queue: QueueTable) -> None:
+    undated = [Message(body=b"?"), Message("{broken", b"??"), Message({"NServiceBus.TimeSent": "soon"}, b"???")]
+    any_queue.send([sent(9, b"9"), sent(1, b"1"), *undated, sent(8, b"8"), sent(0, b"0"), sent(7.5, b"7")])
+    week = timedelta(days=7)
+    counted = any_queue.purge(PurgeOptions(older_than=week, dry_run=True))
+    assert (counted.deleted, counted.remaining, counted.undated) == (0, 3, 3)
+    some = any_queue.purge(PurgeOptions(older_than=week, confirm=True, max_messages=2))
+    assert (some.deleted, some.remaining, some.complete) == (2, None, False)
+    rest = any_queue.purge(PurgeOptions(older_than=week, confirm=True))
+    assert (rest.deleted, rest.remaining, rest.undated, rest.complete) == (1, 0, 3, True)
+    assert bodies(any_queue) == [b"1", b"?", b"??", b"???", b"0"]
+
+
+def test_purge_by_age_goes_through_the_whole_queue(queue: QueueTable) -> None:
+    queue.send(sent(0 if n % 3 else 9, b"%d" % n) for n in range(2_500))
+    purged = queue.purge(PurgeOptions(older_than=timedelta(days=7), confirm=True, chunk=100))
+    assert (purged.deleted, purged.complete) == (834, True)
+    assert queue.depth().messages == 1_666
+
+
+@pytest.mark.parametrize("options", [EVERY, PurgeOptions(older_than=timedelta(days=7), confirm=True)])
+def test_a_locked_message_stays_and_is_told(connect: Connect, queue: QueueTable, options: PurgeOptions) -> None:
+    queue.send(sent(9, b"%d" % n) for n in range(5))
+    first = queue.browse(1)[0].row_version
+    with connect() as other, other.transaction():
+        one = f"{queue.address.qualified_name} WITH (XLOCK, ROWLOCK)"
+        run_sql(other, f"SELECT 1 FROM {one} WHERE [RowVersion] = {first}")
+        run_sql(other, f"UPDATE {one} SET [Recoverable] = 1 WHERE [RowVersion] = {first}")
+        purged = queue.purge(options)
+        assert purged.deleted == 4
+        assert purged.remaining == 0
+        if options.every:
+            assert purged.locked == 1
+    assert bodies(queue) == [b"0"]
+
+
+def test_a_purge_of_all_ends_at_what_was_there(connect: Connect, queue: QueueTable) -> None:
+    """What is sent while it runs stays, so that the purge of a busy queue ends."""
+    queue.send([Message(body=b"old")] * 6)
+
+    class Busy(QueueTable):
+        def query(self, name: str, **fragments: Any) -> Any:
+            if name == "queue.purge_range":
+                with connect() as other:
+                    QueueTable(other, self.address).send([Message(body=b"new")])
+            return super().query(name, **fragments)
+
+    purged = Busy(queue.session, queue.address).purge(PurgeOptions(every=True, confirm=True, chunk=2))
+    assert (purged.deleted, purged.remaining, purged.complete) == (6, 0, True)
+    assert bodies(queue) == [b"new"] * 3
+
+
+def test_a_budget_of_no_seconds_deletes_nothing(queue: QueueTable) -> None:
+    queue.send([Message()] * 3)
+    purged = queue.purge(PurgeOptions(every=True, confirm=True, max_seconds=0))
+    assert (purged.deleted, purged.remaining, purged.complete) == (0, 3, False)
+
+
+def test_a_lock_on_the_whole_table_ends_it(connect: Connect, settings: ConnectionSettings, queue: QueueTable) -> None:
+    queue.send([Message()] * 3)
+    with connect() as other, other.transaction():
+        run_sql(other, f"SELECT TOP (1) 1 FROM {queue.address.qualified_name} WITH (TABLOCKX, HOLDLOCK)")
+        with Session(settings, lock_timeout=0.05) as third, pytest.raises(LockTimeoutError, match="hold the locks"):
+            QueueTable(third, queue.address).purge(PurgeOptions(lock_timeout=0.05))
+    assert queue.purge(EVERY).deleted == 3
+
+
+def test_the_connection_is_left_as_it_was(queue: QueueTable) -> None:
+    before = run_sql(queue.session, "SELECT @@LOCK_TIMEOUT")[0][0]
+    seen = []
+
+    class Watched(QueueTable):
+        def query(self, name: str, **fragments: Any) -> Any:
+            if name == "queue.purge_expired":
+                seen.append(run_sql(self.session, "SELECT @@LOCK_TIMEOUT")[0][0])
+            return super().query(name, **fragments)
+
+    Watched(queue.session, queue.address).purge(PurgeOptions(lock_timeout=0.5))
+    assert seen == [500]
+    assert run_sql(queue.session, "SELECT @@LOCK_TIMEOUT")[0][0] == before == 10_000
+
+
+def test_no_purge_inside_a_transaction(queue: QueueTable) -> None:
+    with pytest.raises(TransactionError, match="outside the transaction"), queue.session.transaction():
+        queue.purge()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"every": True}, "confirm that they may be lost"),
+        ({"older_than": timedelta(days=1)}, "confirm that they may be lost"),
+        ({"every": True, "older_than": timedelta(days=1), "confirm": True}, "choose one"),
+        ({"older_than": timedelta(seconds=-1), "confirm": True}, "not below zero"),
+        ({"chunk": 2_001}, "locks never escalate"),
+        ({"pause": -1}, "not below zero"),
+        ({"max_messages": -1}, "not below zero"),
+    ],
+)
+def test_options_that_cannot_be(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        PurgeOptions(**wrong)
