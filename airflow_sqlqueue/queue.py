@@ -75,8 +75,8 @@ class QueueTable(FittedTable):
 
         Outside a transaction the messages are gone when this returns (at most once); inside ``session.transaction()``
         they come back if it rolls back. Expired messages on the way are deleted, as endpoints do, or with
-        ``keep_expired`` returned, flagged. FIFO is best effort: rolled-back messages come back, and whoever passes over
-        locked ones overtakes.
+        ``keep_expired`` returned, flagged; an empty answer means that nothing was left to take. FIFO is best effort:
+        rolled-back messages come back, and whoever passes over locked ones overtakes.
 
         With ``where`` only matching messages are taken, among the first ``window`` of the queue: their headers are read
         page by page, without their bodies. Expired ones do not match then, unless they are kept.
@@ -85,16 +85,13 @@ class QueueTable(FittedTable):
         if where is not None:
             found = browsing.find(self, where, at_most, window, expired=keep_expired)
             return self.take([head.row_version for head in found])
-        taken: list[Any] = []
         while True:
-            wanted = at_most - len(taken)
-            rows = self.taken("queue.receive", wanted)
+            rows = self.taken("queue.receive", at_most)
             alive = rows if keep_expired else [row for row in rows if not row[-1]]
-            taken += alive
-            if len(alive) == wanted or len(rows) < wanted:
-                break
-            self._drop_expired(len(rows) - len(alive))
-        return _in_order(taken)
+            # What was taken is handed out at once: outside a transaction an error of one more statement would lose it.
+            if alive or len(rows) < at_most:
+                return _in_order(alive)
+            self._drop_expired(len(rows))
 
     def _drop_expired(self, met: int) -> None:
         """Delete more of what has expired, so that a receive past many such messages takes few round trips."""

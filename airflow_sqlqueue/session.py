@@ -49,7 +49,7 @@ class Session:
         statement_timeout: int = 0,
     ) -> None:
         self.settings = settings
-        self._connection = open_connection(settings)
+        self._connection = retrying(lambda: open_connection(settings))
         self._connection.timeout = statement_timeout
         self._is_freetds = "tdsodbc" in self._connection.getinfo(load_pyodbc().SQL_DRIVER_NAME).lower()
         self._cursor: pyodbc.Cursor | None = None

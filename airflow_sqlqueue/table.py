@@ -14,7 +14,7 @@ from airflow_sqlqueue.errors import (
 from airflow_sqlqueue.inspection import read_layout, remember_trigger
 from airflow_sqlqueue.layout import Layout
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.session import Session, retrying
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.sql.columns import output
 
@@ -27,6 +27,8 @@ FIRST, LAST = -(2**63), 2**63 - 1
 _OUTPUT_NEEDS_INTO = 334
 _LAYOUT_CHANGED = {207, 213, 271, _OUTPUT_NEEDS_INTO, 515}
 """Errors of a statement that was made for another layout: columns that went, came or are computed, a trigger."""
+
+_ATTEMPTS = 3
 
 T = TypeVar("T")
 
@@ -54,11 +56,14 @@ class FittedTable:
     def fitted(self, work: Callable[[Layout], T]) -> T:
         """Run a statement made for the layout, once more with the new one where the table was altered meanwhile.
 
-        Inside a transaction nothing is repeated, as the server may have rolled it back: :class:`LayoutChangedError`.
+        On its own it is a transaction: after a deadlock, a lock timeout or a failover it is repeated a few times, as it
+        was rolled back and nothing was handed out. Inside a transaction nothing is repeated, because the server may
+        have rolled back what was handed out before: the error goes to its owner, :class:`LayoutChangedError` where the
+        table was altered.
         """
         before = self.layout
         try:
-            return work(before)
+            return work(before) if self.session.in_transaction else retrying(lambda: work(before), attempts=_ATTEMPTS)
         except (StatementError, QueueNotFoundError) as error:
             number = error.number if isinstance(error, StatementError) else None
             if number is not None and number not in _LAYOUT_CHANGED:

@@ -59,7 +59,7 @@ def _one_batch(session: Session, queue: QueueTable, chance: random.Random) -> li
     numbers: list[int] = []
     try:
         with session.transaction():
-            numbers = [int(message.body) for message in queue.receive(chance.randint(1, 60))]
+            numbers = [int(message.body) for message in queue.receive(chance.randint(1, 60), keep_expired=True)]
             if numbers and chance.random() < 0.125:
                 raise Undo
     except Undo:

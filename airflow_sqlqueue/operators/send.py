@@ -104,6 +104,6 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
             else:
                 origin = " ".join(map(str, key))
                 sent = self.hook.send_once(self.queue_name, send_id_for(*key), messages, origin)
-        what = "Sent before, by another try" if sent.repeated else "Sent"
-        self.log.info("%s: %d messages to %s", what, sent.messages, self.queue_name)
+        how = "Another try has sent" if sent.repeated else "Sent"
+        self.log.info("%s %d messages to %s", how, sent.messages, self.queue_name)
         return sent.messages

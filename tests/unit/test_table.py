@@ -1,0 +1,70 @@
+"""What is repeated, and what never is, when a statement of a queue fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.errors import ConnectionLostError, DeadlockError, LockTimeoutError, ServerBusyError
+from airflow_sqlqueue.layout import Layout
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.table import FittedTable
+
+TABLE = ResolvedAddress("audit", "dbo", "nsb")
+
+
+class Session:
+    def __init__(self, in_transaction: bool) -> None:
+        self.in_transaction = in_transaction
+
+
+@pytest.fixture
+def failing() -> Callable[..., Any]:
+    """A table whose statement fails with the errors given, one a time, and then answers; and how often it was run."""
+
+    def make(in_transaction: bool, *errors: Exception) -> tuple[Callable[[], Any], list[Layout]]:
+        table = FittedTable(Session(in_transaction), TABLE)  # type: ignore[arg-type]
+        table._layout = Layout(TABLE, "table", {})
+        runs: list[Layout] = []
+
+        def statement(layout: Layout) -> str:
+            runs.append(layout)
+            if len(runs) <= len(errors):
+                raise errors[len(runs) - 1]
+            return "answer"
+
+        return lambda: table.fitted(statement), runs
+
+    return make
+
+
+@pytest.mark.parametrize("error", [DeadlockError("1205"), LockTimeoutError("1222"), ServerBusyError("40501")])
+def test_a_statement_on_its_own_is_repeated(failing: Any, error: Exception) -> None:
+    run, runs = failing(False, error)
+    assert run() == "answer"
+    assert len(runs) == 2
+
+
+def test_it_is_not_repeated_for_ever(failing: Any) -> None:
+    run, runs = failing(False, *[DeadlockError("1205")] * 9)
+    with pytest.raises(DeadlockError):
+        run()
+    assert len(runs) == 3
+
+
+@pytest.mark.parametrize("error", [DeadlockError("1205"), LockTimeoutError("1222"), ServerBusyError("40501")])
+def test_nothing_is_repeated_inside_a_transaction(failing: Any, error: Exception) -> None:
+    run, runs = failing(True, error)
+    with pytest.raises(type(error)):
+        run()
+    assert len(runs) == 1
+
+
+def test_a_lost_connection_is_never_repeated(failing: Any) -> None:
+    """Whether the statement took effect is not known: a receive would lose messages, a send would double them."""
+    run, runs = failing(False, ConnectionLostError("08S01"))
+    with pytest.raises(ConnectionLostError):
+        run()
+    assert len(runs) == 1
