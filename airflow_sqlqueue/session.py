@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from airflow_sqlqueue.connection import ConnectionSettings, load_pyodbc
 from airflow_sqlqueue.errors import (
     DeadlockError,
     LockTimeoutError,
@@ -20,10 +19,11 @@ from airflow_sqlqueue.errors import (
     SqlQueueError,
     TransactionError,
 )
-from airflow_sqlqueue.joined import JoinedConnection
-from airflow_sqlqueue.opening import open_connection
+from airflow_sqlqueue.server.joined import JoinedConnection
+from airflow_sqlqueue.server.opening import open_connection
+from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
+from airflow_sqlqueue.server.translation import quiet, translate
 from airflow_sqlqueue.sql import Fragment, Query, query
-from airflow_sqlqueue.translation import quiet, translate
 
 if TYPE_CHECKING:
     import pyodbc

@@ -11,8 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 
-from airflow_sqlqueue.connection import ConnectionSettings
 from airflow_sqlqueue.errors import ConfigurationError, TransactionError
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 
 SENDS_ATOMIC_WITH_RECEIVE = "sends_atomic_with_receive"

@@ -21,18 +21,18 @@ from datetime import datetime, timedelta, timezone
 from rich.console import Console
 from rich.table import Table
 
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.create import create_queue
-from airflow_sqlqueue.drop import drop_queue
+from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.localdb import LocalServer
 from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.purge import CHUNK, PurgeOptions
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.fitted import LAST
+from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
 from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.table import LAST
-from airflow_sqlqueue.times import format_time
+from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.tables.drop import drop_queue
 
 TURNS = 3
 """Turns that each side gets."""

@@ -24,14 +24,14 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.create import create_queue
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.localdb import LocalServer
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.traffic import generate
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from airflow_sqlqueue.connection import packaged_driver
+from airflow_sqlqueue.server.settings import packaged_driver
 
 JAVA = 17
 FREETDS = "tdsodbc"

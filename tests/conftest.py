@@ -9,8 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
 from airflow_sqlqueue.localdb.server import LocalServer
+from airflow_sqlqueue.server.settings import ConnectionSettings
 
 
 class Server(Protocol):

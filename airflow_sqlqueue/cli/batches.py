@@ -10,9 +10,9 @@ import typer
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import progress_bar, show
 from airflow_sqlqueue.cli.target import Target
-from airflow_sqlqueue.discovery import list_tables, secondary_queues
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.tables.discovery import list_tables, secondary_queues
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.drain.files import StagingFolder

@@ -13,12 +13,12 @@ from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import show, stderr
 from airflow_sqlqueue.cli.target import Target
 from airflow_sqlqueue.cli.written import Body, ContentType, HeaderOption, MessageType, written_message
-from airflow_sqlqueue.delayed import DelayedMessage, DelayedTable, delayed_name
-from airflow_sqlqueue.discovery import find_queue
+from airflow_sqlqueue.delayed.mover import DEFAULT_CHUNK, MAX_CHUNK, move_due
+from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable, delayed_name
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, decode_headers
-from airflow_sqlqueue.mover import DEFAULT_CHUNK, MAX_CHUNK, move_due
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.tables.discovery import find_queue
 
 
 @contextmanager

@@ -9,16 +9,16 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.browsing import MessageHead
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import counted, progress_bar, show
 from airflow_sqlqueue.cli.target import Target
-from airflow_sqlqueue.create import delayed_address
 from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.envelope.outgoing import Sender
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
-from airflow_sqlqueue.outgoing import Sender
-from airflow_sqlqueue.table import FIRST
+from airflow_sqlqueue.queue.browsing import MessageHead
+from airflow_sqlqueue.queue.fitted import FIRST
+from airflow_sqlqueue.tables.create import delayed_address
 
 
 def send(

@@ -12,11 +12,11 @@ from airflow_sqlqueue.cli.options import ConnId, Json, Url
 from airflow_sqlqueue.cli.output import show
 from airflow_sqlqueue.cli.target import Target
 from airflow_sqlqueue.cli.written import Body, ContentType, HeaderOption, MessageType, written_message
-from airflow_sqlqueue.create import SUBSCRIPTION_TABLE
-from airflow_sqlqueue.discovery import find_queue
 from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.subscriptions import SubscriptionTable
-from airflow_sqlqueue.subscriptions import publish as publish_to
+from airflow_sqlqueue.publishing.subscriptions import SubscriptionTable
+from airflow_sqlqueue.publishing.subscriptions import publish as publish_to
+from airflow_sqlqueue.tables.create import SUBSCRIPTION_TABLE
+from airflow_sqlqueue.tables.discovery import find_queue
 
 Endpoint = Annotated[str, typer.Argument(help="The endpoint's name.")]
 TypeName = Annotated[str, typer.Argument(help="The event's .NET type, with its namespace.")]

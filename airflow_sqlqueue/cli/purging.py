@@ -14,7 +14,7 @@ from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import show
 from airflow_sqlqueue.cli.target import Target
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.purge import CHUNK, PurgeOptions
+from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
 
 MaxMessages = Annotated[Optional[int], typer.Option(min=1, help="Delete at most so many.")]  # noqa: UP045
 MaxSeconds = Annotated[Optional[float], typer.Option(help="Stop after so long.")]  # noqa: UP045

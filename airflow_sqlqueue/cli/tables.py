@@ -10,14 +10,14 @@ import typer
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import say, show, stdout
 from airflow_sqlqueue.cli.target import Target
-from airflow_sqlqueue.create import create as create_one
-from airflow_sqlqueue.create import definitions_for, script
-from airflow_sqlqueue.discovery import list_tables
 from airflow_sqlqueue.doctor.examine import Examination, examine, mend
-from airflow_sqlqueue.drop import drop_queue
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.layout import SHAPES
-from airflow_sqlqueue.sent import sent_definition
+from airflow_sqlqueue.queue.sent import sent_definition
+from airflow_sqlqueue.tables.create import create as create_one
+from airflow_sqlqueue.tables.create import definitions_for, script
+from airflow_sqlqueue.tables.discovery import list_tables
+from airflow_sqlqueue.tables.drop import drop_queue
+from airflow_sqlqueue.tables.layout import SHAPES
 
 
 def create(

@@ -8,14 +8,14 @@ from contextlib import closing, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.connection_string import ConnectionString, is_connection_string
-from airflow_sqlqueue.create import LEDGER_SCHEMA
-from airflow_sqlqueue.discovery import find_queue
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.connection_string import ConnectionString, is_connection_string
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.tables.discovery import find_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

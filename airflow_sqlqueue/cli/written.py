@@ -9,9 +9,9 @@ from typing import Annotated, Optional
 
 import typer
 
+from airflow_sqlqueue.envelope.outgoing import Sender
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.outgoing import Sender
 
 MessageType = Annotated[str, typer.Option("--type", help="The message's .NET type, with its namespace.")]
 Body = Annotated[str, typer.Option(help="The body as text, @FILE, or - for standard input.")]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from airflow_sqlqueue.doctor.findings import CHECKS, Finding, Patient
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.inspection import read_layout
-from airflow_sqlqueue.layout import Layout
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import identifier, query
+from airflow_sqlqueue.tables.inspection import read_layout
+from airflow_sqlqueue.tables.layout import Layout
 
 _SEVERITIES = ("error", "warning", "note")
 _ONLINE_EDITIONS = {3, 5, 8}

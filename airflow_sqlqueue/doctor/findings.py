@@ -9,15 +9,15 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from airflow_sqlqueue.connection import APPLICATION_NAME
-from airflow_sqlqueue.discovery import list_tables
 from airflow_sqlqueue.errors import PermissionDeniedError
-from airflow_sqlqueue.inspection import exists
-from airflow_sqlqueue.layout import Index, Layout
 from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
+from airflow_sqlqueue.server.settings import APPLICATION_NAME
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.sql.columns import LEGACY, definitions
+from airflow_sqlqueue.tables.discovery import list_tables
+from airflow_sqlqueue.tables.inspection import exists
+from airflow_sqlqueue.tables.layout import Index, Layout
 
 BLOATED_PAGES = 1_000
 """Empty pages (8 KiB each) from which a heap counts as bloated."""

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from airflow_sqlqueue.create import LEDGER_SCHEMA
 from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
@@ -23,6 +22,7 @@ from airflow_sqlqueue.errors import TransientError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from airflow_sqlqueue.create import LEDGER_SCHEMA, Definition, create
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError
-from airflow_sqlqueue.inspection import exists
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create
+from airflow_sqlqueue.tables.inspection import exists
 
 _NOT_OPEN = 50001
 _TABLES = ("Batch", "Part")
@@ -51,7 +51,7 @@ class Part:
 
 
 def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, Definition]:
-    """The ledger's two tables, for :func:`~airflow_sqlqueue.create.create` and for scripts."""
+    """The ledger's two tables, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
     batch, part = (ResolvedAddress(name, schema, catalog) for name in _TABLES)
     statements = {name: _query(name, batch, part) for name in ("make_batch", "make_part", "index_part")}
     return (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-from airflow_sqlqueue.discovery import find_queue
 from airflow_sqlqueue.errorqueue.failed import MALFORMED, FailedMessage, table_of
 from airflow_sqlqueue.errors import (
     AddressError,
@@ -16,6 +15,7 @@ from airflow_sqlqueue.errors import (
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.sql import query
+from airflow_sqlqueue.tables.discovery import find_queue
 
 
 class Reason(str, Enum):

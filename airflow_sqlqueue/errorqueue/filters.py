@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
+from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errorqueue.failed import KINDS, FailedMessage, table_of
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.times import parse_time
 
 _TEXTS = ("exception_type", "message_type", "endpoint", "failed_queue")
 

@@ -13,15 +13,15 @@ from airflow.sdk import conf
 from airflow.sdk.log import mask_secret
 
 from airflow_sqlqueue.address import without_machine
-from airflow_sqlqueue.connection import load_pyodbc
-from airflow_sqlqueue.discovery import find_queue
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.settings import QueueConnection, read_connection
-from airflow_sqlqueue.opening import open_connection
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.server.opening import open_connection
+from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, query
+from airflow_sqlqueue.tables.discovery import find_queue
 from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, joined, transaction
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class QueueConnectionHook(DbApiHook):
     def find_queue(self, queue_name: str) -> ResolvedAddress:
         """The table that an address means on this server: ``queue@MACHINE`` of versions 1 and 2 is told from a schema.
 
-        See :func:`airflow_sqlqueue.discovery.find_queue`; only such an address takes a connection.
+        See :func:`airflow_sqlqueue.tables.discovery.find_queue`; only such an address takes a connection.
         """
         if without_machine(queue_name) is None:
             return self.resolve(queue_name)

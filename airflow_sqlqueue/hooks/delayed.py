@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from airflow_sqlqueue.delayed import DelayedMessage, DelayedTable, delayed_name
-from airflow_sqlqueue.discovery import find_queue
+from airflow_sqlqueue.delayed.mover import DEFAULT_CHUNK, Moved, move_due
+from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable, delayed_name
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.mover import DEFAULT_CHUNK, Moved, move_due
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.tables.discovery import find_queue
 
 
 class DelayedMethods(QueueConnectionHook):
@@ -39,7 +39,7 @@ class DelayedMethods(QueueConnectionHook):
 
         They wait in the queue's own table of delayed messages, or in that of the queue ``through``, whose endpoint
         forwards them; either way an endpoint, or :meth:`move_delayed`, has to run there. Delivery and errors: see
-        :meth:`airflow_sqlqueue.delayed.DelayedTable.store`.
+        :meth:`airflow_sqlqueue.delayed.table.DelayedTable.store`.
         """
         with self.delayed(through or queue_name, sending=True) as table:
             session = table.session
@@ -70,7 +70,7 @@ class DelayedMethods(QueueConnectionHook):
         max_messages: int | None = None,
         max_seconds: float | None = None,
     ) -> Moved:
-        """Move what is due to the queue, as its endpoint would. See :func:`airflow_sqlqueue.mover.move_due`."""
+        """Move what is due to the queue, as its endpoint would. See :func:`airflow_sqlqueue.delayed.mover.move_due`."""
         with self.delayed(queue_name) as table:
 
             def queue(name: str) -> QueueTable:

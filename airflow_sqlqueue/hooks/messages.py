@@ -5,14 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 
-from airflow_sqlqueue.browsing import WINDOW, Filter, MessageHead
-from airflow_sqlqueue.create import delayed_address
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
 from airflow_sqlqueue.message import Message, ReceivedMessage
-from airflow_sqlqueue.purge import CHUNK, Purged, PurgeOptions
 from airflow_sqlqueue.queue import Backlog, Depth
-from airflow_sqlqueue.sent import Sent, SentLedger
-from airflow_sqlqueue.table import FIRST
+from airflow_sqlqueue.queue.browsing import WINDOW, Filter, MessageHead
+from airflow_sqlqueue.queue.fitted import FIRST
+from airflow_sqlqueue.queue.purge import CHUNK, Purged, PurgeOptions
+from airflow_sqlqueue.queue.sent import Sent, SentLedger
+from airflow_sqlqueue.tables.create import delayed_address
 
 
 class MessageMethods(QueueConnectionHook):
@@ -27,7 +27,7 @@ class MessageMethods(QueueConnectionHook):
         """Send messages in one transaction unless a sending with this id was committed before: exactly once.
 
         The sent-ledger, in the schema of the drain's ledger and the queue's database, is made where it is missing. See
-        :class:`airflow_sqlqueue.sent.SentLedger`.
+        :class:`airflow_sqlqueue.queue.sent.SentLedger`.
         """
         with self.queue(queue_name, sending=True) as queue:
             ledger = SentLedger(queue.session, queue.address.catalog, self.ledger_schema)
@@ -42,7 +42,7 @@ class MessageMethods(QueueConnectionHook):
     def depth(self, queue_name: str, *, kind: str = "exact", at_most: int | None = None) -> Depth:
         """Count messages, ``exact``, ``quick`` or ``catalog``; or look at the first ``at_most`` rows only.
 
-        See :mod:`airflow_sqlqueue.depth` for what each can get wrong.
+        See :mod:`airflow_sqlqueue.queue.depth` for what each can get wrong.
         """
         with self.queue(queue_name) as queue:
             return queue.depth(kind, at_most=at_most)
@@ -92,7 +92,7 @@ class MessageMethods(QueueConnectionHook):
             return queue.take(row_versions, ids=ids)
 
     def purge(self, queue_name: str, options: PurgeOptions | None = None) -> Purged:
-        """Delete what has expired, or what the options say. See :func:`airflow_sqlqueue.purge.purge`."""
+        """Delete what has expired, or what the options say. See :func:`airflow_sqlqueue.queue.purge.purge`."""
         with self.queue(queue_name) as queue:
             return queue.purge(options)
 

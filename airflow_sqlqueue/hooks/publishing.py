@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from airflow_sqlqueue.conversation import Patience, Reply, private_queue, request
-from airflow_sqlqueue.create import SUBSCRIPTION_TABLE
-from airflow_sqlqueue.discovery import find_queue
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
 from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.publishing.conversation import Patience, Reply, private_queue, request
+from airflow_sqlqueue.publishing.subscriptions import Published, Subscription, SubscriptionTable, publish
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.subscriptions import Published, Subscription, SubscriptionTable, publish
+from airflow_sqlqueue.tables.create import SUBSCRIPTION_TABLE
+from airflow_sqlqueue.tables.discovery import find_queue
 
 
 class PublishingMethods(QueueConnectionHook):
@@ -75,7 +75,7 @@ class PublishingMethods(QueueConnectionHook):
         """Send a request, and wait up to ``timeout`` seconds for the reply.
 
         It comes to a private queue, made for it and dropped afterwards, or to ``reply_queue``, which others may share.
-        See :func:`airflow_sqlqueue.conversation.request`.
+        See :func:`airflow_sqlqueue.publishing.conversation.request`.
         """
         patience = Patience(timeout)
         with ExitStack() as stack:

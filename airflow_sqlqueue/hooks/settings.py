@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.connection import ConnectionSettings, load_pyodbc
-from airflow_sqlqueue.connection_string import ConnectionString
-from airflow_sqlqueue.create import LEDGER_SCHEMA
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.connection_string import ConnectionString
+from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

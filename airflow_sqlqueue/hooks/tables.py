@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from airflow_sqlqueue.create import Created, create, definitions_for
-from airflow_sqlqueue.discovery import list_tables, secondary_queues
 from airflow_sqlqueue.doctor.examine import Examination, examine, mend
 from airflow_sqlqueue.doctor.findings import Finding
 from airflow_sqlqueue.drain.ledger import ledger_definitions
-from airflow_sqlqueue.drop import drop_queue
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
-from airflow_sqlqueue.sent import sent_definition
+from airflow_sqlqueue.queue.sent import sent_definition
+from airflow_sqlqueue.tables.create import Created, create, definitions_for
+from airflow_sqlqueue.tables.discovery import list_tables, secondary_queues
+from airflow_sqlqueue.tables.drop import drop_queue
 
 
 class TableMethods(QueueConnectionHook):
@@ -30,7 +30,7 @@ class TableMethods(QueueConnectionHook):
         """Create a queue if it is missing, and on request its table of delayed messages, the subscription table and the
         ledgers of drains and sends; the queue comes first in what is returned. What exists stays and is compared.
 
-        See :func:`airflow_sqlqueue.create.definitions_for` and :func:`airflow_sqlqueue.create.create`.
+        See :func:`airflow_sqlqueue.tables.create.definitions_for` and :func:`airflow_sqlqueue.tables.create.create`.
         """
         definitions = definitions_for(
             self.resolver,
@@ -49,7 +49,7 @@ class TableMethods(QueueConnectionHook):
             return [create(session, definition, create_schema=create_schema) for definition in definitions]
 
     def drop_queue(self, queue_name: str, *, force: bool = False) -> int:
-        """Drop a queue and return how many messages went with it. See :func:`airflow_sqlqueue.drop.drop_queue`."""
+        """Drop a queue; return how many messages went with it. See :func:`airflow_sqlqueue.tables.drop.drop_queue`."""
         with self.queue(queue_name) as queue:
             return drop_queue(queue.session, queue.address, force=force)
 
@@ -72,7 +72,7 @@ class TableMethods(QueueConnectionHook):
     def with_secondary_queues(self, queue_name: str) -> list[str]:
         """The queue and its secondary queues, as canonical addresses: ``expand(queue_name=...)`` drains them all.
 
-        See :func:`airflow_sqlqueue.discovery.secondary_queues`.
+        See :func:`airflow_sqlqueue.tables.discovery.secondary_queues`.
         """
         with self.queue(queue_name) as queue:
             tables = list_tables(queue.session, queue.address.catalog)

@@ -19,8 +19,8 @@ from urllib.parse import quote
 import psutil  # type: ignore[import-untyped]
 
 from airflow_sqlqueue import address
-from airflow_sqlqueue.connection import ConnectionSettings
 from airflow_sqlqueue.localdb.tds.tls import certificate_path
+from airflow_sqlqueue.server.settings import ConnectionSettings
 
 PASSWORD_VARIABLE = "SQLQUEUE_LOCALDB_PASSWORD"  # noqa: S105 - the name of a variable
 _STOP_SECONDS = 30.0

@@ -70,8 +70,8 @@ class SqlQueuePublishOperator(ServerTask, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Publish them; raises our errors, those no retry mends as AirflowFailException."""
+        from airflow_sqlqueue.envelope.outgoing import Sender
         from airflow_sqlqueue.hooks.failures import fail_without_retry
-        from airflow_sqlqueue.outgoing import Sender
 
         dag_id, *_ = key = task_key(context)
         sender = Sender(

@@ -22,7 +22,7 @@ class SqlQueuePurgeOperator(QueueTask, BaseOperator):
     messages loses them, so it wants ``confirm``.
 
     XCom: ``deleted``, ``remaining``, ``complete`` (False when a budget ended it), ``seconds``, ``locked`` and
-    ``undated``, as :class:`~airflow_sqlqueue.purge.Purged` has them.
+    ``undated``, as :class:`~airflow_sqlqueue.queue.purge.Purged` has them.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
     :param every: purge every message that is there at the start.
@@ -72,7 +72,7 @@ class SqlQueuePurgeOperator(QueueTask, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Purge; raises our errors, those no retry mends as AirflowFailException."""
         from airflow_sqlqueue.hooks.failures import fail_without_retry
-        from airflow_sqlqueue.purge import PurgeOptions
+        from airflow_sqlqueue.queue.purge import PurgeOptions
 
         with fail_without_retry():
             options = PurgeOptions(

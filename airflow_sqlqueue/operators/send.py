@@ -85,9 +85,9 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
 
     def execute(self, context: Context) -> int:
         """Send them; raises our errors, those no retry mends as AirflowFailException."""
+        from airflow_sqlqueue.envelope.outgoing import Sender
         from airflow_sqlqueue.hooks.failures import fail_without_retry
-        from airflow_sqlqueue.outgoing import Sender
-        from airflow_sqlqueue.sent import Sent, send_id_for
+        from airflow_sqlqueue.queue.sent import Sent, send_id_for
 
         dag_id, *_ = key = task_key(context)
         sender = Sender(

@@ -28,7 +28,7 @@ class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
     A poke of the kind ``exact`` counts messages that have not expired and that nobody has locked. It reads only as many
     rows at the head of the queue as it needs, so it is cheap however deep the queue is; the depth in XCom
     (``messages``, ``expired``) is counted no further either. ``quick`` and ``catalog`` read no rows, count expired
-    messages too and can be wrong in the ways that :mod:`airflow_sqlqueue.depth` tells. Where an age was asked
+    messages too and can be wrong in the ways that :mod:`airflow_sqlqueue.queue.depth` tells. Where an age was asked
     for, XCom has it as ``oldest_seconds``. Nothing is removed, and whoever receives after the sensor may find fewer.
     Both modes work; ``reschedule`` keeps no worker slot between pokes.
 
@@ -64,8 +64,8 @@ class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once; raises our errors, those no retry mends as AirflowFailException."""
-        from airflow_sqlqueue.depth import oldest_seconds
         from airflow_sqlqueue.hooks.failures import fail_without_retry
+        from airflow_sqlqueue.queue.depth import oldest_seconds
 
         # Airflow skips a soft-failing sensor that is not to be retried; a sensor that cannot look must fail instead.
         with nullcontext() if self.soft_fail else fail_without_retry():

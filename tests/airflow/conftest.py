@@ -62,7 +62,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Connect:
 @pytest.fixture
 def live(connection: Connect, server: Any) -> str:
     """The connection ``sqlqueue_default`` to the test server."""
-    from airflow_sqlqueue.connection import ConnectionSettings
+    from airflow_sqlqueue.server.settings import ConnectionSettings
 
     settings = ConnectionSettings.from_url(server.url("sqlqueue"))
     return connection(

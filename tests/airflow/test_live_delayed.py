@@ -16,7 +16,7 @@ from airflow_sqlqueue.errors import ConfigurationError, NoReplyError, QueueNotFo
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import SqlQueueMoveDelayedOperator, SqlQueuePublishOperator
-from airflow_sqlqueue.subscriptions import Subscription
+from airflow_sqlqueue.publishing.subscriptions import Subscription
 
 NOW = timedelta(0)
 PLACED = "Shop.OrderPlaced"

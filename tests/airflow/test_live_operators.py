@@ -18,6 +18,8 @@ from airflow_sqlqueue.drain.drain import Progress
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
 from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.envelope.replying import reply
+from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import BatchError, QueueNotFoundError, SparkJobError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
@@ -29,9 +31,7 @@ from airflow_sqlqueue.operators import (
     SqlQueuePurgeOperator,
     SqlQueueSendOperator,
 )
-from airflow_sqlqueue.reply import reply
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor, depth
-from airflow_sqlqueue.times import format_time
 from airflow_sqlqueue.traffic import generate
 
 

@@ -10,9 +10,9 @@ import pytest
 from airflow.providers.microsoft.mssql.hooks.mssql import MsSqlHook
 from airflow.sdk import BaseHook
 
-from airflow_sqlqueue.connection import ConnectionSettings
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.server.settings import ConnectionSettings
 
 
 @pytest.fixture

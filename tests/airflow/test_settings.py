@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.connection import load_pyodbc, packaged_driver
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.server.settings import load_pyodbc, packaged_driver
 
 
 def parts(text: str) -> dict[str, str]:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.create import create_queue
-from airflow_sqlqueue.drop import drop_queue
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.tables.drop import drop_queue
 from tests.cli.test_cli import TRUST, answer, one_sentence, sqlqueue
 
 

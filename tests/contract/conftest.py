@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.create import create_queue
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.errors import PermissionDeniedError
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.tables.create import create_queue
 
 Connect = Callable[[], Session]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests import competing
 from tests.contract.conftest import run_sql
 

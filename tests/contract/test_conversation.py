@@ -8,7 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_sqlqueue.conversation import (
+from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError, TransactionError
+from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.publishing.conversation import (
     PRIVATE_PREFIX,
     Patience,
     Reply,
@@ -16,13 +18,11 @@ from airflow_sqlqueue.conversation import (
     request,
     wait_for_reply,
 )
-from airflow_sqlqueue.create import create_queue
-from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError, TransactionError
-from airflow_sqlqueue.inspection import exists
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.tables.inspection import exists
 from tests.contract.conftest import Connect, run_sql
 
 LAYOUTS = ["v1", "v3.0", "v4", "modern"]

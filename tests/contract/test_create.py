@@ -9,8 +9,19 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.create import (
+from airflow_sqlqueue.errors import (
+    ConfigurationError,
+    LockTimeoutError,
+    NotAQueueError,
+    QueueNotEmptyError,
+    QueueNotFoundError,
+)
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import (
     create,
     create_queue,
     definitions_for,
@@ -19,20 +30,9 @@ from airflow_sqlqueue.create import (
     script,
     subscription_definition,
 )
-from airflow_sqlqueue.drop import drop_queue
-from airflow_sqlqueue.errors import (
-    ConfigurationError,
-    LockTimeoutError,
-    NotAQueueError,
-    QueueNotEmptyError,
-    QueueNotFoundError,
-)
-from airflow_sqlqueue.inspection import exists, read_layout
-from airflow_sqlqueue.layout import SHAPES, shape_of
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.drop import drop_queue
+from airflow_sqlqueue.tables.inspection import exists, read_layout
+from airflow_sqlqueue.tables.layout import SHAPES, shape_of
 from tests.contract.conftest import Connect, run_sql
 
 
@@ -130,8 +130,8 @@ def test_the_script_makes_the_same_and_can_be_run_twice(session: Session, table:
 
 _CREATE_WHEN_TOLD = """
 import sys
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.create import create_queue
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 

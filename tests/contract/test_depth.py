@@ -8,15 +8,15 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_sqlqueue.create import create, delayed_address, delayed_definition
-from airflow_sqlqueue.depth import Depth
-from airflow_sqlqueue.discovery import find_queue
+from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import Depth
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.times import format_time
+from airflow_sqlqueue.tables.create import create, delayed_address, delayed_definition
+from airflow_sqlqueue.tables.discovery import find_queue
 from tests.contract.conftest import Connect, run_sql
 
 LATE = timedelta(seconds=-5)

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_sqlqueue.create import create, create_queue, delayed_definition, subscription_definition
-from airflow_sqlqueue.discovery import find_queue, list_tables, secondary_queues
 from airflow_sqlqueue.errors import QueueNotFoundError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition, subscription_definition
+from airflow_sqlqueue.tables.discovery import find_queue, list_tables, secondary_queues
 from tests.contract.conftest import run_sql
 
 

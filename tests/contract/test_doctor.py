@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.create import create, create_queue, delayed_definition
 from airflow_sqlqueue.doctor.examine import examine, mend
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition
 from tests.contract.conftest import Connect, run_sql
 
 

@@ -244,7 +244,7 @@ def test_a_ledger_that_went_back_in_time_is_noticed(
 
 CHILD = """
 import sys, uuid
-from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.drain import drain, files
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.routing import AddressResolver

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_sqlqueue.create import create_queue
+from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errorqueue import scan, triage
 from airflow_sqlqueue.errorqueue.failed import FAILED, MALFORMED, NO_FAILED_QUEUE
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
@@ -17,7 +17,7 @@ from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.times import format_time
+from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.traffic import generate
 from tests.contract.conftest import Connect, run_sql
 

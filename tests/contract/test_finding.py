@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_sqlqueue.browsing import PAGE, Filter
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import PAGE, Filter
 from tests.contract.conftest import Connect
 
 ORDER = "Shop.PlaceOrder, Shop.Messages, Version=1.0.0.0;Shop.ICommand, Shop.Messages"

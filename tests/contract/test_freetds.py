@@ -9,14 +9,14 @@ from pathlib import Path
 import pyodbc
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.create import create_queue
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create_queue
 
 pytestmark = pytest.mark.skipif("FreeTDS" not in pyodbc.drivers(), reason="FreeTDS is not installed (package tdsodbc)")
 

@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.create import create_queue
-from airflow_sqlqueue.inspection import read_layout
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.tables.inspection import read_layout
 from tests.contract.conftest import Connect
 from tests.endpoint import Endpoint
 

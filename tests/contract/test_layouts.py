@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_sqlqueue.create import create_queue
-from airflow_sqlqueue.discovery import list_tables
 from airflow_sqlqueue.errors import (
     LayoutChangedError,
     MessageError,
     NotAQueueError,
     QueueNotFoundError,
 )
-from airflow_sqlqueue.inspection import read_layout
-from airflow_sqlqueue.layout import SHAPES
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.tables.discovery import list_tables
+from airflow_sqlqueue.tables.inspection import read_layout
+from airflow_sqlqueue.tables.layout import SHAPES
 from tests.contract.conftest import HEADERS, Connect, Exercise, run_sql
 
 ALTERATIONS: dict[str, str] = {

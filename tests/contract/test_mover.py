@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.create import create, create_queue, delayed_definition
-from airflow_sqlqueue.delayed import DelayedTable
+from airflow_sqlqueue.delayed.mover import Moved, move_due
+from airflow_sqlqueue.delayed.table import DelayedTable
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.mover import Moved, move_due
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition
 from tests.contract.conftest import Connect, run_sql
 
 NOW, TOMORROW = timedelta(0), timedelta(days=1)
@@ -357,9 +357,9 @@ def test_two_movers_move_every_message_once(connect: Connect, endpoint: Endpoint
 
 KILLED = """
 import sys
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.delayed import DelayedTable
-from airflow_sqlqueue.mover import move_due
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.delayed.table import DelayedTable
+from airflow_sqlqueue.delayed.mover import move_due
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session

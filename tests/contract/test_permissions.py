@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.create import create, create_queue
-from airflow_sqlqueue.discovery import list_tables
 from airflow_sqlqueue.doctor.examine import examine, mend
 from airflow_sqlqueue.drain.ledger import Ledger, ledger_definitions
-from airflow_sqlqueue.drop import drop_queue
 from airflow_sqlqueue.errors import PermissionDeniedError, QueueNotFoundError
-from airflow_sqlqueue.inspection import exists
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create, create_queue
+from airflow_sqlqueue.tables.discovery import list_tables
+from airflow_sqlqueue.tables.drop import drop_queue
+from airflow_sqlqueue.tables.inspection import exists
 from tests.contract.conftest import Connect, Exercise, run_sql
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "permissions.sql"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, TransactionError
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.purge import PurgeOptions
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.purge import PurgeOptions
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.times import format_time
 from tests.contract.conftest import Connect, run_sql
 
 LATE = timedelta(seconds=-5)

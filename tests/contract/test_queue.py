@@ -7,8 +7,6 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
-from airflow_sqlqueue.create import create_queue
 from airflow_sqlqueue.errors import (
     ConfigurationError,
     LoginFailedError,
@@ -19,8 +17,10 @@ from airflow_sqlqueue.errors import (
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import Connect
 from tests.contract.test_layouts import add_trigger
 

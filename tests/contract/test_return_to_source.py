@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.create import create_queue
 from airflow_sqlqueue.errorqueue.editing import edit
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.options import Returned, ReturnOptions
@@ -37,6 +36,7 @@ from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, deco
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.traffic.failures import FAILURES
 from airflow_sqlqueue.traffic.shop import SALES
 from tests.contract.conftest import Connect, run_sql
@@ -580,7 +580,7 @@ def test_two_returns_at_once(connect: Connect, error: QueueTable, sales: QueueTa
 
 CHILD = """
 import sys
-from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.options import ReturnOptions
 from airflow_sqlqueue.errorqueue.returning import ReturnToSource

@@ -10,12 +10,12 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_sqlqueue.create import create_queue
 from airflow_sqlqueue.errors import MessageError, TransactionError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.sent import Sent, SentLedger
 from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.sent import Sent, SentLedger
+from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import Connect, run_sql
 
 MESSAGES = [Message(body=b"%d" % n) for n in range(300)]
@@ -79,11 +79,11 @@ def test_two_at_once_with_the_same_id(queue: QueueTable, ledger: SentLedger, con
 
 _SEND_AND_HANG = """
 import sys, uuid
-from airflow_sqlqueue.connection import ConnectionSettings
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.sent import SentLedger
+from airflow_sqlqueue.queue.sent import SentLedger
 from airflow_sqlqueue.session import Session
 
 settings = ConnectionSettings.from_url(sys.argv[1])

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_sqlqueue.create import create, create_queue, subscription_definition
 from airflow_sqlqueue.errors import ConfigurationError, MessageError, NotAQueueError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.publishing.subscriptions import Subscription, SubscriptionTable, publish, topic_of
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.subscriptions import Subscription, SubscriptionTable, publish, topic_of
+from airflow_sqlqueue.tables.create import create, create_queue, subscription_definition
 from tests.contract.conftest import Connect, run_sql
 
 PLACED = "Shop.OrderPlaced"

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pyodbc
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
 from airflow_sqlqueue.errors import (
     ConfigurationError,
     LockTimeoutError,
@@ -18,6 +17,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.transactions import joined, transaction
 from tests.contract.conftest import Connect, run_sql

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pyodbc
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings
 from airflow_sqlqueue.localdb.server import LocalServer
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.conftest import Server
 
 pyodbc.pooling = False

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import BatchMismatchError
 from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.times import format_time, parse_time
 from airflow_sqlqueue.traffic import DEFAULT_START, generate
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import traceback
 
 import pytest
 
-from airflow_sqlqueue.connection import ConnectionSettings, find_driver
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.server.settings import ConnectionSettings, find_driver
 
 
 def test_every_value_is_escaped() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.connection_string import ConnectionString, is_connection_string, pairs
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.server.connection_string import ConnectionString, is_connection_string, pairs
 
 parse = ConnectionString.parse
 

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue import header_groups
 from airflow_sqlqueue.address import QueueAddress
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.header_groups import Content, Group
+from airflow_sqlqueue.envelope import Envelope, groups
+from airflow_sqlqueue.envelope.groups import Content, Group
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, encode_headers
 from airflow_sqlqueue.traffic import generate
 
@@ -188,10 +187,8 @@ def test_every_header_has_its_place(name: str) -> None:
 
 def test_every_known_header_is_tried() -> None:
     assert all(any(header.startswith(name) for header in FULL) for name in NAMES)
-    groups = {
-        name for name, value in vars(header_groups).items() if isinstance(value, type) and Group in value.__bases__
-    }
-    assert {type(getattr(Envelope(), name)).__name__ for name in EXPECTED} == groups
+    known = {name for name, value in vars(groups).items() if isinstance(value, type) and Group in value.__bases__}
+    assert {type(getattr(Envelope(), name)).__name__ for name in EXPECTED} == known
 
 
 @pytest.mark.parametrize(
@@ -339,7 +336,8 @@ def test_the_traffic_of_a_shop_is_read_whole() -> None:
 
 def test_neither_airflow_nor_spark_is_imported() -> None:
     loads = (
-        "import sys, airflow_sqlqueue.reply; print([m for m in ('airflow', 'pyspark', 'pyarrow') if m in sys.modules])"
+        "import sys, airflow_sqlqueue.envelope; "
+        "print([m for m in ('airflow', 'pyspark', 'pyarrow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"

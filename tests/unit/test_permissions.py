@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from airflow_sqlqueue.permissions import permission_denied
+from airflow_sqlqueue.server.permissions import permission_denied
 
 PREFIX = "[42000] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]"
 

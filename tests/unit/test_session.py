@@ -15,8 +15,8 @@ from airflow_sqlqueue.errors import (
     SqlQueueError,
     StatementError,
 )
+from airflow_sqlqueue.server.translation import quiet, translate
 from airflow_sqlqueue.session import retrying
-from airflow_sqlqueue.translation import quiet, translate
 
 
 def driver_error(state: str, number: int | None, text: str = "text") -> Exception:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.errors import ConnectionLostError, DeadlockError, LockTimeoutError, ServerBusyError
-from airflow_sqlqueue.layout import Layout
+from airflow_sqlqueue.queue.fitted import FittedTable
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.table import FittedTable
+from airflow_sqlqueue.tables.layout import Layout
 
 TABLE = ResolvedAddress("audit", "dbo", "nsb")
 

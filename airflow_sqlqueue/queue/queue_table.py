@@ -8,17 +8,17 @@ from collections.abc import Iterable, Sequence
 from datetime import timezone
 from typing import Any
 
-from airflow_sqlqueue import browsing
-from airflow_sqlqueue.browsing import WINDOW, Filter, MessageHead
-from airflow_sqlqueue.depth import Backlog, Depth, backlog, depth
 from airflow_sqlqueue.errors import LockTimeoutError, NotAQueueError
-from airflow_sqlqueue.layout import Layout
 from airflow_sqlqueue.message import Message, ReceivedMessage
-from airflow_sqlqueue.purge import CHUNK, Purged, PurgeOptions, purge
+from airflow_sqlqueue.queue import browsing
+from airflow_sqlqueue.queue.browsing import WINDOW, Filter, MessageHead
+from airflow_sqlqueue.queue.depth import Backlog, Depth, backlog, depth
+from airflow_sqlqueue.queue.fitted import FIRST, LAST, MAX_ROWS_PER_STATEMENT, FittedTable, check_rows
+from airflow_sqlqueue.queue.purge import CHUNK, Purged, PurgeOptions, purge
+from airflow_sqlqueue.queue.sending import chunks, rows_of
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.sending import chunks, rows_of
 from airflow_sqlqueue.sql.columns import insertion, row_columns
-from airflow_sqlqueue.table import FIRST, LAST, MAX_ROWS_PER_STATEMENT, FittedTable, check_rows
+from airflow_sqlqueue.tables.layout import Layout
 
 __all__ = [
     "MAX_ROWS_PER_STATEMENT",
@@ -145,7 +145,7 @@ class QueueTable(FittedTable):
         return self.taken("queue.take_head", count, after, up_to)
 
     def depth(self, kind: str = "exact", *, at_most: int | None = None) -> Depth:
-        """Count messages: ``exact``, ``quick`` or ``catalog``, see :mod:`airflow_sqlqueue.depth`.
+        """Count messages: ``exact``, ``quick`` or ``catalog``, see :mod:`airflow_sqlqueue.queue.depth`.
 
         With ``at_most`` only that many rows at the head are looked at, exactly.
         """
@@ -175,7 +175,7 @@ class QueueTable(FittedTable):
         return max(1, int(self.session.value(self.query("queue.count_left"), up_to)))
 
     def purge(self, options: PurgeOptions | None = None) -> Purged:
-        """Delete what has expired, or what the options say, in chunks: see :func:`airflow_sqlqueue.purge.purge`."""
+        """Delete what has expired, or what the options say: see :func:`airflow_sqlqueue.queue.purge.purge`."""
         return purge(self, options or PurgeOptions())
 
     def purge_expired(

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
-from airflow_sqlqueue.browsing import MAX_VALUES, MessageHead, heads, marks, of_fixed_size
+from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, SqlQueueError, TransactionError
 from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.queue.browsing import MAX_VALUES, MessageHead, heads, marks, of_fixed_size
+from airflow_sqlqueue.queue.fitted import FIRST, FittedTable, check_rows
 from airflow_sqlqueue.session import Session, retrying
 from airflow_sqlqueue.sql import query
-from airflow_sqlqueue.table import FIRST, FittedTable, check_rows
-from airflow_sqlqueue.times import parse_time
 
 CHUNK = 1_000
 """Rows of one transaction, unless told otherwise."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from airflow_sqlqueue.address import as_sql_name
 from airflow_sqlqueue.errors import QueueNotFoundError
-from airflow_sqlqueue.layout import NAMES, Column, Index, Layout, Trigger
 from airflow_sqlqueue.routing import DEFAULT_SCHEMA, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query
+from airflow_sqlqueue.tables.layout import NAMES, Column, Index, Layout, Trigger
 
 _OBJECT_TYPES = {"U": "table", "SN": "synonym", "V": "view"}
 _triggered: set[tuple[str, int, ResolvedAddress]] = set()

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from datetime import timezone
 from typing import Any
 
+from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
-from airflow_sqlqueue.inspection import read_layout
 from airflow_sqlqueue.message import HeaderNames, decode_headers
+from airflow_sqlqueue.queue.fitted import FittedTable
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.sql import identifier, query
-from airflow_sqlqueue.table import FittedTable
-from airflow_sqlqueue.times import parse_time
+from airflow_sqlqueue.tables.inspection import read_layout
 
 KINDS = ("exact", "quick", "catalog")
 

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from airflow_sqlqueue.address import without_machine
-from airflow_sqlqueue.inspection import exists
-from airflow_sqlqueue.layout import NAMES, kind_of
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import identifier, query
+from airflow_sqlqueue.tables.inspection import exists
+from airflow_sqlqueue.tables.layout import NAMES, kind_of
 
 log = logging.getLogger(__name__)
 

@@ -11,16 +11,16 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any
 
-from airflow_sqlqueue.connection import load_pyodbc
-from airflow_sqlqueue.create import DELAYED_QUALIFIER
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
-from airflow_sqlqueue.inspection import read_layout
-from airflow_sqlqueue.layout import Layout
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers, encode_headers, escape_non_ascii
+from airflow_sqlqueue.queue.sending import chunks
 from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
-from airflow_sqlqueue.sending import chunks
+from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.tables.create import DELAYED_QUALIFIER
+from airflow_sqlqueue.tables.inspection import read_layout
+from airflow_sqlqueue.tables.layout import Layout
 
 PAGE = 500
 """Rows that one look at the table returns."""

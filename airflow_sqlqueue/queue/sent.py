@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from airflow_sqlqueue.create import LEDGER_SCHEMA, Definition, create
 from airflow_sqlqueue.errors import TransactionError
-from airflow_sqlqueue.inspection import exists
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create
+from airflow_sqlqueue.tables.inspection import exists
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def send_id_for(*key: str | int) -> uuid.UUID:
 
 
 def sent_definition(catalog: str, schema: str = LEDGER_SCHEMA) -> Definition:
-    """The sent-ledger's table, for :func:`~airflow_sqlqueue.create.create` and for scripts."""
+    """The sent-ledger's table, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
     table = ResolvedAddress("Sent", schema, catalog)
     return Definition(table, "ledger", (query("sent.make", sent=identifier(table)),), with_schema=True)
 

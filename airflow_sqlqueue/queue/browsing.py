@@ -15,9 +15,9 @@ from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import DecodedHeaders, HeaderNames, decode_headers
+from airflow_sqlqueue.queue.fitted import FIRST, LAST, FittedTable
 from airflow_sqlqueue.sql import Fragment
 from airflow_sqlqueue.sql.columns import head_columns
-from airflow_sqlqueue.table import FIRST, LAST, FittedTable
 
 WINDOW = 10_000
 """Messages at the head of a queue that a search looks at, unless it is told otherwise."""

@@ -14,11 +14,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow_sqlqueue.address import QueueAddress
+from airflow_sqlqueue.envelope.groups import INTENTS
+from airflow_sqlqueue.envelope.times import format_interval, format_time
 from airflow_sqlqueue.errors import AddressError, MessageError
-from airflow_sqlqueue.header_groups import INTENTS
 from airflow_sqlqueue.message import HeaderNames, Headers, Message, check_headers
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.times import format_interval, format_time
 
 _NAMESPACE = uuid.UUID("b0b3f0f4-5f0e-5a43-8d0c-2c4f5f3b6e7a")
 _TEXTS = {

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.envelope.outgoing import Sender, check_address
 from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
-from airflow_sqlqueue.outgoing import Sender, check_address
 
 
 def reply(

@@ -16,7 +16,7 @@ from airflow_sqlqueue.errors import (
     SqlQueueError,
     StatementError,
 )
-from airflow_sqlqueue.permissions import permission_denied
+from airflow_sqlqueue.server.permissions import permission_denied
 
 _LOST = {"08S01", "08003", "08007", "01002"}
 BUSY = {10928, 10929, 40197, 40501, 40540, 40613, 49918, 49919, 49920}

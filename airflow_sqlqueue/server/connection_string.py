@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 
-from airflow_sqlqueue.connection import DEFAULT_LOGIN_TIMEOUT, DEFAULT_PORT, ConnectionSettings
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.server.settings import DEFAULT_LOGIN_TIMEOUT, DEFAULT_PORT, ConnectionSettings
 
 _BOOLEAN = {"true": "yes", "yes": "yes", "false": "no", "no": "no"}
 _ANY: Mapping[str, str] = {}
@@ -127,8 +127,8 @@ class ConnectionString:
     """What a connection string says; a part that it leaves out is empty or has its default.
 
     ``queue_schema`` is the schema of queues whose address names none, ``keywords`` are ODBC's, as in
-    :class:`~airflow_sqlqueue.connection.ConnectionSettings`. With ``Integrated Security`` there is no user: SqlClient
-    passes over the one in the string.
+    :class:`~airflow_sqlqueue.server.settings.ConnectionSettings`. With ``Integrated Security`` there is no user:
+    SqlClient passes over the one in the string.
     """
 
     host: str = ""

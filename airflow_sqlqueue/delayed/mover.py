@@ -15,8 +15,9 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
-from airflow_sqlqueue.delayed import FIRST, DelayedMessage, DelayedTable
-from airflow_sqlqueue.discovery import find_queue
+from airflow_sqlqueue.delayed.moving import DueMessage, check_takes, move_rows
+from airflow_sqlqueue.delayed.table import FIRST, DelayedMessage, DelayedTable
+from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import (
     ConfigurationError,
     LayoutChangedError,
@@ -25,12 +26,11 @@ from airflow_sqlqueue.errors import (
     TransientError,
 )
 from airflow_sqlqueue.message import HeaderNames, decode_headers
-from airflow_sqlqueue.moving import DueMessage, check_takes, move_rows
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import retrying
 from airflow_sqlqueue.sql import identifier, query
-from airflow_sqlqueue.times import format_time
+from airflow_sqlqueue.tables.discovery import find_queue
 
 DEFAULT_CHUNK = 100
 """Messages of one transaction: the transport's own batch size."""

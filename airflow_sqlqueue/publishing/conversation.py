@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from airflow_sqlqueue.create import create_queue
-from airflow_sqlqueue.drop import drop_queue
 from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError, SqlQueueError, TransactionError
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment
+from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.tables.drop import drop_queue
 
 log = logging.getLogger(__name__)
 

@@ -9,15 +9,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from airflow_sqlqueue.discovery import find_queue
 from airflow_sqlqueue.errors import ConfigurationError, MessageError, QueueNotFoundError
-from airflow_sqlqueue.inspection import read_layout
-from airflow_sqlqueue.layout import Layout
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.tables.discovery import find_queue
+from airflow_sqlqueue.tables.inspection import read_layout
+from airflow_sqlqueue.tables.layout import Layout
 
 MAX_LENGTH = 200
 """What a column of the table holds, in UTF-16 units."""

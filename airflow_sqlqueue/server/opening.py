@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.connection import ConnectionSettings, load_pyodbc
 from airflow_sqlqueue.errors import DriverNotFoundError, LoginFailedError, ServerBusyError, ServerUnreachableError
-from airflow_sqlqueue.translation import BUSY, quiet, state_and_number
+from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
+from airflow_sqlqueue.server.translation import BUSY, quiet, state_and_number
 
 if TYPE_CHECKING:
     import pyodbc

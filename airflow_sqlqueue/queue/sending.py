@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from airflow_sqlqueue.connection import load_pyodbc
 from airflow_sqlqueue.message import HeaderNames, Message, encode_headers, escape_non_ascii
+from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.sql.columns import NEVER
 
 ROWS = (256, 64, 16, 4, 1)

@@ -8,13 +8,13 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from airflow_sqlqueue.connection import load_pyodbc
-from airflow_sqlqueue.delayed import DelayedMessage, DelayedTable, headers_text
+from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable, headers_text
 from airflow_sqlqueue.errors import NotAQueueError, StatementError
-from airflow_sqlqueue.layout import Layout
 from airflow_sqlqueue.message import HeaderNames, Headers
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.sql import Fragment, Query, identifier
+from airflow_sqlqueue.tables.layout import Layout
 
 _ROWS = (128, 32, 8, 1)
 """Rows of a statement. A few fixed sizes, so that the server sees few texts; well under 2,100 parameters."""

@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args
 
 from airflow_sqlqueue.address import QueueAddress
+from airflow_sqlqueue.envelope.times import parse_interval, parse_time
 from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.message import HeaderNames, Headers
-from airflow_sqlqueue.times import parse_interval, parse_time
 
 Intent = Literal["Send", "Publish", "Reply", "Subscribe", "Unsubscribe"]
 INTENTS: tuple[Intent, ...] = get_args(Intent)

@@ -11,12 +11,12 @@ from airflow_sqlqueue.errors import (
     QueueNotFoundError,
     StatementError,
 )
-from airflow_sqlqueue.inspection import read_layout, remember_trigger
-from airflow_sqlqueue.layout import Layout
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session, retrying
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.sql.columns import output
+from airflow_sqlqueue.tables.inspection import read_layout, remember_trigger
+from airflow_sqlqueue.tables.layout import Layout
 
 MAX_ROWS_PER_STATEMENT = 2_000
 """Lock escalation starts at 5,000 locks of one statement, and a row costs two or three (DESIGN 3, point 5)."""

@@ -1,0 +1,1 @@
+"""Delayed messages: their table, and moving those that are due."""

@@ -1,0 +1,1 @@
+"""Events to everybody who has subscribed, and requests with their replies."""
