@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from airflow_sqlqueue.delayed.mover import move_due
+from airflow_sqlqueue.delayed.table import DelayedCount, DelayedTable
 from airflow_sqlqueue.message import Message, decode_headers
+from airflow_sqlqueue.publishing.subscriptions import SubscriptionTable, publish
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition, subscription_definition
 from airflow_sqlqueue.tables.inspection import read_layout
-from tests.contract.conftest import Connect
-from tests.endpoint import Endpoint
+from tests.contract.conftest import Connect, run_sql
+from tests.endpoint import PEEK, Endpoint
 
 VERSIONS = [("v1", "2"), ("v3.0", "3"), ("v4", "4"), ("modern", "7"), ("clustered", "7"), ("v4", "7")]
 
@@ -27,6 +31,14 @@ OpenEndpoint = Callable[..., Endpoint]
 def endpoint(settings: ConnectionSettings, table: ResolvedAddress) -> OpenEndpoint:
     text = settings.odbc_connection_string()
     return lambda version="7": Endpoint(text, table.qualified_name, version)
+
+
+def guarded(work: Callable[[], None], failed: list[BaseException]) -> None:
+    """Run what a thread is to do and keep its error."""
+    try:
+        work()
+    except BaseException as error:
+        failed.append(error)
 
 
 @pytest.mark.parametrize(("layout", "version"), VERSIONS)
@@ -115,13 +127,7 @@ def test_all_create_one_queue(
             barrier.wait(60)
             installer.create()
 
-    def guarded(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in (ours, theirs) * 6]
+    threads = [threading.Thread(target=guarded, args=(work, failed)) for work in (ours, theirs) * 6]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -130,3 +136,129 @@ def test_all_create_one_queue(
     assert len(made) == 6
     assert sum(made) <= 1
     assert read_layout(session, table).names[0] == "modern"
+
+
+# Delayed messages and events
+
+PAST = datetime(2020, 1, 1, tzinfo=timezone.utc)
+HEADERS: dict[str, str | None] = {"NServiceBus.MessageId": "later", "name": "Jörg"}
+
+
+@pytest.fixture
+def delayed(session: Session, table: ResolvedAddress) -> Iterator[ResolvedAddress]:
+    """An endpoint's table of delayed messages, beside its queue."""
+    found = replace(table, table=f"{table.table}.Delayed")
+    create(session, delayed_definition(found))
+    yield found
+    run_sql(session, f"DROP TABLE {found.qualified_name}")
+
+
+@pytest.fixture
+def subscriptions(session: Session, table: ResolvedAddress) -> Iterator[ResolvedAddress]:
+    """A subscription table of the test's own."""
+    found = replace(table, table=f"{table.table}.Subscriptions")
+    create(session, subscription_definition(found))
+    yield found
+    run_sql(session, f"DROP TABLE {found.qualified_name}")
+
+
+@pytest.mark.parametrize("layout", ["v1", "v3.0", "v4", "modern"])
+def test_either_side_moves_what_the_other_has_delayed(
+    session: Session,
+    table: ResolvedAddress,
+    delayed: ResolvedAddress,
+    endpoint: OpenEndpoint,
+    address_of: AddressResolver,
+    layout: str,
+) -> None:
+    create_queue(session, table, layout=layout)
+    ours, queue = DelayedTable(session, delayed), QueueTable(session, table)
+    with endpoint() as other:
+        ours.store([Message(HEADERS, b"ours")], due=PAST)
+        ours.store([Message(HEADERS, b"tomorrow")], delay=timedelta(days=1))
+        other.move_due(delayed.qualified_name)
+        (moved,) = other.receive_all()
+        assert (moved.body, moved.headers) == (b"ours", HEADERS)
+        other.delay(delayed.qualified_name, b"theirs", {"NServiceBus.MessageId": "later"}, ms=-1000)
+        other.delay(delayed.qualified_name, b"in a month", {}, days=30)
+        assert move_due(ours, queue, address_of).moved == 1
+        (received,) = queue.receive(10)
+        assert (received.body, decode_headers(received.headers).values) == (
+            b"theirs",
+            {"NServiceBus.MessageId": "later"},
+        )
+        assert received.recoverable is True
+        assert ours.count() == DelayedCount(messages=2, due=0)
+
+
+def test_two_kinds_of_movers_share_what_is_due(
+    connect: Connect,
+    session: Session,
+    table: ResolvedAddress,
+    delayed: ResolvedAddress,
+    endpoint: OpenEndpoint,
+    address_of: AddressResolver,
+) -> None:
+    create_queue(session, table)
+    count = 600
+    DelayedTable(session, delayed).store((Message(body=b"%d" % n) for n in range(count)), due=PAST)
+    barrier = threading.Barrier(2)
+    failed: list[BaseException] = []
+
+    def ours() -> None:
+        with connect() as own:
+            barrier.wait(60)
+            while DelayedTable(own, delayed).count().due:
+                move_due(DelayedTable(own, delayed), QueueTable(own, table), address_of, chunk=20)
+
+    def theirs() -> None:
+        with endpoint() as mover, connect() as watcher:
+            barrier.wait(60)
+            while DelayedTable(watcher, delayed).count().due:
+                mover.move_due(delayed.qualified_name, 20)
+
+    threads = [threading.Thread(target=guarded, args=(work, failed)) for work in (ours, theirs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert failed == []
+    moved = [int(message.body) for message in QueueTable(session, table).receive(2000)]
+    assert sorted(moved) == list(range(count))
+
+
+def test_subscriptions_are_shared(
+    session: Session,
+    table: ResolvedAddress,
+    subscriptions: ResolvedAddress,
+    endpoint: OpenEndpoint,
+    address_of: AddressResolver,
+) -> None:
+    create_queue(session, table)
+    ours, name = SubscriptionTable(session, subscriptions), subscriptions.qualified_name
+    with endpoint() as other:
+        other.subscribe(name, "Billing", table.canonical, "Shop.OrderPlaced")
+        other.subscribe(name, "Billing", table.canonical, "Shop.OrderPlaced")
+        published = publish(ours, address_of, [Message({}, b"event")], ["Shop.OrderPlaced, Shop", "Shop.IEvent"])
+        assert published.queues == (table.canonical,)
+        (handled,) = other.receive_all()
+        assert handled.body == b"event"
+        assert handled.headers["NServiceBus.MessageIntent"] == "Publish"
+        ours.subscribe("Shop.IEvent", "Sales", table)
+        assert other.subscribers(name, "Shop.OrderPlaced", "Shop.IEvent") == [table.canonical]
+        other.unsubscribe(name, "Billing", "Shop.OrderPlaced")
+        assert [(found.endpoint, found.topic) for found in ours.subscriptions()] == [("Sales", "Shop.IEvent")]
+        ours.unsubscribe("Shop.IEvent", "Sales")
+        assert other.subscribers(name, "Shop.OrderPlaced", "Shop.IEvent") == []
+
+
+def test_an_endpoint_peeks_at_what_we_sent(session: Session, table: ResolvedAddress, endpoint: OpenEndpoint) -> None:
+    create_queue(session, table)
+    queue = QueueTable(session, table)
+    with endpoint() as other:
+        assert other.run(PEEK)[0][0] == 0
+        queue.send([Message()] * 3)
+        assert other.run(PEEK)[0][0] == 3
+        with session.transaction():
+            queue.receive()
+            assert other.run(PEEK)[0][0] == 2
