@@ -23,7 +23,7 @@ class DrainOptions:
     """The limits of a drain. Rows of a statement bound locks, a part's rows, bytes and seconds bound a transaction.
 
     :param rows_per_statement: rows one DELETE takes at the most, 1 to 2,000; lock escalation starts at 5,000 locks.
-    :param bytes_per_statement: bytes of headers and bodies one DELETE should return; the number of rows follows it.
+    :param bytes_per_statement: bytes of headers and bodies one DELETE returns at the most, and one row more.
     :param rows_per_part: rows of one part: one transaction, one file.
     :param bytes_per_part: bytes of headers and bodies of one part.
     :param seconds_per_part: how long a part's transaction gathers rows before it commits.

@@ -74,15 +74,13 @@ class Worker:
         taken = _Taken()
         while taken.rows < limit and file.bytes < options.bytes_per_part and time.monotonic() < deadline:
             ask = min(self._rows_next, limit - taken.rows)
-            rows = self._queue.take_head(ask, max(after, taken.high), up_to)
+            rows = self._queue.take_head(ask, max(after, taken.high), up_to, options.bytes_per_statement)
             if not rows:
                 return taken, True
             rows.sort(key=lambda row: row[_ROW_VERSION])
             taken.add(rows)
             self._adapt(rows)
             file.write(rows if options.keep_expired else [row for row in rows if not row[_EXPIRED]])
-            if len(rows) < ask:
-                return taken, True
         return taken, False
 
     def _adapt(self, rows: Sequence[Any]) -> None:

@@ -136,13 +136,14 @@ class QueueTable(FittedTable):
             taken += self.taken("queue.take", *chunk, row_versions=browsing.marks(chunk))
         return _in_order(taken)
 
-    def take_head(self, count: int, after: int, up_to: int) -> list[Any]:
+    def take_head(self, count: int, after: int, up_to: int, max_bytes: int) -> list[Any]:
         """Raw rows of a drain: like :meth:`receive`, for RowVersions above ``after`` and not above ``up_to``.
 
+        They are at most ``max_bytes`` of headers and bodies and one row more, and at least one row where there is one.
         The order of the rows is undefined; their columns are those of :func:`row_columns`. Expired ones are among them.
         """
         check_rows(count)
-        return self.taken("queue.take_head", count, after, up_to)
+        return self.taken("queue.take_head", count, after, up_to, max_bytes)
 
     def depth(self, kind: str = "exact", *, at_most: int | None = None) -> Depth:
         """Count messages: ``exact``, ``quick`` or ``catalog``, see :mod:`airflow_sqlqueue.queue.depth`.

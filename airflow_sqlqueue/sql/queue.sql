@@ -30,11 +30,18 @@ DELETE FROM head
 OUTPUT {output};
 
 -- take_head: take messages out of the queue
--- The same, up to a high-water mark, which makes a drain of a busy queue end.
-{declare}WITH head AS (
-    SELECT TOP (?) {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK)
-    WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
-)
+-- The same, up to a high-water mark, which makes a drain of a busy queue end, and up to a number of bytes, which bounds
+-- the memory of whoever reads them: the first row, and each that begins before the limit. DATALENGTH reads no bodies, and
+-- a frame that ends at the current row is what the server adds up as it goes.
+{declare}WITH sized AS (
+    SELECT {names}, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
+    FROM (
+        SELECT TOP (?) {names}, DATALENGTH([Headers]) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
+        FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK)
+        WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
+    ) AS first
+),
+head AS (SELECT * FROM sized WHERE [BytesBefore] < ?)
 DELETE FROM head
 OUTPUT {output};
 

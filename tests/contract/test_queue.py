@@ -16,7 +16,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
@@ -200,6 +200,21 @@ def test_peek_goes_on_page_by_page(any_queue: QueueTable) -> None:
     assert [(head.row_version, head.body_bytes) for head in heads] == [(numbers[3], 3), (numbers[4], 4)]
     assert [head.decoded.values for head in heads] == [{"n": "3"}, {"n": "4"}]
     assert [head.id for head in heads] == [message.id for message in rest[:2]]
+
+
+@pytest.mark.parametrize("layout", ["modern", "v1"])
+def test_a_drains_statement_is_bounded_by_bytes(session: Session, table: ResolvedAddress, layout: str) -> None:
+    """The first row always, then each that begins before the limit."""
+    create_queue(session, table, layout=layout)
+    queue = QueueTable(session, table)
+    sizes = [5_000, 10, 10, 4_000, 3_000, 0, 1, 9_000, 9_000]
+    queue.send(Message(body=b"x" * size) for size in sizes)
+    after, taken = -1, []
+    while rows := queue.take_head(4, after, 2**62, 4_000):
+        rows.sort(key=lambda row: row[7])
+        after = rows[-1][7]
+        taken.append([len(row[6]) for row in rows])
+    assert taken == [[5_000], [10, 10, 4_000], [3_000, 0, 1, 9_000], [9_000]]
 
 
 def test_rolled_back_messages_are_visible_again(queue: QueueTable) -> None:
