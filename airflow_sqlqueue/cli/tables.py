@@ -17,7 +17,7 @@ from airflow_sqlqueue.tables.create import create as create_one
 from airflow_sqlqueue.tables.create import definitions_for, script
 from airflow_sqlqueue.tables.discovery import list_tables
 from airflow_sqlqueue.tables.drop import drop_queue
-from airflow_sqlqueue.tables.layout import SHAPES
+from airflow_sqlqueue.tables.shapes import SHAPES
 
 
 def create(

@@ -32,7 +32,7 @@ from airflow_sqlqueue.tables.create import (
 )
 from airflow_sqlqueue.tables.drop import drop_queue
 from airflow_sqlqueue.tables.inspection import exists, read_layout
-from airflow_sqlqueue.tables.layout import SHAPES, shape_of
+from airflow_sqlqueue.tables.shapes import SHAPES, shape_of
 from tests.contract.conftest import Connect, run_sql
 
 

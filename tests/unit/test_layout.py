@@ -8,7 +8,8 @@ import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.tables.layout import SHAPES, Column, Index, Layout, Trigger, kind_of, shape_of
+from airflow_sqlqueue.tables.layout import Column, Index, Layout, Trigger, kind_of
+from airflow_sqlqueue.tables.shapes import SHAPES, shape_of
 
 TABLE = ResolvedAddress("audit", "dbo", "nsb")
 COLUMNS = {
