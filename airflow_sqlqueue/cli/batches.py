@@ -28,6 +28,7 @@ def drain(
     batch_id: Annotated[Optional[uuid.UUID], typer.Option(help="Resume this batch.")] = None,  # noqa: UP045
     max_messages: Annotated[Optional[int], typer.Option(help="Stop after so many.")] = None,  # noqa: UP045
     keep_expired: Annotated[bool, typer.Option(help="Write expired messages too, flagged.")] = False,
+    workers: Annotated[int, typer.Option(help="Threads at the most, each with a connection.")] = 4,
     secondary: Annotated[bool, typer.Option("--secondary", help="Its secondary queues too, a batch each.")] = False,
 ) -> None:
     """Drain the queue into a sealed batch of Parquet files."""
@@ -39,7 +40,7 @@ def drain(
         raise ConfigurationError(
             "--secondary makes a batch for each queue: resume one by its own queue and --batch-id."
         )
-    options = DrainOptions(max_messages=max_messages, keep_expired=keep_expired)
+    options = DrainOptions(workers=workers, max_messages=max_messages, keep_expired=keep_expired)
     target = Target.of(url, conn_id)
     folder = StagingFolder.of(staging)
     with target.queue(queue) as table:

@@ -12,7 +12,9 @@ import uuid
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from threading import Event
 
+from airflow_sqlqueue.drain.crew import MAX_FAILURES, Crew, Quota, pause_after
 from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
@@ -28,7 +30,6 @@ log = logging.getLogger(__name__)
 
 _BOTTOM = -(2**63)
 _PAUSE = 0.2
-_MAX_FAILURES = 8
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,11 @@ class Drain:
             if row.state != "open":
                 log.info("Batch %s is %s already: nothing to drain", self.batch_id, row.state)
                 return DrainResult(ledger.manifest(self.batch_id), 0, self._seconds(), True)
-        held = 0 if row.up_to is None else self._drain(row.up_to)
+        held = 0
+        if row.up_to is not None:
+            if self._options.workers > 1:
+                self._drain_together(row.up_to)
+            held = self._drain_alone(row.up_to)
         with closing(self._connect()) as session:
             batch = self._open(session)[1].seal(self.batch_id)
         log.info("Batch %s is sealed: %d messages, %d expired", batch.batch_id, batch.messages, batch.expired)
@@ -106,7 +111,17 @@ class Drain:
     def _open(self, session: Session) -> tuple[QueueTable, Ledger]:
         return QueueTable(session, self._queue), Ledger(session, self._queue.catalog, self._ledger_schema)
 
-    def _drain(self, up_to: int) -> int:
+    def _drain_together(self, up_to: int) -> None:
+        """Take what several workers find side by side; what they leave is for :meth:`_drain_alone`."""
+        with closing(self._connect()) as session:
+            quota = Quota(self._left(self._open(session)[1]))
+        Crew(self._connect, self._worker, lambda part: self._count(part, up_to), self._options, quota, up_to).run()
+
+    def _worker(self, session: Session, cancelled: Event | None = None) -> tuple[QueueTable, Worker]:
+        queue, ledger = self._open(session)
+        return queue, Worker(queue, ledger, self.batch_id, self._staging, self._options, cancelled)
+
+    def _drain_alone(self, up_to: int) -> int:
         """Take parts until nothing is left up to the mark or the limit is reached; return how many stay held."""
         failures = 0
         while True:
@@ -116,10 +131,10 @@ class Drain:
                     return self._take_parts(*self._open(session), up_to)
             except TransientError as error:
                 failures = failures + 1 if done == self._messages + self._expired else 1
-                if failures > _MAX_FAILURES:
+                if failures > MAX_FAILURES:
                     raise
                 log.warning("A part of batch %s was undone and is taken anew: %s", self.batch_id, error)
-                time.sleep(_PAUSE * 2 ** min(failures, 5))
+                time.sleep(pause_after(failures))
 
     def _take_parts(self, queue: QueueTable, ledger: Ledger, up_to: int) -> int:
         worker = Worker(queue, ledger, self.batch_id, self._staging, self._options)

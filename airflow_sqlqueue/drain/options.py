@@ -9,6 +9,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 
 MIB = 1024 * 1024
+MAX_WORKERS = 32
 
 _NAMESPACE = uuid.UUID("6f7a1f0c-52f3-5d0e-9a53-0f3a3c1b7d11")
 
@@ -27,6 +28,8 @@ class DrainOptions:
     :param rows_per_part: rows of one part: one transaction, one file.
     :param bytes_per_part: bytes of headers and bodies of one part.
     :param seconds_per_part: how long a part's transaction gathers rows before it commits.
+    :param workers: threads that take parts side by side, each with a connection; more than one only where several
+        parts' worth of messages wait.
     :param max_messages: stop after this many messages of the batch, counted by the ledger over all tries; None: all.
     :param keep_expired: write expired messages to the files, flagged, instead of dropping and counting them.
     :param settle_seconds: how long to come back for rows that others hold before they are left and reported.
@@ -37,6 +40,7 @@ class DrainOptions:
     rows_per_part: int = 20_000
     bytes_per_part: int = 128 * MIB
     seconds_per_part: float = 20.0
+    workers: int = 4
     max_messages: int | None = None
     keep_expired: bool = False
     settle_seconds: float = 5.0
@@ -47,6 +51,8 @@ class DrainOptions:
         for name in ("bytes_per_statement", "rows_per_part", "bytes_per_part", "seconds_per_part"):
             if getattr(self, name) <= 0:
                 raise ConfigurationError(f"{name} must be more than 0.")
+        if not 1 <= self.workers <= MAX_WORKERS:
+            raise ConfigurationError(f"workers must be 1 to {MAX_WORKERS}: each takes a connection.")
         if self.settle_seconds < 0:
             raise ConfigurationError("settle_seconds must be 0 or more.")
         if self.max_messages is not None and self.max_messages < 1:

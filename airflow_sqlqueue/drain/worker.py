@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from threading import Event, current_thread
 from typing import Any
 
 from airflow_sqlqueue.drain.files import PartFile, StagingFolder
@@ -18,6 +19,10 @@ from airflow_sqlqueue.queue import QueueTable
 
 _HEADERS, _BODY, _ROW_VERSION, _EXPIRED = 5, 6, 7, 8
 _FIRST_STATEMENT = 32
+
+
+class CancelledError(Exception):
+    """The drain ends with an error of somebody else; the part that was being taken is undone."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +37,19 @@ class Worker:
     """Drains parts of one batch through one connection."""
 
     def __init__(
-        self, queue: QueueTable, ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder, options: DrainOptions
+        self,
+        queue: QueueTable,
+        ledger: Ledger,
+        batch_id: uuid.UUID,
+        staging: StagingFolder,
+        options: DrainOptions,
+        cancelled: Event | None = None,
     ) -> None:
         self._queue, self._ledger, self._batch_id = queue, ledger, batch_id
         self._staging, self._options = staging, options
+        self._cancelled = cancelled or Event()
         self._rows_next = min(_FIRST_STATEMENT, options.rows_per_statement)
-        self._name = f"{socket.gethostname()}:{os.getpid()}"
+        self._name = f"{socket.gethostname()}:{os.getpid()}:{current_thread().name}"
 
     def drain_part(self, after: int, up_to: int, at_most: int | None) -> PartDone | None:
         """Take one part of the rows above ``after`` and not above ``up_to``; None where there was no row to take.
@@ -73,6 +85,8 @@ class Worker:
         deadline = time.monotonic() + options.seconds_per_part
         taken = _Taken()
         while taken.rows < limit and file.bytes < options.bytes_per_part and time.monotonic() < deadline:
+            if self._cancelled.is_set():
+                raise CancelledError
             ask = min(self._rows_next, limit - taken.rows)
             rows = self._queue.take_head(ask, max(after, taken.high), up_to, options.bytes_per_statement)
             if not rows:

@@ -161,6 +161,14 @@ class QueueTable(FittedTable):
         value = self.value("queue.high_water")
         return None if value is None else int(value)
 
+    def window_end(self, rows: int, after: int, up_to: int) -> int | None:
+        """The RowVersion of the last of the next ``rows`` messages above ``after``, locked ones included; None: none.
+
+        Messages that are being received or sent right now may be counted or not.
+        """
+        value = self.value("queue.window_end", rows, after, up_to)
+        return None if value is None else int(value)
+
     def held(self, up_to: int, *, wait: float = 0.0) -> int:
         """How many messages up to a RowVersion are left, those that others have locked included; 0 is certain.
 

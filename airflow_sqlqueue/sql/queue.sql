@@ -45,6 +45,14 @@ head AS (SELECT * FROM sized WHERE [BytesBefore] < ?)
 DELETE FROM head
 OUTPUT {output};
 
+-- window_end: find the end of a window of the queue
+-- NOLOCK, because a row more or less does not matter here: windows keep workers out of each other's way, no more.
+SELECT MAX(head.[RowVersion])
+FROM (
+    SELECT TOP (?) [RowVersion] FROM {queue} WITH (NOLOCK)
+    WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
+) AS head;
+
 -- peek: look at the queue
 -- READCOMMITTEDLOCK is what READPAST needs where READ_COMMITTED_SNAPSHOT is on (reference/statements.md 2.6).
 SELECT TOP (?) {columns}

@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import uuid
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from airflow_sqlqueue.drain.worker import Worker
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError
 from airflow_sqlqueue.message import Message, drained_row_schema
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.sql import Query, query
 from tests.contract.conftest import Connect
 
 SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
@@ -306,3 +309,65 @@ def test_a_staging_folder_that_cannot_be_written(connect: Connect, queue: QueueT
     with pytest.raises(StagingError, match="cannot be written"):
         drain(connect, queue, StagingFolder.of(tmp_path / "file"))
     assert queue.depth().messages == 5
+
+
+SIDE_BY_SIDE = DrainOptions(workers=4, rows_per_statement=50, rows_per_part=100, settle_seconds=5)
+
+
+def test_workers_side_by_side_take_every_row_once(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    """While somebody else receives, and rolls back every second time."""
+    count = 4_000
+    fill(queue, count)
+    received: Counter[bytes] = Counter()
+    drained = threading.Event()
+
+    def receive() -> None:
+        with connect() as session:
+            own = QueueTable(session, queue.address)
+            turn = 0
+            while not drained.is_set():
+                turn += 1
+                session.begin()
+                taken = [message.body for message in own.receive(5)]
+                if turn % 2:
+                    session.roll_back()
+                    continue
+                session.run(query("session.commit"))
+                session.committed()
+                received.update(taken)
+
+    other = threading.Thread(target=receive)
+    other.start()
+    try:
+        done = drain(connect, queue, staging, options=SIDE_BY_SIDE)
+    finally:
+        drained.set()
+        other.join(60)
+    left = Counter(message.body for message in queue.receive(2000))
+    assert bodies(done.batch) + received + left == expected(count)
+    assert sum(left.values()) <= done.held
+    assert done.batch.parts >= count // 100 // 2
+
+
+@pytest.mark.parametrize("limit", [1, 250, 999])
+def test_a_limit_is_kept_by_workers_together(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, limit: int
+) -> None:
+    fill(queue, 1_000)
+    batch_id = uuid.uuid4()
+    options = replace(SIDE_BY_SIDE, max_messages=limit)
+    for _ in range(2):
+        assert drain(connect, queue, staging, batch_id, options).batch.messages == limit
+    assert queue.depth().messages == 1_000 - limit
+
+
+def test_gaps_in_row_versions_cost_nothing(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    """One ancient row, and the identity has moved on."""
+    fill(queue, 1)
+    queue.session.run(
+        Query("test", "move the identity", f"DBCC CHECKIDENT ('{queue.address.qualified_name}', RESEED, 9000000000000)")
+    )
+    fill(queue, 300, start=1)
+    done = drain(connect, queue, staging, options=SIDE_BY_SIDE)
+    assert bodies(done.batch) == expected(301)
+    assert done.seconds < 30

@@ -1,0 +1,178 @@
+"""Several workers that drain one batch side by side, in threads, each with a connection of its own.
+
+They work on windows of RowVersions that do not overlap, so that none has to step over what another has locked. What
+they leave, because somebody held it or came back with it, the drain takes afterwards with one worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import closing
+
+from airflow_sqlqueue.drain.ledger import Part
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.worker import CancelledError, PartDone, Worker
+from airflow_sqlqueue.errors import ConnectionLostError, TransientError
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.session import Session
+
+log = logging.getLogger(__name__)
+
+MAX_FAILURES = 8
+"""Failures in a row, without a part in between, after which a worker gives up."""
+
+_PAUSE = 0.2
+_BOTTOM = -(2**63)
+
+
+def pause_after(failures: int) -> float:
+    """Seconds to wait after so many failures in a row."""
+    return _PAUSE * float(2 ** min(failures, 5))
+
+
+class Windows:
+    """Hands out windows of a queue, from its head to the high-water mark, each to one worker."""
+
+    def __init__(self, rows: int, up_to: int) -> None:
+        self._rows, self._up_to = rows, up_to
+        self._after = _BOTTOM
+        self._exhausted = False
+        self._lock = threading.Lock()
+
+    def take(self, queue: QueueTable) -> tuple[int, int] | None:
+        """The next window, as the RowVersions it lies above and ends with; None where nothing is left."""
+        with self._lock:
+            end = None if self._exhausted else queue.window_end(self._rows, self._after, self._up_to)
+            if end is None:
+                self._exhausted = True
+                return None
+            window = (self._after, end)
+            self._after = end
+            return window
+
+
+class Quota:
+    """How many messages a limit leaves, shared by workers. Without a limit everybody gets what they ask for."""
+
+    def __init__(self, left: int | None) -> None:
+        self._left = left
+        self._lock = threading.Lock()
+
+    def reserve(self, wish: int) -> int:
+        """As many as are left, up to the wish."""
+        with self._lock:
+            if self._left is None:
+                return wish
+            reserved = min(wish, self._left)
+            self._left -= reserved
+            return reserved
+
+    def give_back(self, unused: int) -> None:
+        with self._lock:
+            if self._left is not None:
+                self._left += unused
+
+
+class Crew:
+    """One run of several workers.
+
+    :param connect: opens a session for a worker.
+    :param worker: makes a worker of a session; it ends its part with :class:`CancelledError` once the event is set.
+    :param on_part: told of every committed part, one at a time.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Session],
+        worker: Callable[[Session, threading.Event], tuple[QueueTable, Worker]],
+        on_part: Callable[[Part], None],
+        options: DrainOptions,
+        quota: Quota,
+        up_to: int,
+    ) -> None:
+        self._connect, self._worker, self._on_part = connect, worker, on_part
+        self._options, self._quota = options, quota
+        self._windows = Windows(options.rows_per_part, up_to)
+        self._cancelled = threading.Event()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Work until no window is left. Raises the first error of a worker, when all others have ended."""
+        try:
+            self._add_worker()
+            # A worker that finds a window adds another one to the list.
+            for thread in self._threads:
+                thread.join()
+        except BaseException:
+            self._cancelled.set()
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    def _add_worker(self) -> None:
+        with self._lock:
+            if len(self._threads) < self._options.workers and not self._cancelled.is_set():
+                number = len(self._threads) + 1
+                thread = threading.Thread(target=self._guarded, name=f"drain worker {number}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _guarded(self) -> None:
+        try:
+            self._work()
+        except CancelledError:
+            pass
+        except BaseException as error:
+            with self._lock:
+                self._failure = self._failure or error
+            self._cancelled.set()
+
+    def _work(self) -> None:
+        failures = 0
+        while True:
+            try:
+                with closing(self._connect()) as session:
+                    queue, worker = self._worker(session, self._cancelled)
+                    while (window := self._windows.take(queue)) is not None:
+                        self._add_worker()
+                        if not self._drain(worker, *window):
+                            break
+                        failures = 0
+                return
+            except TransientError as error:
+                failures += 1
+                if failures > MAX_FAILURES:
+                    raise
+                log.warning("A part was undone; what it took is taken anew: %s", error)
+                if self._cancelled.wait(pause_after(failures)):
+                    return
+
+    def _drain(self, worker: Worker, after: int, up_to: int) -> bool:
+        """Take parts until the window is empty; False where the limit was reached."""
+        while reserved := self._quota.reserve(self._options.rows_per_part):
+            done = self._part(worker, after, up_to, reserved)
+            if done is None:
+                return True
+            with self._lock:
+                self._on_part(done.part)
+            if done.reached_end:
+                return True
+            after = done.part.max_row_version
+        return False
+
+    def _part(self, worker: Worker, after: int, up_to: int, reserved: int) -> PartDone | None:
+        used = 0
+        try:
+            done = worker.drain_part(after, up_to, reserved)
+            used = 0 if done is None else done.part.messages + done.part.expired
+            return done
+        except ConnectionLostError:
+            # The COMMIT may have taken effect: the ledger knows, and the drain asks it before it goes on alone.
+            used = reserved
+            raise
+        finally:
+            self._quota.give_back(reserved - used)
