@@ -28,7 +28,7 @@ def drain(
     batch_id: Annotated[Optional[uuid.UUID], typer.Option(help="Resume this batch.")] = None,  # noqa: UP045
     max_messages: Annotated[Optional[int], typer.Option(help="Stop after so many.")] = None,  # noqa: UP045
     keep_expired: Annotated[bool, typer.Option(help="Write expired messages too, flagged.")] = False,
-    workers: Annotated[int, typer.Option(help="Threads at the most, each with a connection.")] = 4,
+    workers: Annotated[int, typer.Option(help="Threads at the most, each with a connection.")] = 2,
     secondary: Annotated[bool, typer.Option("--secondary", help="Its secondary queues too, a batch each.")] = False,
 ) -> None:
     """Drain the queue into a sealed batch of Parquet files."""

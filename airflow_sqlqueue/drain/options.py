@@ -40,7 +40,7 @@ class DrainOptions:
     rows_per_part: int = 20_000
     bytes_per_part: int = 128 * MIB
     seconds_per_part: float = 20.0
-    workers: int = 4
+    workers: int = 2
     max_messages: int | None = None
     keep_expired: bool = False
     settle_seconds: float = 5.0

@@ -87,15 +87,21 @@ class Worker:
         while taken.rows < limit and file.bytes < options.bytes_per_part and time.monotonic() < deadline:
             if self._cancelled.is_set():
                 raise CancelledError
-            ask = min(self._rows_next, limit - taken.rows)
-            rows = self._queue.take_head(ask, max(after, taken.high), up_to, options.bytes_per_statement)
-            if not rows:
+            if not self._take(file, taken, min(self._rows_next, limit - taken.rows), after, up_to):
                 return taken, True
-            rows.sort(key=lambda row: row[_ROW_VERSION])
-            taken.add(rows)
-            self._adapt(rows)
-            file.write(rows if options.keep_expired else [row for row in rows if not row[_EXPIRED]])
         return taken, False
+
+    def _take(self, file: PartFile, taken: _Taken, ask: int, after: int, up_to: int) -> bool:
+        """Take the rows of one statement; False where there was none. They are let go of before the next are read."""
+        options = self._options
+        rows = self._queue.take_head(ask, max(after, taken.high), up_to, options.bytes_per_statement)
+        if not rows:
+            return False
+        rows.sort(key=lambda row: row[_ROW_VERSION])
+        taken.add(rows)
+        self._adapt(rows)
+        file.write(rows if options.keep_expired else [row for row in rows if not row[_EXPIRED]])
+        return True
 
     def _adapt(self, rows: Sequence[Any]) -> None:
         """The next statement's rows: what the byte limit allows at this mean size, growing fourfold at the most."""
