@@ -20,8 +20,9 @@ $(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/system_parts.p
 demo: $(READY) ## Run the main job on a local server with realistic traffic
 	@$(RUN)/python scripts/demo.py
 
-bench: $(READY) ## Measure bulk sends and purges against the plain statements
+bench: $(READY) ## Measure sends, purges and drains against the plain statements
 	@$(RUN)/python scripts/bench_queue.py
+	@$(RUN)/python scripts/bench_drain.py
 
 test: $(READY) ## Run the tests
 	@$(RUN)/python -m pytest

@@ -148,15 +148,15 @@ def a_queue(url: str) -> Iterator[QueueTable]:
             drop_queue(session, address, force=True)
 
 
-def main() -> int:
-    """Print the comparisons; 1 where one is below its bound."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+def report(doc: str, compare: Callable[[QueueTable], list[Comparison]]) -> int:
+    """Compare on a queue of its own and print what came out; 1 where a ratio is below its bound."""
+    parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
     as_json = parser.parse_args().json
     with ExitStack() as stack:
         url = os.environ.get("SQLQUEUE_TEST_SERVER") or stack.enter_context(LocalServer()).url("sqlqueue")
         queue = stack.enter_context(a_queue(url if "?" in url else f"{url}?Encrypt=yes&TrustServerCertificate=yes"))
-        comparisons = [compare_sends(queue), *compare_purges(queue)]
+        comparisons = compare(queue)
     if as_json:
         print(json.dumps([{**asdict(each), "ratio": each.ratio, "passed": each.passed} for each in comparisons]))  # noqa: T201
     else:
@@ -173,4 +173,4 @@ def _table(comparisons: list[Comparison]) -> Table:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report(__doc__ or "", lambda queue: [compare_sends(queue), *compare_purges(queue)]))
