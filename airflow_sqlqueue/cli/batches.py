@@ -1,13 +1,14 @@
-"""Commands on batches: drain."""
+"""Commands on batches: drain, batches."""
 
 from __future__ import annotations
 
 import uuid
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, age
 from airflow_sqlqueue.cli.output import progress_bar, show
 from airflow_sqlqueue.cli.target import Target
 from airflow_sqlqueue.errors import ConfigurationError
@@ -15,8 +16,16 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.tables.discovery import list_tables, secondary_queues
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from airflow_sqlqueue.drain.files import StagingFolder
+    from airflow_sqlqueue.drain.ledger import Ledger
     from airflow_sqlqueue.drain.options import DrainOptions
+
+QueueOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--queue", help="A queue beside the ledger; without it the ledger is in the connection's database."),
+]
 
 
 def drain(
@@ -68,3 +77,44 @@ def _drain(
             on_progress=lambda progress: tell(progress.messages + progress.expired),
         ).run()
     return {**result.batch.to_dict(), "held": result.held, "seconds": round(result.seconds, 3)}
+
+
+def batches(
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    state: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(help="open, sealed, consumed or requeued, any number of times."),
+    ] = None,
+    queue: Annotated[Optional[str], typer.Option(help="Only the batches of this queue.")] = None,  # noqa: UP045
+    older_than: Annotated[Optional[str], typer.Option(help="In their state for longer: 30m, 12h, 7d.")] = None,  # noqa: UP045
+) -> None:
+    """List the batches with their age (how long they have been in their state) and size."""
+    from airflow_sqlqueue.drain.catalog import batches as find
+
+    since = None if older_than is None else age("--older-than", older_than)
+    target = Target.of(url, conn_id)
+    with _ledger(target, queue) as (ledger, address):
+        found = find(ledger, states=state or (), queue=address, older_than=since)
+    show([info.to_dict() if as_json else _line(info.to_dict()) for info in found], as_json=as_json)
+
+
+@contextmanager
+def _ledger(target: Target, queue: str | None) -> Iterator[tuple[Ledger, str | None]]:
+    """The ledger of a queue's database, or the connection's, and the queue's canonical address."""
+    from airflow_sqlqueue.drain.ledger import Ledger
+
+    if queue is None:
+        with closing(target.connect()) as session:
+            yield Ledger(session, target.database, target.ledger_schema), None
+        return
+    with target.queue(queue) as table:
+        ledger = Ledger(table.session, table.address.catalog, target.ledger_schema)
+        yield ledger, table.address.canonical
+
+
+def _line(values: dict[str, Any]) -> dict[str, Any]:
+    """What fits a line of a table: of the times only the age."""
+    shown = ("batch_id", "state", "age_seconds", "queue", "parts", "messages", "expired", "bytes", "origin")
+    return {name: values[name] for name in shown}

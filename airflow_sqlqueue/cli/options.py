@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from typing import Annotated, Optional
 
 import typer
+
+from airflow_sqlqueue.errors import ConfigurationError
 
 Queue = Annotated[str, typer.Argument(help="The queue's address: table, table@[schema] or table@[schema]@[catalog].")]
 Url = Annotated[
@@ -17,3 +21,17 @@ Url = Annotated[
 ]
 ConnId = Annotated[Optional[str], typer.Option(help="An Airflow connection, instead of --url.")]  # noqa: UP045
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_AGE = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhd])")
+
+
+def age(option: str, text: str) -> timedelta:
+    """A length of time as an option has it: ``90s``, ``30m``, ``12h``, ``7d``. Raises :class:`ConfigurationError`."""
+    match = _AGE.fullmatch(text.strip())
+    if match is None:
+        raise ConfigurationError(f"{option} takes a number and a unit, as 90s, 30m, 12h or 7d, not {text!r}.")
+    try:
+        return timedelta(**{_UNITS[match["unit"]]: float(match["number"])})
+    except OverflowError as error:
+        raise ConfigurationError(f"{option} {text} is too long a time: give fewer days.") from error

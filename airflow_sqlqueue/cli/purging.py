@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import asdict
-from datetime import timedelta
 from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, age
 from airflow_sqlqueue.cli.output import show
 from airflow_sqlqueue.cli.target import Target
-from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
 
 MaxMessages = Annotated[Optional[int], typer.Option(min=1, help="Delete at most so many.")]  # noqa: UP045
 MaxSeconds = Annotated[Optional[float], typer.Option(help="Stop after so long.")]  # noqa: UP045
 DryRun = Annotated[bool, typer.Option(help="Only count.")]
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_AGE = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhd])")
 
 
 def purge(
@@ -39,12 +33,12 @@ def purge(
     max_seconds: MaxSeconds = None,
 ) -> None:
     """Delete messages: the expired ones, or with --all or --older-than others as well."""
-    age = None if older_than is None else _age(older_than)
-    if not (yes or dry_run or as_json) and (every or age is not None) and sys.stdin.isatty():
+    least = None if older_than is None else age("--older-than", older_than)
+    if not (yes or dry_run or as_json) and (every or least is not None) and sys.stdin.isatty():
         yes = typer.confirm(f"Delete messages of {queue} that have not expired?", err=True, abort=True)
     options = PurgeOptions(
         every=every,
-        older_than=age,
+        older_than=least,
         confirm=yes,
         dry_run=dry_run,
         chunk=chunk,
@@ -73,13 +67,3 @@ def _purge(queue: str, url: str | None, conn_id: str | None, options: PurgeOptio
     with Target.of(url, conn_id).queue(queue) as table:
         done = table.purge(options)
     return {"queue": table.address.canonical, **asdict(done), "seconds": round(done.seconds, 3)}
-
-
-def _age(text: str) -> timedelta:
-    match = _AGE.fullmatch(text.strip())
-    if match is None:
-        raise ConfigurationError(f"--older-than takes a number and a unit, as 90s, 30m, 12h or 7d, not {text!r}.")
-    try:
-        return timedelta(**{_UNITS[match["unit"]]: float(match["number"])})
-    except OverflowError as error:
-        raise ConfigurationError(f"--older-than {text} is too long a time: give fewer days.") from error

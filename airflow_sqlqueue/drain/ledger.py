@@ -12,7 +12,7 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query, identifier, query
+from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create
 from airflow_sqlqueue.tables.inspection import exists
 
@@ -60,8 +60,8 @@ def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Defin
     )
 
 
-def _query(name: str, batch: ResolvedAddress, part: ResolvedAddress) -> Query:
-    return query(f"ledger.{name}", batch=identifier(batch), part=identifier(part))
+def _query(name: str, batch: ResolvedAddress, part: ResolvedAddress, **fragments: Fragment) -> Query:
+    return query(f"ledger.{name}", batch=identifier(batch), part=identifier(part), **fragments)
 
 
 class Ledger:
@@ -69,10 +69,15 @@ class Ledger:
 
     def __init__(self, session: Session, catalog: str, schema: str = LEDGER_SCHEMA) -> None:
         self.session = session
+        self.catalog, self.schema = catalog, schema
         self._batch, self._part = (ResolvedAddress(name, schema, catalog) for name in _TABLES)
 
-    def query(self, name: str) -> Query:
-        return _query(name, self._batch, self._part)
+    def query(self, name: str, **fragments: Fragment) -> Query:
+        return _query(name, self._batch, self._part, **fragments)
+
+    def exists(self) -> bool:
+        """Whether the tables are there: before the first drain of a database they are not."""
+        return exists(self.session, self._batch)
 
     def create(self) -> None:
         """Make the two tables, and their schema, where they are missing."""

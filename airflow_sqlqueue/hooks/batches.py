@@ -1,8 +1,8 @@
-"""The hook's methods on batches: drain, read back, mark consumed."""
+"""The hook's methods on batches: drain, list, read back, mark consumed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,12 @@ from airflow_sqlqueue.transactions import joined
 
 if TYPE_CHECKING:
     import uuid
+    from datetime import timedelta
     from os import PathLike
 
     from airflow.sdk import ObjectStoragePath
 
+    from airflow_sqlqueue.drain.catalog import BatchInfo
     from airflow_sqlqueue.drain.drain import DrainResult, Progress
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.options import DrainOptions
@@ -57,10 +59,22 @@ class BatchMethods(QueueConnectionHook):
             on_progress=on_progress,
         ).run()
 
+    def batches(
+        self, queue_name: str | None = None, *, states: Sequence[str] = (), older_than: timedelta | None = None
+    ) -> list[BatchInfo]:
+        """The batches of a queue, or all of the connection's database; ``older_than`` goes by the time in their state.
+
+        See :func:`airflow_sqlqueue.drain.catalog.batches`.
+        """
+        from airflow_sqlqueue.drain.catalog import batches
+
+        queue = self.find_queue(queue_name).canonical if queue_name else None
+        with self._ledger(self._catalog(queue_name)) as ledger:
+            return batches(ledger, states=states, queue=queue, older_than=older_than)
+
     def batch(self, batch_id: uuid.UUID, queue_name: str | None = None) -> Batch:
         """The manifest of a sealed batch, from the ledger of the queue's database (the connection's unless named)."""
-        catalog = self.find_queue(queue_name).catalog if queue_name else self.queue_connection.settings.database
-        with self._ledger(catalog) as ledger:
+        with self._ledger(self._catalog(queue_name)) as ledger:
             return ledger.manifest(batch_id)
 
     def mark_consumed(self, batch: Batch) -> None:
@@ -68,6 +82,9 @@ class BatchMethods(QueueConnectionHook):
         # The routing may have changed since the drain: the manifest's own address says where the ledger stands.
         with self._ledger(AddressResolver().resolve(batch.queue).catalog) as ledger:
             ledger.consume(batch)
+
+    def _catalog(self, queue_name: str | None) -> str:
+        return self.find_queue(queue_name).catalog if queue_name else self.queue_connection.settings.database
 
     @contextmanager
     def _ledger(self, catalog: str) -> Iterator[Ledger]:

@@ -8,6 +8,7 @@ CREATE TABLE {batch} (
     [OpenedAt] datetime2(3) NOT NULL,
     [SealedAt] datetime2(3) NULL,
     [ConsumedAt] datetime2(3) NULL,
+    [RequeuedAt] datetime2(3) NULL,
     [Parts] int NULL,
     [Messages] bigint NULL,
     [Expired] bigint NULL,
@@ -78,4 +79,32 @@ FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ? ORDER BY [MinRowVersion
 -- consume: mark the batch consumed
 UPDATE {batch} SET [State] = 'consumed', [ConsumedAt] = SYSUTCDATETIME()
 WHERE [BatchId] = ? AND [State] = 'sealed' AND [Parts] = ? AND [Messages] = ?;
+SELECT @@ROWCOUNT;
+
+-- list: list the batches
+-- No hint: whoever looks at the list need not wait for a batch that is being requeued where the database has
+-- READ_COMMITTED_SNAPSHOT on. Files are counted, for an open batch the messages as well: its figures are not frozen yet.
+SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[OpenedAt], b.[SealedAt], b.[ConsumedAt], b.[RequeuedAt],
+       p.[Files], COALESCE(b.[Messages], p.[Messages]), COALESCE(b.[Expired], p.[Expired]),
+       COALESCE(b.[Bytes], p.[Bytes]), SYSUTCDATETIME()
+FROM {batch} AS b
+OUTER APPLY (
+    SELECT COUNT([Path]) AS [Files], COALESCE(SUM(CAST([Messages] AS bigint)), 0) AS [Messages],
+           COALESCE(SUM(CAST([Expired] AS bigint)), 0) AS [Expired], COALESCE(SUM([Bytes]), 0) AS [Bytes]
+    FROM {part} WHERE [BatchId] = b.[BatchId]
+) AS p
+WHERE {where}
+ORDER BY b.[OpenedAt], b.[BatchId];
+
+-- requeue: mark the batch requeued
+-- The first statement of the transaction that sends the rows: whoever else would requeue or consume waits for its end.
+UPDATE {batch} SET [State] = 'requeued', [RequeuedAt] = SYSUTCDATETIME() WHERE [BatchId] = ? AND [State] = 'sealed';
+SELECT @@ROWCOUNT;
+
+-- forget_parts: forget the parts of the batch
+DELETE TOP (?) FROM {part} WHERE [BatchId] = ?;
+SELECT @@ROWCOUNT;
+
+-- forget_batch: forget the batch
+DELETE FROM {batch} WHERE [BatchId] = ? AND [State] IN ('consumed', 'requeued');
 SELECT @@ROWCOUNT;

@@ -1,0 +1,102 @@
+"""The batches that a ledger knows: what is open, what waits to be read, what is done with."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.manifest import STATES
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.sql import Fragment
+
+
+@dataclass(frozen=True)
+class BatchInfo:
+    """One batch as people look at it.
+
+    ``age`` is how long the batch has been in its state, by the server's clock; times are in UTC. ``parts`` are files.
+    The figures of an open batch are those of the parts that it has so far; ``bytes`` are headers and bodies.
+    """
+
+    batch_id: uuid.UUID
+    queue: str
+    origin: str
+    state: str
+    age: timedelta
+    opened: datetime
+    sealed: datetime | None
+    consumed: datetime | None
+    requeued: datetime | None
+    parts: int
+    messages: int
+    expired: int
+    bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only: ``age_seconds`` for the age, times in ISO 8601."""
+        values = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {("age_seconds" if name == "age" else name): value for name, value in values.items()}
+
+
+def batches(
+    ledger: Ledger,
+    *,
+    states: Sequence[str] = (),
+    queue: str | None = None,
+    batch_id: uuid.UUID | None = None,
+    older_than: timedelta | None = None,
+) -> list[BatchInfo]:
+    """The batches of a ledger that match all that is given, the one that was opened first at the head.
+
+    ``queue`` is a canonical address, ``older_than`` goes by the age in the present state. None where there is no ledger
+    yet. Raises :class:`ConfigurationError` for a state that there is not.
+    """
+    for state in states:
+        if state not in STATES:
+            raise ConfigurationError(f"There is no batch state {state!r}: choose one of {', '.join(STATES)}.")
+    if not ledger.exists():
+        return []
+    values: list[str] = list(states)
+    conditions = [f"b.[State] IN ({', '.join('?' * len(states))})"] if states else []
+    if queue is not None:
+        conditions.append("b.[Queue] = ?")
+        values.append(queue[:400])
+    if batch_id is not None:
+        conditions.append("b.[BatchId] = ?")
+        values.append(str(batch_id))
+    where = Fragment(" AND ".join(conditions) or "1 = 1")
+    found = map(_info, ledger.session.run(ledger.query("list", where=where), *values))
+    return [info for info in found if older_than is None or info.age >= older_than]
+
+
+def _info(row: Any) -> BatchInfo:
+    identity, queue, origin, state, *times, parts, messages, expired, size, now = row
+    opened, sealed, consumed, requeued = (time and time.replace(tzinfo=timezone.utc) for time in times)
+    since = max(time for time in (opened, sealed, consumed, requeued) if time)
+    return BatchInfo(
+        batch_id=uuid.UUID(str(identity)),
+        queue=queue,
+        origin=origin,
+        state=state,
+        age=max(timedelta(0), now.replace(tzinfo=timezone.utc) - since),
+        opened=opened,
+        sealed=sealed,
+        consumed=consumed,
+        requeued=requeued,
+        parts=int(parts),
+        messages=int(messages),
+        expired=int(expired),
+        bytes=int(size),
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return round(value.total_seconds(), 3)
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    return str(value) if isinstance(value, uuid.UUID) else value

@@ -1,0 +1,48 @@
+"""The commands on batches, as processes."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_cli import TRUST, answer, sqlqueue
+
+
+@pytest.fixture(scope="module")
+def url(server: Any) -> str:
+    return str(server.url("sqlqueue")) + TRUST
+
+
+@pytest.fixture
+def drained(url: str, tmp_path: Path) -> tuple[str, Any]:
+    """A queue's name, and the batch that its 50 messages are in."""
+    name = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", name, url=url)
+    answer("generate", name, "--count", "50", "--seed", "3", url=url)
+    return name, answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)
+
+
+def test_batches_are_listed(url: str, drained: tuple[str, Any]) -> None:
+    name, batch = drained
+    (info,) = answer("batches", "--queue", name, "--state", "sealed", "--state", "open", url=url)
+    assert (info["batch_id"], info["state"], info["queue"]) == (batch["batch_id"], "sealed", batch["queue"])
+    assert (info["messages"], info["bytes"], info["origin"]) == (batch["messages"], batch["bytes"], "sqlqueue drain")
+    assert 0 <= info["age_seconds"] < 3600
+    assert batch["batch_id"] in {info["batch_id"] for info in answer("batches", url=url)}
+    assert answer("batches", "--queue", name, "--older-than", "1h", url=url) == []
+    shown = sqlqueue("batches", "--queue", name, url=url)
+    assert batch["batch_id"] in shown.stdout
+    assert "age seconds" in shown.stdout
+
+
+def test_a_list_that_cannot_be(url: str) -> None:
+    for option, value, sentence in (
+        ("--state", "done", "choose one of"),
+        ("--older-than", "soon", "--older-than takes a number and a unit"),
+    ):
+        done = sqlqueue("batches", option, value, url=url)
+        assert done.returncode == 2
+        assert sentence in done.stderr
