@@ -34,6 +34,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.send",
                 "operators.drain_to_spark",
                 "operators.mark_consumed",
+                "operators.requeue",
                 "operators.purge",
                 "operators.move_delayed",
                 "operators.publish",

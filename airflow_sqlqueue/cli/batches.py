@@ -1,4 +1,4 @@
-"""Commands on batches: drain, batches."""
+"""Commands on batches: drain, batches, requeue."""
 
 from __future__ import annotations
 
@@ -98,6 +98,21 @@ def batches(
     with _ledger(target, queue) as (ledger, address):
         found = find(ledger, states=state or (), queue=address, older_than=since)
     show([info.to_dict() if as_json else _line(info.to_dict()) for info in found], as_json=as_json)
+
+
+def requeue(
+    batch_id: Annotated[uuid.UUID, typer.Argument(help="A sealed batch.")],
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    queue: QueueOption = None,
+) -> None:
+    """Put a sealed batch back into its queue: same ids, same order, in one transaction."""
+    from airflow_sqlqueue.drain.requeue import requeue as put_back
+
+    with _ledger(Target.of(url, conn_id), queue) as (ledger, _):
+        done = put_back(ledger, batch_id)
+    show({**done.batch.to_dict(), "repeated": done.repeated}, as_json=as_json)
 
 
 @contextmanager

@@ -86,11 +86,16 @@ class Ledger:
                 create(self.session, definition)
 
     def open(self, batch_id: uuid.UUID, queue: str, origin: str, up_to: int | None) -> BatchRow:
-        """Open the batch, or find it as an earlier try left it, whatever its state."""
+        """Open the batch, or find it as an earlier try left it: open, sealed or consumed.
+
+        Raises :class:`BatchError` where the batch is another queue's, or was requeued.
+        """
         self.session.run(self.query("open"), str(batch_id), queue[:400], origin[:1000], up_to, str(batch_id))
         row = self.find(batch_id)
         if row.queue != queue[:400]:
             raise BatchError(f"Batch {batch_id} drains {row.queue}, not {queue}: ask for a new batch.")
+        if row.state == "requeued":
+            raise BatchError(f"Batch {batch_id} was put back into {row.queue}: ask for a new batch.")
         return row
 
     def find(self, batch_id: uuid.UUID) -> BatchRow:
@@ -129,7 +134,7 @@ class Ledger:
         return self.manifest(batch_id)
 
     def manifest(self, batch_id: uuid.UUID) -> Batch:
-        """What a sealed batch holds, from the ledger.
+        """What a sealed batch holds, from the ledger; of a requeued batch, what it held.
 
         Raises :class:`BatchError` for an open batch, whose list is not final, and :class:`BatchMismatchError` where the
         parts do not add up to what was frozen at the seal: the database went back in time.
@@ -150,12 +155,22 @@ class Ledger:
 
     def consume(self, batch: Batch) -> None:
         """Mark a sealed batch consumed. Idempotent; raises :class:`BatchError` in any other case."""
-        row = self.find(uuid.UUID(batch.batch_id))
+        batch_id = uuid.UUID(batch.batch_id)
+        row = self.find(batch_id)
         if row.state == "consumed":
             return
-        marked = self.session.value(self.query("consume"), batch.batch_id, row.parts, batch.messages)
-        if marked != 1:
+        if self.session.value(self.query("consume"), batch.batch_id, row.parts, batch.messages) == 1:
+            return
+        # As it is now: whoever held the batch's row until then may have changed it.
+        row = self.find(batch_id)
+        if row.state == "consumed":
+            return
+        if row.state == "requeued":
             raise BatchError(
-                f"Batch {batch.batch_id} cannot be marked consumed: in the ledger it is {row.state} with "
-                f"{row.messages} messages, not sealed with {batch.messages}."
+                f"Batch {batch_id} cannot be marked consumed: it was put back into {row.queue}, where its messages "
+                "will be received again; undo what was made of them."
             )
+        raise BatchError(
+            f"Batch {batch_id} cannot be marked consumed: in the ledger it is {row.state} with {row.messages} "
+            f"messages, not sealed with {batch.messages}."
+        )

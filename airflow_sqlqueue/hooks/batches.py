@@ -1,4 +1,4 @@
-"""The hook's methods on batches: drain, list, read back, mark consumed."""
+"""The hook's methods on batches: drain, list, read back, mark consumed, requeue."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.drain import DrainResult, Progress
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.options import DrainOptions
+    from airflow_sqlqueue.drain.requeue import Requeued
 
 
 class BatchMethods(QueueConnectionHook):
@@ -82,6 +83,26 @@ class BatchMethods(QueueConnectionHook):
         # The routing may have changed since the drain: the manifest's own address says where the ledger stands.
         with self._ledger(AddressResolver().resolve(batch.queue).catalog) as ledger:
             ledger.consume(batch)
+
+    def requeue(
+        self,
+        batch_id: uuid.UUID,
+        queue_name: str | None = None,
+        *,
+        staging: str | PathLike[str] | ObjectStoragePath | None = None,
+    ) -> Requeued:
+        """Put a sealed batch back into its queue, in one transaction, or in the :meth:`transaction` under way.
+
+        Same ids, order kept; exactly once, however often it is called. ``queue_name`` says in which database the ledger
+        stands (the connection's unless named), ``staging`` how to reach an object store that takes an Airflow
+        connection. See :func:`airflow_sqlqueue.drain.requeue.requeue`.
+        """
+        from airflow_sqlqueue.drain.files import StagingFolder
+        from airflow_sqlqueue.drain.requeue import requeue
+
+        folder = None if staging is None else StagingFolder.of(staging)
+        with self._ledger(self._catalog(queue_name)) as ledger:
+            return requeue(ledger, batch_id, folder)
 
     def _catalog(self, queue_name: str | None) -> str:
         return self.find_queue(queue_name).catalog if queue_name else self.queue_connection.settings.database

@@ -15,9 +15,10 @@ from airflow_sqlqueue.queue.browsing import WINDOW, Filter, MessageHead
 from airflow_sqlqueue.queue.depth import Backlog, Depth, backlog, depth
 from airflow_sqlqueue.queue.fitted import FIRST, LAST, MAX_ROWS_PER_STATEMENT, FittedTable, check_rows
 from airflow_sqlqueue.queue.purge import CHUNK, Purged, PurgeOptions, purge
+from airflow_sqlqueue.queue.restoring import StoredRow, parameters_of
 from airflow_sqlqueue.queue.sending import chunks, rows_of
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.sql.columns import insertion, row_columns
+from airflow_sqlqueue.sql.columns import insertion, restoration, row_columns
 from airflow_sqlqueue.tables.layout import Layout
 
 __all__ = [
@@ -55,13 +56,34 @@ class QueueTable(FittedTable):
         """:meth:`send`, and return the messages' RowVersions, in their order. The login needs SELECT for it as well."""
         return [number for chunk in chunks(messages) for (number,) in self._insert("queue.send_numbered", chunk)]
 
+    def restore(self, rows: Iterable[StoredRow]) -> int:
+        """Put rows back as they were, in the order given, and return how many; to be called in a transaction.
+
+        Ids, headers (their text), bodies, expiry and NULLs are those that the rows had, the RowVersions are new ones.
+        A column that the table lost meanwhile is left out. Statements and order are those of :meth:`send`.
+        """
+        restored = 0
+        for chunk in chunks(rows):
+            self.fitted(lambda layout, chunk=chunk: self._restore(layout, chunk))  # type: ignore[misc]
+            restored += len(chunk)
+        return restored
+
+    def _restore(self, layout: Layout, rows: Sequence[StoredRow]) -> None:
+        self._check_fillable(layout)
+        values, sizes = parameters_of(rows, layout.types)
+        statement = self.query("queue.send", **restoration(layout.types, len(rows)))
+        self.session.run(statement, *values, sizes=sizes)
+
+    def _check_fillable(self, layout: Layout) -> None:
+        if layout.unfilled_columns:
+            raise NotAQueueError(
+                f"Nothing can be sent to {self.address.canonical}: its column {layout.unfilled_columns[0]!r} takes "
+                "no NULL and has no default; give it one."
+            )
+
     def _insert(self, name: str, messages: Sequence[Message]) -> list[Any]:
         def run(layout: Layout) -> list[Any]:
-            if layout.unfilled_columns:
-                raise NotAQueueError(
-                    f"Nothing can be sent to {self.address.canonical}: its column {layout.unfilled_columns[0]!r} takes "
-                    "no NULL and has no default; give it one."
-                )
+            self._check_fillable(layout)
             rows = rows_of(messages, layout.types)
             statement = self.query(name, **insertion(layout.types, rows.given, rows.count))
             return self.session.run(statement, *rows.values, sizes=rows.sizes)

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from airflow_sqlqueue.message import HeaderNames, Message, encode_headers, escape_non_ascii
 from airflow_sqlqueue.server.settings import load_pyodbc
@@ -27,6 +27,14 @@ _DAY = timedelta(days=1)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
+class _WithBody(Protocol):
+    @property
+    def body(self) -> bytes | None: ...
+
+
+Row = TypeVar("Row", bound=_WithBody)
+
+
 @dataclass(frozen=True)
 class Rows:
     """The parameters of one INSERT: ``count`` rows as ``sql.columns.insertion`` spells them, with what is ``given``."""
@@ -37,20 +45,20 @@ class Rows:
     sizes: list[Any]
 
 
-def chunks(messages: Iterable[Message]) -> Iterator[list[Message]]:
+def chunks(messages: Iterable[Row]) -> Iterator[list[Row]]:
     """Cut a stream of messages into the pieces that one statement carries."""
-    waiting: list[Message] = []
+    waiting: list[Row] = []
     size = 0
     for message in messages:
         waiting.append(message)
-        size += len(message.body)
+        size += len(message.body or b"")
         if len(waiting) == ROWS[0] or size >= BYTES:
             yield from _of_fixed_sizes(waiting)
             waiting, size = [], 0
     yield from _of_fixed_sizes(waiting)
 
 
-def _of_fixed_sizes(messages: list[Message]) -> Iterator[list[Message]]:
+def _of_fixed_sizes(messages: list[Row]) -> Iterator[list[Row]]:
     start = 0
     for rows in ROWS:
         while len(messages) - start >= rows:

@@ -140,6 +140,39 @@ def insertion(types: Collection[str], given: Collection[str], count: int) -> dic
         if name in given or name in {"Headers", "Body"}
         for parameter in parameters.get(name, [name])
     ]
+    return _rows(filled, present, count)
+
+
+NULL_CORRELATION_ID, NULL_REPLY_TO_ADDRESS, NULL_BODY, NOT_RECOVERABLE = 1, 2, 4, 8
+"""Bits of ``Flags``, a parameter of :func:`restoration`."""
+
+
+def restoration(types: Collection[str], count: int) -> dict[str, Fragment]:
+    """The fragments of a statement that puts back ``count`` rows as they were, as :func:`insertion` has them.
+
+    The parameters of a row, in this order: Id, Flags, Expires (ISO 8601 in UTC, empty for NULL), Headers, Body,
+    CorrelationId and ReplyToAddress, the last two where the table has the columns. What Flags call NULL is NULL, so
+    that an empty text or body comes back as it was.
+    """
+    filled = {
+        "Id": "m.[Id]",
+        "CorrelationId": _unless(NULL_CORRELATION_ID, "CorrelationId"),
+        "ReplyToAddress": _unless(NULL_REPLY_TO_ADDRESS, "ReplyToAddress"),
+        "Recoverable": f"CASE WHEN m.[Flags] & {NOT_RECOVERABLE} = 0 THEN 1 ELSE 0 END",
+        "Expires": "CONVERT(datetime2, NULLIF(m.[Expires], ''), 126)",
+        "Headers": "m.[Headers]",
+        "Body": _unless(NULL_BODY, "Body"),
+    }
+    filled = {name: value for name, value in filled.items() if name in types}
+    present = ["Id", "Flags", "Expires", "Headers", "Body", *(name for name in ADDRESSED if name in types)]
+    return _rows(filled, present, count)
+
+
+def _unless(flag: int, name: str) -> str:
+    return f"CASE WHEN m.[Flags] & {flag} = 0 THEN m.[{name}] END"
+
+
+def _rows(filled: Mapping[str, str], present: Collection[str], count: int) -> dict[str, Fragment]:
     marks = ", ?" * len(present)
     return {
         "columns": Fragment(", ".join(f"[{name}]" for name in filled)),

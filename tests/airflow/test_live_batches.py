@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from airflow.sdk import ObjectStoragePath
 
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.errors import BatchError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueueRequeueOperator
 
 
 @pytest.fixture
@@ -31,3 +36,33 @@ def test_the_hook_lists_batches(hook: SqlQueueHook, queue_name: str, batch: Batc
     hook.mark_consumed(batch)
     assert [found.state for found in hook.batches(queue_name, states=["consumed"])] == ["consumed"]
     assert hook.batches(queue_name, older_than=timedelta(hours=1)) == []
+
+
+def test_the_hook_requeues_within_a_transaction(hook: SqlQueueHook, queue_name: str, batch: Batch) -> None:
+    batch_id = uuid.UUID(batch.batch_id)
+
+    def undone() -> None:
+        with hook.transaction():
+            assert hook.requeue(batch_id).batch.state == "requeued"
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        undone()
+    assert (hook.batch(batch_id).state, hook.depth(queue_name).messages) == ("sealed", 0)
+    assert not hook.requeue(batch_id, queue_name).repeated
+    assert [message.body for message in hook.receive(queue_name, 20)] == [b"%d" % n for n in range(10)]
+
+
+def test_the_operator_requeues_what_a_drain_returned_once(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
+) -> None:
+    hook.send(queue_name, [Message(body=b"x")] * 5)
+    staging = ObjectStoragePath(f"file://{tmp_path}/staging")
+    drain = SqlQueueDrainToSparkOperator(task_id="drain", queue_name=queue_name, staging=staging)
+    drained = drain.execute(context())
+    operator = SqlQueueRequeueOperator(task_id="requeue", batch=drained, staging=staging)
+    done, again = operator.execute(context()), operator.execute(context())
+    assert (done["batch"]["state"], done["repeated"], again["repeated"]) == ("requeued", False, True)
+    assert hook.depth(queue_name).messages == 5
+    with pytest.raises(BatchError, match="ask for a new batch"):
+        drain.execute(context())

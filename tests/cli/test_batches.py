@@ -46,3 +46,15 @@ def test_a_list_that_cannot_be(url: str) -> None:
         done = sqlqueue("batches", option, value, url=url)
         assert done.returncode == 2
         assert sentence in done.stderr
+
+
+def test_a_batch_is_put_back(url: str, drained: tuple[str, Any]) -> None:
+    name, batch = drained
+    done = answer("requeue", batch["batch_id"], "--queue", name, url=url)
+    assert (done["batch_id"], done["state"], done["repeated"]) == (batch["batch_id"], "requeued", False)
+    assert answer("requeue", batch["batch_id"], url=url)["repeated"] is True
+    depth = answer("depth", name, url=url)
+    assert depth["messages"] + depth["expired"] == batch["messages"]
+    unknown = sqlqueue("requeue", str(uuid.uuid4()), url=url)
+    assert unknown.returncode == 1
+    assert "does not know batch" in unknown.stderr

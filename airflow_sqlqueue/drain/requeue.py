@@ -1,0 +1,67 @@
+"""Putting a sealed batch back: its rows are in the queue again, or in the batch, never in both or neither."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass
+
+from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.staged import rows_in_order
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+
+log = logging.getLogger(__name__)
+
+_REFUSALS = {
+    "open": "is still open: run its drain to the end first",
+    "consumed": "was consumed: its messages were read for good, and would be read again",
+}
+
+
+@dataclass(frozen=True)
+class Requeued:
+    """The batch, whose state is ``requeued`` now; ``repeated`` where an earlier call had put it back already."""
+
+    batch: Batch
+    repeated: bool
+
+
+def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None = None) -> Requeued:
+    """Send every message of a sealed batch back into its queue and mark the batch, in one transaction: exactly once.
+
+    Ids, headers, bodies and expiry are as they were, and so is the order; the RowVersions are new, so the messages
+    stand behind those that came meanwhile. Messages that had expired when they were drained were dropped then and do
+    not come back. Until the COMMIT nobody can receive them. The transaction log must hold the batch.
+
+    Whoever reads the batch's files at this moment cannot mark it consumed afterwards. Repeated, as after a COMMIT whose
+    answer was lost, it sends nothing. ``staging`` as for :func:`~airflow_sqlqueue.drain.staged.rows_in_order`.
+
+    Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch that is open or consumed, and with nothing
+    changed :class:`BatchMismatchError`, :class:`StagingError` or an error of the queue's.
+    """
+    if not ledger.exists():
+        raise BatchNotFoundError(f"There is no ledger in {ledger.catalog!r} to know batch {batch_id}: check the queue.")
+    with ledger.session.transaction():
+        if ledger.session.value(ledger.query("requeue"), str(batch_id)) != 1:
+            return _refuse_or_repeat(ledger, batch_id)
+        batch = ledger.manifest(batch_id)
+        queue = QueueTable(ledger.session, AddressResolver().resolve(batch.queue))
+        sent = queue.restore(rows_in_order(ledger.parts(batch_id), staging))
+        if sent != batch.messages:
+            raise BatchMismatchError(
+                f"The files of batch {batch_id} have {sent} messages, the ledger says {batch.messages}: nothing was "
+                "put back."
+            )
+    log.info("Batch %s is in %s again: %d messages", batch_id, batch.queue, sent)
+    return Requeued(batch, repeated=False)
+
+
+def _refuse_or_repeat(ledger: Ledger, batch_id: uuid.UUID) -> Requeued:
+    row = ledger.find(batch_id)
+    if row.state in _REFUSALS:
+        raise BatchError(f"Batch {batch_id} {_REFUSALS[row.state]}.")
+    return Requeued(ledger.manifest(batch_id), repeated=True)

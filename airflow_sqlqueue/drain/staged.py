@@ -1,0 +1,106 @@
+"""Part files as they lie in staging: their rows, in the order of the queue."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.drain.ledger import Part
+from airflow_sqlqueue.errors import BatchMismatchError, StagingError
+from airflow_sqlqueue.queue.restoring import StoredRow
+
+_ROWS = 256
+
+
+def rows_in_order(parts: Iterable[Part], staging: StagingFolder | None = None) -> Iterator[StoredRow]:
+    """The rows of the parts' files by ascending RowVersion.
+
+    Memory holds one row group (what one statement of the drain took) of each file that overlaps the present RowVersion:
+    parts of parallel workers interleave. ``staging`` is the folder that the batch was drained to, where its object
+    store needs more than the environment's credentials.
+
+    Raises :class:`StagingError` for a file that cannot be read, and :class:`BatchMismatchError` for one that does not
+    have as many rows as the ledger says.
+    """
+
+    def rows(part: Part) -> Iterator[StoredRow]:
+        return _rows(part, *_locate(str(part.path), staging))
+
+    return merged((part for part in parts if part.path is not None), rows)
+
+
+def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[StoredRow]]) -> Iterator[StoredRow]:
+    """Merge the rows of parts, each of which is in order. A part is begun when its lowest RowVersion has its turn."""
+    waiting = deque(sorted(parts, key=lambda part: part.min_row_version))
+    heads: list[tuple[int, int, StoredRow, Iterator[StoredRow]]] = []
+    begun = 0
+    while waiting or heads:
+        while waiting and (not heads or waiting[0].min_row_version <= heads[0][0]):
+            rest = rows(waiting.popleft())
+            begun += 1
+            for first in rest:
+                heapq.heappush(heads, (first.row_version, begun, first, rest))
+                break
+        if not heads:
+            continue
+        _, number, row, rest = heads[0]
+        yield row
+        following = next(rest, None)
+        if following is None:
+            heapq.heappop(heads)
+        else:
+            heapq.heapreplace(heads, (following.row_version, number, following, rest))
+
+
+def _locate(path: str, staging: StagingFolder | None) -> tuple[Any, str]:
+    """The filesystem of a part's file, and its path there."""
+    if staging is None:
+        # Not by its URL: a percent sign in it stands for itself.
+        found = StagingFolder.of(path.removeprefix("file://"))
+        return found.filesystem, found.root
+    if not path.startswith(f"{staging.uri}/"):
+        raise StagingError(f"The part file {path} is not under {staging.uri}: name the folder it was drained to.")
+    return staging.filesystem, staging.root + path.removeprefix(staging.uri)
+
+
+def _rows(part: Part, filesystem: Any, path: str) -> Iterator[StoredRow]:
+    with _failures_told(path), filesystem.open(path, "rb") as stream, pq.ParquetFile(stream) as file:
+        if file.metadata.num_rows != part.messages:
+            raise BatchMismatchError(
+                f"The part file {path} has {file.metadata.num_rows} messages, the ledger says {part.messages}: "
+                "the file or the database was changed; nothing was done."
+            )
+        for group in range(file.num_row_groups):
+            # Group by group: a batch of rows would span groups, and one row can be as large as a group.
+            for batch in file.iter_batches(_ROWS, row_groups=[group]):
+                yield from map(_row, batch.to_pylist())
+
+
+def _row(row: dict[str, Any]) -> StoredRow:
+    return StoredRow(
+        row_version=row["RowVersion"],
+        id=row["Id"],
+        correlation_id=row["CorrelationId"],
+        reply_to_address=row["ReplyToAddress"],
+        recoverable=row["Recoverable"],
+        expires=row["Expires"],
+        headers=row["Headers"],
+        body=row["Body"],
+    )
+
+
+@contextmanager
+def _failures_told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StagingError(f"The part file {path} cannot be read: {error.strerror or type(error).__name__}.") from error
+    except pa.ArrowException as error:
+        raise StagingError(f"The part file {path} is damaged: restore it from a backup.") from error
