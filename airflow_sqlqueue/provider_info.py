@@ -35,6 +35,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.drain_to_spark",
                 "operators.mark_consumed",
                 "operators.requeue",
+                "operators.sweep",
                 "operators.purge",
                 "operators.move_delayed",
                 "operators.publish",

@@ -1,9 +1,10 @@
-"""Commands on batches: drain, batches, requeue."""
+"""Commands on batches: drain, batches, requeue, sweep."""
 
 from __future__ import annotations
 
 import uuid
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
@@ -113,6 +114,32 @@ def requeue(
     with _ledger(Target.of(url, conn_id), queue) as (ledger, _):
         done = put_back(ledger, batch_id)
     show({**done.batch.to_dict(), "repeated": done.repeated}, as_json=as_json)
+
+
+def sweep(
+    staging: Annotated[str, typer.Argument(help="The folder or object store URL of the batches' files.")],
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    queue: QueueOption = None,
+    retain: Annotated[str, typer.Option(help="Keep a batch so long after it was consumed or requeued.")] = "7d",
+    grace: Annotated[str, typer.Option(help="Keep orphans that are younger.")] = "1d",
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="Files of unknown batches too: no other database's ledger is in use here.")
+    ] = False,
+    forget_sent: Annotated[Optional[str], typer.Option(help="Forget sendings that are older.")] = None,  # noqa: UP045
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+) -> None:
+    """Remove orphaned files, and batches past their retention; never a file that an open or sealed batch lists."""
+    from airflow_sqlqueue.drain.files import StagingFolder
+    from airflow_sqlqueue.drain.sweep import SweepOptions
+    from airflow_sqlqueue.drain.sweep import sweep as sweep_folder
+
+    forget = None if forget_sent is None else age("--forget-sent", forget_sent)
+    options = SweepOptions(age("--retain", retain), age("--grace", grace), unknown, forget, dry_run)
+    with _ledger(Target.of(url, conn_id), queue) as (ledger, _):
+        swept = sweep_folder(ledger, StagingFolder.of(staging), options)
+    show(asdict(swept), as_json=as_json)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The hook's methods on batches: drain, list, read back, mark consumed, requeue."""
+"""The hook's methods on batches: drain, list, read back, mark consumed, requeue, sweep."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.requeue import Requeued
+    from airflow_sqlqueue.drain.sweep import SweepOptions, Swept
 
 
 class BatchMethods(QueueConnectionHook):
@@ -103,6 +104,23 @@ class BatchMethods(QueueConnectionHook):
         folder = None if staging is None else StagingFolder.of(staging)
         with self._ledger(self._catalog(queue_name)) as ledger:
             return requeue(ledger, batch_id, folder)
+
+    def sweep(
+        self,
+        staging: str | PathLike[str] | ObjectStoragePath,
+        queue_name: str | None = None,
+        options: SweepOptions | None = None,
+    ) -> Swept:
+        """Remove orphaned part files, and batches that are done with and past their retention, from a staging folder.
+
+        The ledger is that of the queue's database (the connection's unless named). See
+        :func:`airflow_sqlqueue.drain.sweep.sweep`.
+        """
+        from airflow_sqlqueue.drain.files import StagingFolder
+        from airflow_sqlqueue.drain.sweep import sweep
+
+        with self._ledger(self._catalog(queue_name)) as ledger:
+            return sweep(ledger, StagingFolder.of(staging), options)
 
     def _catalog(self, queue_name: str | None) -> str:
         return self.find_queue(queue_name).catalog if queue_name else self.queue_connection.settings.database

@@ -11,6 +11,7 @@ from airflow_sqlqueue.operators.purge import SqlQueuePurgeExpiredOperator, SqlQu
 from airflow_sqlqueue.operators.requeue import SqlQueueRequeueOperator
 from airflow_sqlqueue.operators.return_to_source import SqlQueueReturnToSourceOperator
 from airflow_sqlqueue.operators.send import SqlQueueSendOperator
+from airflow_sqlqueue.operators.sweep import SqlQueueSweepOperator
 
 __all__ = [
     "SqlQueueCreateOperator",
@@ -23,4 +24,5 @@ __all__ = [
     "SqlQueueRequeueOperator",
     "SqlQueueReturnToSourceOperator",
     "SqlQueueSendOperator",
+    "SqlQueueSweepOperator",
 ]

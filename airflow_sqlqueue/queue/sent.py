@@ -53,9 +53,13 @@ class SentLedger:
     def query(self, name: str) -> Query:
         return query(f"sent.{name}", sent=identifier(self._definition.table))
 
+    def exists(self) -> bool:
+        """Whether the table is there: before the first sending of a database it is not."""
+        return exists(self.session, self._definition.table)
+
     def create(self) -> None:
         """Make the table, and its schema, where it is missing."""
-        if not exists(self.session, self._definition.table):
+        if not self.exists():
             create(self.session, self._definition)
 
     def send(self, queue: QueueTable, send_id: uuid.UUID, messages: Iterable[Message], origin: str = "") -> Sent:
@@ -78,6 +82,10 @@ class SentLedger:
         if known != address:
             raise TransactionError(f"The sending {send_id} went to {known}, not to {address}: take another id.")
         return Sent(int(count), repeated=True)
+
+    def count_older(self, than: timedelta) -> int:
+        """How many entries :meth:`forget` would delete."""
+        return int(self.session.value(self.query("count_older"), -int(than.total_seconds())))
 
     def forget(self, older_than: timedelta) -> int:
         """Delete entries older than that and return how many. A sending that is repeated later sends again."""

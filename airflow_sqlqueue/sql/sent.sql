@@ -20,6 +20,9 @@ UPDATE {sent} SET [Messages] = ? WHERE [SendId] = ?;
 -- find: read the sent-ledger
 SELECT [Queue], [Messages] FROM {sent} WITH (READCOMMITTEDLOCK) WHERE [SendId] = ?;
 
+-- count_older: count old sendings
+SELECT COUNT_BIG(*) FROM {sent} WHERE [SentAt] < DATEADD(second, ?, SYSUTCDATETIME());
+
 -- forget: forget old sendings
 DELETE TOP (?) FROM {sent} WHERE [SentAt] < DATEADD(second, ?, SYSUTCDATETIME());
 SELECT @@ROWCOUNT;

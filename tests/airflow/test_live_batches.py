@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from airflow.sdk import ObjectStoragePath
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.errors import BatchError
+from airflow_sqlqueue.errors import BatchError, TransactionError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueueRequeueOperator
+from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueueRequeueOperator, SqlQueueSweepOperator
 
 
 @pytest.fixture
@@ -66,3 +67,25 @@ def test_the_operator_requeues_what_a_drain_returned_once(
     assert hook.depth(queue_name).messages == 5
     with pytest.raises(BatchError, match="ask for a new batch"):
         drain.execute(context())
+
+
+def test_the_operator_sweeps_what_was_consumed(
+    hook: SqlQueueHook, queue_name: str, batch: Batch, tmp_path: Path, context: Any
+) -> None:
+    hook.mark_consumed(batch)
+    staging = ObjectStoragePath(f"file://{tmp_path}/staging")
+
+    def sweep(**arguments: Any) -> dict[str, Any]:
+        return SqlQueueSweepOperator(task_id="sweep", staging=staging, **arguments).execute(context())
+
+    assert sweep(retain=timedelta(hours=1), queue_name=queue_name)["files"] == 0
+    assert sweep(retain=timedelta(0), only_count=True)["files"] == 1
+    assert sweep(retain=timedelta(0))["files"] == 1
+    assert hook.batches(queue_name) == []
+    with pytest.raises(AirflowFailException, match="not below zero"):
+        sweep(retain=timedelta(seconds=-1))
+
+
+def test_no_sweep_inside_a_transaction(hook: SqlQueueHook, tmp_path: Path) -> None:
+    with pytest.raises(TransactionError, match="outside the transaction"), hook.transaction():
+        hook.sweep(tmp_path)

@@ -58,3 +58,20 @@ def test_a_batch_is_put_back(url: str, drained: tuple[str, Any]) -> None:
     unknown = sqlqueue("requeue", str(uuid.uuid4()), url=url)
     assert unknown.returncode == 1
     assert "does not know batch" in unknown.stderr
+
+
+def test_a_staging_folder_is_swept(url: str, drained: tuple[str, Any], tmp_path: Path) -> None:
+    name, batch = drained
+    staging = str(tmp_path / "staging")
+    orphan = Path(staging, batch["batch_id"], f"part-{uuid.uuid4()}.parquet")
+    orphan.write_bytes(b"x")
+    assert answer("sweep", staging, "--queue", name, url=url)["files"] == 0, "it may be a part that is being written"
+    would = answer("sweep", staging, "--grace", "0s", "--dry-run", url=url)
+    assert (would["files"], would["bytes"], would["orphans"], would["dry_run"]) == (1, 1, 1, True)
+    assert orphan.exists()
+    assert answer("sweep", staging, "--grace", "0s", "--forget-sent", "365d", url=url)["files"] == 1
+    assert not orphan.exists()
+    assert all(Path(path.removeprefix("file://")).exists() for path in batch["paths"])
+    wrong = sqlqueue("sweep", staging, "--retain", "-1d", url=url)
+    assert wrong.returncode == 2
+    assert "--retain takes a number and a unit" in wrong.stderr

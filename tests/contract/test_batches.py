@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
@@ -17,11 +17,12 @@ import pytest
 
 from airflow_sqlqueue.drain.catalog import BatchInfo, batches
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.drain.files import PartFile, StagingFolder
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.requeue import Requeued, requeue
+from airflow_sqlqueue.drain.sweep import SweepOptions, Swept, sweep
 from airflow_sqlqueue.drain.worker import Worker
 from airflow_sqlqueue.errors import (
     BatchError,
@@ -29,16 +30,31 @@ from airflow_sqlqueue.errors import (
     BatchNotFoundError,
     ConfigurationError,
     StagingError,
+    TransactionError,
 )
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.sent import SentLedger
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql.columns import row_columns
 from tests.contract.conftest import Connect, run_sql
 
 SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
 
+SCHEMA = f"batches_{uuid.uuid4().hex[:10]}"
+"""A ledger of this module's own: a sweep takes whatever is past its retention."""
+
 DrainIt = Callable[..., Batch]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
+    """Drop the ledger afterwards."""
+    yield
+    with Session(settings) as session:
+        run_sql(session, "; ".join(f"DROP TABLE IF EXISTS [{SCHEMA}].[{name}]" for name in ("Batch", "Part", "Sent")))
+        run_sql(session, f"DROP SCHEMA IF EXISTS [{SCHEMA}]")
 
 
 @pytest.fixture
@@ -48,7 +64,7 @@ def staging(tmp_path: Path) -> StagingFolder:
 
 @pytest.fixture
 def ledger(queue: QueueTable) -> Ledger:
-    ledger = Ledger(queue.session, queue.address.catalog)
+    ledger = Ledger(queue.session, queue.address.catalog, SCHEMA)
     ledger.create()
     return ledger
 
@@ -59,7 +75,19 @@ def drain(connect: Connect, queue: QueueTable, staging: StagingFolder) -> DrainI
 
     def run(count: int = 0, *, staging: StagingFolder = staging, batch_id: uuid.UUID | None = None) -> Batch:
         queue.send(Message({"n": f"{n}"}, b"body %d" % n) for n in range(count))
-        return Drain(connect, queue.address, staging, batch_id=batch_id, origin="test", options=SMALL_PARTS).run().batch
+        return (
+            Drain(
+                connect,
+                queue.address,
+                staging,
+                batch_id=batch_id,
+                origin="test",
+                options=SMALL_PARTS,
+                ledger_schema=SCHEMA,
+            )
+            .run()
+            .batch
+        )
 
     return run
 
@@ -167,10 +195,10 @@ def test_a_requeued_batch_is_in_the_queue_as_it_was(
         changes = "[CorrelationId] = '', [ReplyToAddress] = 'x ', [Recoverable] = 0"
         run_sql(queue.session, f"UPDATE {table} SET {changes} WHERE [RowVersion] % 5 = 0")
     before = rows(queue)
-    batch = Drain(connect, queue.address, staging, options=SMALL_PARTS).run().batch
+    batch = Drain(connect, queue.address, staging, options=SMALL_PARTS, ledger_schema=SCHEMA).run().batch
     assert rows(queue) == []
     queue.send([Message(body=b"came meanwhile")])
-    done = requeue(Ledger(queue.session, queue.address.catalog), uuid.UUID(batch.batch_id))
+    done = requeue(Ledger(queue.session, queue.address.catalog, SCHEMA), uuid.UUID(batch.batch_id))
     assert done == Requeued(replace(batch, state="requeued"), repeated=False)
     first, *rest = rows(queue)
     assert first[6] == b"came meanwhile"
@@ -193,7 +221,7 @@ def test_a_queue_that_was_altered_meanwhile_gets_what_fits(
     else:
         run_sql(queue.session, f"ALTER TABLE {table} DROP COLUMN [CorrelationId], [ReplyToAddress], [Recoverable]")
     with Session(queue.session.settings) as session:
-        requeue(Ledger(session, queue.address.catalog), uuid.UUID(batch.batch_id))
+        requeue(Ledger(session, queue.address.catalog, SCHEMA), uuid.UUID(batch.batch_id))
         received = QueueTable(session, queue.address).receive(100)
     assert [message.body for message in received] == [b"x", *(b"body %d" % n for n in range(30))]
     assert (received[0].headers, received[0].body) == (headers, body)
@@ -292,7 +320,7 @@ def test_of_several_at_once_one_puts_the_batch_back(
 
     def put_back(_: int) -> bool:
         with connect() as session:
-            return requeue(Ledger(session, queue.address.catalog), uuid.UUID(batch.batch_id)).repeated
+            return requeue(Ledger(session, queue.address.catalog, SCHEMA), uuid.UUID(batch.batch_id)).repeated
 
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(put_back, range(4))) == [False, True, True, True]
@@ -306,7 +334,7 @@ def test_a_consume_waits_for_a_requeue_and_loses(
     with connect() as session, ThreadPoolExecutor(1) as pool:
         with ledger.session.transaction():
             requeue(ledger, uuid.UUID(batch.batch_id))
-            consuming = pool.submit(Ledger(session, queue.address.catalog).consume, batch)
+            consuming = pool.submit(Ledger(session, queue.address.catalog, SCHEMA).consume, batch)
             with pytest.raises(FutureTimeoutError):
                 consuming.result(0.3)
         with pytest.raises(BatchError, match="put back"):
@@ -318,6 +346,7 @@ _REQUEUE_AND_HANG = """
 import sys, uuid
 from airflow_sqlqueue.drain import requeue as module
 from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 
@@ -333,7 +362,7 @@ def hang(*arguments):
 
 module.rows_in_order = hang
 with Session(settings) as session:
-    module.requeue(Ledger(session, sys.argv[2]), uuid.UUID(sys.argv[3]))
+    module.requeue(Ledger(session, sys.argv[2], sys.argv[3]), uuid.UUID(sys.argv[4]))
 """
 
 
@@ -341,7 +370,7 @@ def test_a_requeue_killed_in_the_middle_loses_and_doubles_nothing(
     server_url: str, queue: QueueTable, ledger: Ledger, drain: DrainIt
 ) -> None:
     batch = drain(400)
-    command = [sys.executable, "-c", _REQUEUE_AND_HANG, server_url, queue.address.catalog, batch.batch_id]
+    command = [sys.executable, "-c", _REQUEUE_AND_HANG, server_url, queue.address.catalog, SCHEMA, batch.batch_id]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "half\n"
@@ -351,3 +380,174 @@ def test_a_requeue_killed_in_the_middle_loses_and_doubles_nothing(
     assert queue.held(2**62, wait=10) == 0
     requeue(ledger, uuid.UUID(batch.batch_id))
     assert [message.body for message in queue.receive(1000)] == [b"body %d" % n for n in range(400)]
+
+
+# Sweep
+
+NOW = SweepOptions(retain=timedelta(0), grace=timedelta(0))
+
+
+@pytest.fixture(params=["local disk", "memory"])
+def any_staging(request: pytest.FixtureRequest, tmp_path: Path) -> StagingFolder:
+    name = f"memory://{uuid.uuid4().hex}/staging" if request.param == "memory" else tmp_path / "staging"
+    return StagingFolder.of(name)
+
+
+def staged(staging: StagingFolder) -> set[str]:
+    """The URIs of all that lies in the folder."""
+    found = staging.filesystem.find(staging.root)
+    return {staging.uri + path.removeprefix(staging.root) for path in found}
+
+
+def put(staging: StagingFolder, batch_id: object, name: str = "") -> str:
+    """A file of a batch that no ledger lists."""
+    path = f"/{batch_id}/{name or f'part-{uuid.uuid4()}.parquet'}"
+    staging.filesystem.makedirs(f"{staging.root}/{batch_id}", exist_ok=True)
+    staging.filesystem.pipe_file(staging.root + path, b"12345")
+    return staging.uri + path
+
+
+def test_orphans_go_and_what_is_listed_stays(
+    queue: QueueTable, ledger: Ledger, drain: DrainIt, any_staging: StagingFolder
+) -> None:
+    sealed, consumed = drain(30, staging=any_staging), drain(30, staging=any_staging)
+    ledger.consume(consumed)
+    listed = {*sealed.paths, *consumed.paths}
+    orphans = {put(any_staging, sealed.batch_id), put(any_staging, consumed.batch_id)}
+    foreign = {put(any_staging, sealed.batch_id, "notes.txt"), put(any_staging, "others")}
+    keep = timedelta(days=1)
+    young = sweep(ledger, any_staging, SweepOptions(retain=keep, grace=keep))
+    assert young == Swept()
+    assert staged(any_staging) == listed | orphans | foreign
+    would = sweep(ledger, any_staging, SweepOptions(retain=keep, grace=timedelta(0), dry_run=True))
+    assert would == Swept(files=2, bytes=10, orphans=2, dry_run=True)
+    assert staged(any_staging) == listed | orphans | foreign
+    assert sweep(ledger, any_staging, SweepOptions(retain=keep, grace=timedelta(0))) == replace(would, dry_run=False)
+    assert staged(any_staging) == listed | foreign
+    assert ledger.manifest(uuid.UUID(sealed.batch_id)) == sealed
+
+
+def test_nothing_of_an_open_batch_is_touched(queue: QueueTable, ledger: Ledger, staging: StagingFolder) -> None:
+    """A worker that was stopped between its file and its COMMIT may wake up and commit: the file must be there."""
+    queue.send(Message({}, b"%d" % n) for n in range(40))
+    batch_id = open_batch(queue, ledger, staging, 1)
+    close, swept = PartFile.close, []
+
+    class Stopped(PartFile):
+        def close(self) -> None:
+            close(self)
+            with Session(ledger.session.settings) as session:
+                swept.append(sweep(Ledger(session, ledger.catalog, SCHEMA), staging, replace(NOW, unknown=True)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("airflow_sqlqueue.drain.worker.PartFile", Stopped)
+        assert Worker(queue, ledger, batch_id, staging, SMALL_PARTS).drain_part(-1, 2**62, None) is not None
+    assert swept == [Swept()]
+    batch = ledger.seal(batch_id)
+    assert sweep(ledger, staging, NOW) == Swept()
+    assert staged(staging) == set(batch.paths)
+    requeue(ledger, batch_id)
+    assert queue.depth().messages == 40
+
+
+def test_a_zombies_file_is_an_orphan_once_the_batch_is_sealed(
+    queue: QueueTable, ledger: Ledger, staging: StagingFolder
+) -> None:
+    queue.send(Message({}, b"%d" % n) for n in range(40))
+    batch_id = open_batch(queue, ledger, staging, 1)
+    with Session(ledger.session.settings) as session:
+        batch = Ledger(session, ledger.catalog, SCHEMA).seal(batch_id)
+    with pytest.raises(BatchError, match="sealed meanwhile"):
+        Worker(queue, ledger, batch_id, staging, SMALL_PARTS).drain_part(-1, 2**62, None)
+    assert len(staged(staging)) == 2
+    assert sweep(ledger, staging, NOW).orphans == 1
+    assert staged(staging) == set(batch.paths)
+
+
+def test_what_is_done_with_goes_after_its_retention_from_disk_and_ledger(
+    queue: QueueTable, ledger: Ledger, drain: DrainIt, any_staging: StagingFolder
+) -> None:
+    consumed, requeued, empty = drain(30, staging=any_staging), drain(25, staging=any_staging), drain()
+    sealed = drain(5, staging=any_staging)
+    ledger.consume(consumed)
+    ledger.consume(empty)
+    requeue(ledger, uuid.UUID(requeued.batch_id), any_staging)
+    put(any_staging, consumed.batch_id)
+    swept = [any_staging.root + path.removeprefix(any_staging.uri) for path in (*consumed.paths, *requeued.paths)]
+    size = sum(map(any_staging.filesystem.size, swept))
+    would = sweep(ledger, any_staging, replace(NOW, dry_run=True))
+    assert (would.files, would.orphans, would.bytes) == (5, 1, size + 5)
+    assert would.batches == 3
+    assert len(staged(any_staging)) == 6
+    done = sweep(ledger, any_staging, NOW)
+    assert done == replace(would, dry_run=False)
+    assert staged(any_staging) == set(sealed.paths)
+    assert [str(info.batch_id) for info in batches(ledger, queue=queue.address.canonical)] == [sealed.batch_id]
+    assert ledger.parts(uuid.UUID(consumed.batch_id)) == []
+    assert sweep(ledger, any_staging, NOW) == Swept()
+    if any_staging.is_local:
+        assert [path.name for path in Path(any_staging.root).iterdir()] == [sealed.batch_id]
+
+
+def test_a_batch_in_another_folder_stays_in_the_ledger(
+    ledger: Ledger, drain: DrainIt, staging: StagingFolder, tmp_path: Path
+) -> None:
+    batch = drain(5)
+    ledger.consume(batch)
+    sweep(ledger, StagingFolder.of(tmp_path / "another"), NOW)
+    assert ledger.manifest(uuid.UUID(batch.batch_id)).state == "consumed"
+    moved = StagingFolder.of(Path(staging.root).rename(tmp_path / "the same, mounted elsewhere"))
+    assert sweep(ledger, moved, NOW).files == 1
+    with pytest.raises(BatchNotFoundError):
+        ledger.manifest(uuid.UUID(batch.batch_id))
+
+
+def test_a_sweep_that_died_between_files_and_ledger_is_made_good(
+    ledger: Ledger, drain: DrainIt, staging: StagingFolder
+) -> None:
+    batch = drain(30)
+    ledger.consume(batch)
+    for path in batch.paths:
+        Path(path.removeprefix("file://")).unlink()
+    assert sweep(ledger, staging, NOW).files == 0
+    assert batches(ledger, batch_id=uuid.UUID(batch.batch_id)) == []
+
+
+def test_files_of_another_ledger_stay_unless_there_is_none(
+    queue: QueueTable, drain: DrainIt, any_staging: StagingFolder
+) -> None:
+    """Two databases may stage in one folder: what the one does not know, the other may have sealed."""
+    batch = drain(30, staging=any_staging)
+    other = Ledger(queue.session, queue.address.catalog, "no ledger here")
+    assert sweep(other, any_staging, NOW) == Swept(unknown=2)
+    assert staged(any_staging) == set(batch.paths)
+    assert sweep(other, any_staging, replace(NOW, unknown=True, grace=timedelta(days=1))) == Swept()
+    assert sweep(other, any_staging, replace(NOW, unknown=True)).orphans == 2
+    assert staged(any_staging) == set()
+
+
+def test_a_sweep_forgets_old_sendings(queue: QueueTable, ledger: Ledger, staging: StagingFolder) -> None:
+    catalog = queue.address.catalog
+    send_id, sent = uuid.uuid4(), SentLedger(queue.session, catalog, SCHEMA)
+    sent.create()
+    sent.send(queue, send_id, [Message()])
+    assert sweep(ledger, staging, NOW).sendings == 0
+    assert sweep(ledger, staging, SweepOptions(forget_sent=timedelta(days=1))).sendings == 0
+    old = SweepOptions(forget_sent=timedelta(0))
+    table = f"[{catalog}].[{SCHEMA}].[Sent]"
+    run_sql(queue.session, f"UPDATE {table} SET [SentAt] = '2020-01-01' WHERE [SendId] = '{send_id}'")
+    assert sweep(ledger, staging, replace(old, dry_run=True)).sendings == 1
+    assert sent.send(queue, send_id, [Message()]).repeated
+    assert sweep(ledger, staging, SweepOptions(forget_sent=timedelta(days=365))).sendings == 1
+    assert not sent.send(queue, send_id, [Message()]).repeated
+    assert sweep(Ledger(queue.session, catalog, "no ledger here"), staging, old).sendings == 0
+
+
+def test_sweeps_that_cannot_be(ledger: Ledger, staging: StagingFolder, tmp_path: Path) -> None:
+    with pytest.raises(TransactionError, match="outside the transaction"), ledger.session.transaction():
+        sweep(ledger, staging)
+    with pytest.raises(ConfigurationError, match="grace is"):
+        SweepOptions(grace=timedelta(seconds=-1))
+    assert sweep(ledger, StagingFolder.of(tmp_path / "missing")).files == 0
+    (tmp_path / "file").write_text("no folder")
+    assert sweep(ledger, StagingFolder.of(tmp_path / "file"), SweepOptions()).files == 0

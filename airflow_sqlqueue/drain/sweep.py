@@ -1,0 +1,154 @@
+"""Sweeping a staging folder: files that no batch lists, and batches that are done with and past their retention.
+
+What may go is told by states, not by clocks: once a batch is sealed no part can be added, so a file that it does not
+list is an orphan for good. In an open batch a file that is not listed may be that of a part whose COMMIT is still to
+come, however long its worker has been stopped, so nothing of it is touched. Files are listed before the ledger is read.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+from airflow_sqlqueue.drain.catalog import batches
+from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.listing import StagedFile, remove, remove_folder, staged_files
+from airflow_sqlqueue.errors import ConfigurationError, TransactionError
+from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
+from airflow_sqlqueue.queue.sent import SentLedger
+
+log = logging.getLogger(__name__)
+
+_DONE = ("consumed", "requeued")
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What a sweep takes away.
+
+    :param retain: how long a batch is kept, files and ledger, after it was consumed or requeued, by the server's clock.
+        A task that drained it makes a new batch when it is cleared after that.
+    :param grace: how old an orphan must be, by the filesystem's clock. One without a time is kept.
+    :param unknown: take files of batches that the ledger does not know for orphans. Only where no other database's
+        ledger lists files in this staging folder.
+    :param forget_sent: forget sendings of the sent-ledger that are older; None: none. A sending that is repeated after
+        that sends again.
+    :param dry_run: remove nothing, only tell what would be.
+
+    Raises :class:`ConfigurationError` for a time below zero.
+    """
+
+    retain: timedelta = timedelta(days=7)
+    grace: timedelta = timedelta(days=1)
+    unknown: bool = False
+    forget_sent: timedelta | None = None
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("retain", "grace", "forget_sent"):
+            value = getattr(self, name)
+            if value is not None and value < timedelta(0):
+                raise ConfigurationError(f"{name} is {value}: give a time that is not below zero.")
+
+
+@dataclass
+class Swept:
+    """What a sweep removed, or would remove.
+
+    ``files`` with their ``bytes`` on disk, ``orphans`` of them that no batch listed, ``batches`` and ``sendings`` that
+    the ledgers have forgotten. ``unknown`` files were left because the ledger does not know their batch.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    orphans: int = 0
+    batches: int = 0
+    sendings: int = 0
+    unknown: int = 0
+    dry_run: bool = False
+
+
+def sweep(ledger: Ledger, staging: StagingFolder, options: SweepOptions | None = None) -> Swept:
+    """Remove orphans, and what is past its retention; never a file that an open or a sealed batch lists.
+
+    The files of a batch go before its rows in the ledger, so a sweep that dies is made good by the next. A batch with
+    files in another staging folder stays in the ledger. May run beside drains and other sweeps.
+
+    Raises :class:`StagingError` where a file cannot be listed or removed, and :class:`TransactionError` inside a
+    transaction: no rollback brings files back.
+    """
+    if ledger.session.in_transaction:
+        raise TransactionError("A sweep removes files, which no rollback brings back: call it outside the transaction.")
+    swept = _Sweep(ledger, staging, options or SweepOptions()).run()
+    log.info("Swept %s: %d files, %d bytes, %d batches", staging.uri, swept.files, swept.bytes, swept.batches)
+    return swept
+
+
+class _Sweep:
+    def __init__(self, ledger: Ledger, staging: StagingFolder, options: SweepOptions) -> None:
+        self._ledger, self._staging, self._options = ledger, staging, options
+        self._before = datetime.now(timezone.utc) - options.grace
+        self._done = {info.batch_id for info in batches(ledger, states=_DONE, older_than=options.retain)}
+        self._swept = Swept(dry_run=options.dry_run)
+
+    def run(self) -> Swept:
+        here: dict[uuid.UUID, set[uuid.UUID]] = {}
+        for batch_id, files in staged_files(self._staging):
+            self._sweep_files(batch_id, files)
+            if batch_id in self._done:
+                here[batch_id] = {file.part_id for file in files}
+        for batch_id in sorted(self._done):
+            self._forget(batch_id, here.get(batch_id, set()))
+        if self._options.forget_sent is not None:
+            self._forget_sent(self._options.forget_sent)
+        return self._swept
+
+    def _sweep_files(self, batch_id: uuid.UUID, files: list[StagedFile]) -> None:
+        known = batches(self._ledger, batch_id=batch_id)
+        if not known and not self._options.unknown:
+            self._swept.unknown += len(files)
+            return
+        if known and known[0].state == "open":
+            return
+        listed = {part.id for part in self._ledger.parts(batch_id)} if known else set()
+        orphans = [file for file in files if file.part_id not in listed]
+        if batch_id in self._done:
+            self._remove(files)
+            self._swept.orphans += len(orphans)
+        else:
+            old = [file for file in orphans if file.modified is not None and file.modified <= self._before]
+            self._remove(old)
+            self._swept.orphans += len(old)
+        if not self._options.dry_run and (batch_id in self._done or not known):
+            remove_folder(self._staging, batch_id)
+
+    def _remove(self, files: Iterable[StagedFile]) -> None:
+        for file in files:
+            if not self._options.dry_run:
+                remove(self._staging, file)
+            self._swept.files += 1
+            self._swept.bytes += file.bytes
+
+    def _forget(self, batch_id: uuid.UUID, here: set[uuid.UUID]) -> None:
+        """Delete the batch's rows, unless it has files that are neither here nor gone from here."""
+        for part in self._ledger.parts(batch_id):
+            if part.path is not None and part.id not in here and not part.path.startswith(f"{self._staging.uri}/"):
+                return
+        self._swept.batches += 1
+        if self._options.dry_run:
+            return
+        session = self._ledger.session
+        with session.transaction():
+            while session.value(self._ledger.query("forget_parts"), MAX_ROWS_PER_STATEMENT, str(batch_id)):
+                pass
+            session.run(self._ledger.query("forget_batch"), str(batch_id))
+
+    def _forget_sent(self, older_than: timedelta) -> None:
+        sent = SentLedger(self._ledger.session, self._ledger.catalog, self._ledger.schema)
+        if sent.exists():
+            old = sent.count_older(older_than) if self._options.dry_run else sent.forget(older_than)
+            self._swept.sendings = old
