@@ -191,6 +191,9 @@ def test_a_requeued_batch_is_in_the_queue_as_it_was(
     queue.send([Message('{"not json'), Message('{"a":"\\u00e9"}', b"")])
     table = queue.address.qualified_name
     run_sql(queue.session, f"UPDATE {table} SET [Body] = NULL WHERE [RowVersion] % 7 = 0")
+    # As an endpoint may have left it in a varchar column: of the code page, and not escaped.
+    text = '{"n":"Grüße"}'
+    run_sql(queue.session, f"UPDATE {table} SET [Headers] = N'{text}' WHERE [RowVersion] % 11 = 0")
     if legacy:
         changes = "[CorrelationId] = '', [ReplyToAddress] = 'x ', [Recoverable] = 0"
         run_sql(queue.session, f"UPDATE {table} SET {changes} WHERE [RowVersion] % 5 = 0")
