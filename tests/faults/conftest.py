@@ -1,0 +1,40 @@
+"""Fixtures of the fault tests; ``SQLQUEUE_FAULTS=long`` (``make faults``) runs them at length."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.queue import QueueTable
+from tests.contract.conftest import (  # noqa: F401 - fixtures
+    Connect,
+    address_of,
+    connect,
+    queue,
+    queue_name,
+    server_url,
+    settings,
+)
+from tests.faults.account import Account
+
+LONG = os.environ.get("SQLQUEUE_FAULTS") == "long"
+
+
+@pytest.fixture
+def batch_id() -> uuid.UUID:
+    return uuid.uuid4()
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> StagingFolder:
+    return StagingFolder.of(tmp_path / "staging")
+
+
+@pytest.fixture
+def account(connect: Connect, queue: QueueTable, staging: StagingFolder) -> Account:  # noqa: F811
+    """The account of an empty queue: nothing was sent yet."""
+    return Account(connect, queue.address, staging)
