@@ -10,6 +10,7 @@ import os
 import re
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,10 @@ class PartFile:
             self._stream.close()
         elif self._stream is not None and hasattr(self._stream, "discard"):
             self._stream.discard()
+        if self._writer is not None:
+            # Now, when its complaint that the stream is closed can be caught: else its finalizer complains on stderr.
+            with suppress(Exception):
+                self._writer.close()
 
     def _failed(self, what: str, error: OSError) -> StagingError:
         return StagingError(
