@@ -1,0 +1,154 @@
+"""A TCP proxy between driver and server that interferes with one round trip.
+
+It knows the round trip by a text in the request, so the connection must not be encrypted (``Encrypt=no``: the login
+still is). TDS requests carry text as UTF-16.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+from airflow_sqlqueue.server.settings import ConnectionSettings
+
+BEFORE, DURING, AFTER = "before", "during", "after"
+"""The request has not reached the server; the server has it and its answer has come no further than the proxy; the
+answer has reached the driver."""
+MOMENTS = (BEFORE, DURING, AFTER)
+
+_LENGTH = 65536
+
+
+@dataclass
+class Trap:
+    """At ``moment`` of the next ``times`` round trips whose request holds ``text``, ``act`` is called."""
+
+    text: str
+    moment: str
+    act: Callable[[Link], None]
+    times: int
+
+
+class Link:
+    """One connection through the proxy."""
+
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy, self._client, self._server = proxy, client, server
+        self._due: Trap | None = None
+        self._pumps = [threading.Thread(target=pump, daemon=True) for pump in (self._requests, self._answers)]
+        for pump in self._pumps:
+            pump.start()
+
+    def cut(self) -> None:
+        """Cut both ends, as a network that fails does it; what has been passed on stays passed on."""
+        for end in (self._client, self._server):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.cut()
+        for pump in self._pumps:
+            pump.join()
+        self._client.close()
+        self._server.close()
+
+    def _requests(self) -> None:
+        seen = b""
+        with suppress(OSError):
+            while data := self._client.recv(_LENGTH):
+                seen = seen[-1024:] + data
+                if trap := self._proxy.sprung_by(seen):
+                    seen = b""
+                    if trap.moment == BEFORE:
+                        trap.act(self)
+                    else:
+                        self._due = trap
+                self._server.sendall(data)
+        self.cut()
+
+    def _answers(self) -> None:
+        with suppress(OSError):
+            while data := self._server.recv(_LENGTH):
+                trap, ends = self._due, _ends(data)
+                if trap and trap.moment == DURING:
+                    self._due = None
+                    trap.act(self)
+                self._client.sendall(data)
+                if trap and trap.moment == AFTER and ends:
+                    self._due = None
+                    trap.act(self)
+        self.cut()
+
+
+def _ends(data: bytes) -> bool:
+    """Whether the packets, the first of which begins here, end a message (MS-TDS 2.2.3.1: the status bit 0x01)."""
+    position, last = 0, False
+    while position + 8 <= len(data):
+        last = bool(data[position + 1] & 1)
+        position += max(int.from_bytes(data[position + 2 : position + 4], "big"), 8)
+    return last and position == len(data)
+
+
+class Proxy:
+    """Listens on a port of this machine and passes everything on to the server of ``settings``."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._target = (settings.host, settings.port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.settings = replace(
+            settings,
+            host="127.0.0.1",
+            port=self._listener.getsockname()[1],
+            keywords={**settings.keywords, "Encrypt": "no", "TrustServerCertificate": "yes"},
+        )
+        self._lock = threading.Lock()
+        self._trap: Trap | None = None
+        self._links: list[Link] = []
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self.sprung = threading.Event()
+
+    def __enter__(self) -> Proxy:
+        self._accepting.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
+        self._listener.close()
+        for link in self._links:
+            link.close()
+
+    def set_trap(self, text: str, moment: str, act: Callable[[Link], None] = Link.cut, *, times: int = 1) -> None:
+        self._trap = Trap(text, moment, act, times)
+
+    @property
+    def left(self) -> int:
+        """How many times the trap is still to spring."""
+        return self._trap.times if self._trap else 0
+
+    def sprung_by(self, request: bytes) -> Trap | None:
+        with self._lock:
+            trap = self._trap
+            if trap is None or not trap.times or trap.text.encode("utf-16-le") not in request:
+                return None
+            trap.times -= 1
+            self.sprung.set()
+            return trap
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                try:
+                    server = socket.create_connection(self._target)
+                except OSError:
+                    client.close()
+                    continue
+                self._links.append(Link(self, client, server))

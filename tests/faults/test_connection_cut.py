@@ -1,0 +1,93 @@
+"""The connection is cut before, during and after the round trips that decide."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_sqlqueue.drain.drain import Drain, DrainResult
+from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.errors import TransientError
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from tests.faults.account import Account
+from tests.faults.conftest import LONG
+from tests.faults.proxy import DURING, MOMENTS, Proxy
+
+OPTIONS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=20)
+
+ROUND_TRIPS = {
+    "delete": "DELETE FROM head",
+    # The path of the file travels in the round trip that holds the ledger row and COMMIT, whether the driver sends the
+    # statement's text with it or the handle under which the server knows it.
+    "commit": ".parquet",
+    "seal": "SET [State] = 'sealed'",
+    "open": "'open', @P",
+}
+
+
+@pytest.fixture
+def proxy(settings: ConnectionSettings) -> Iterator[Proxy]:
+    with Proxy(settings) as proxy:
+        yield proxy
+
+
+def drain(proxy: Proxy, queue: QueueTable, staging: StagingFolder, batch_id: uuid.UUID) -> DrainResult:
+    """As Airflow does it: a try that fails for a reason that passes is followed by another with the same batch id."""
+
+    def connect() -> Session:
+        return Session(proxy.settings, lock_timeout=10)
+
+    def attempt() -> DrainResult:
+        return Drain(connect, queue.address, staging, batch_id=batch_id, origin="test", options=OPTIONS).run()
+
+    try:
+        return attempt()
+    except TransientError:
+        return attempt()
+
+
+@pytest.mark.parametrize(
+    ("round_trip", "moment"),
+    [
+        (round_trip, moment)
+        for round_trip in ROUND_TRIPS
+        for moment in MOMENTS
+        if LONG or round_trip == "commit" or moment == DURING
+    ],
+)
+def test_one_cut(
+    proxy: Proxy,
+    queue: QueueTable,
+    staging: StagingFolder,
+    account: Account,
+    batch_id: uuid.UUID,
+    round_trip: str,
+    moment: str,
+) -> None:
+    account.send(50)
+    proxy.set_trap(ROUND_TRIPS[round_trip], moment)
+    result = drain(proxy, queue, staging, batch_id)
+    assert proxy.left == 0, "the connection was cut"
+    assert (result.batch.state, result.held) == ("sealed", 0)
+    account.check(batch_id)
+    assert account.queued() == 0
+
+
+@pytest.mark.parametrize("moment", MOMENTS if LONG else [DURING])
+def test_cut_after_cut(
+    proxy: Proxy, queue: QueueTable, staging: StagingFolder, account: Account, batch_id: uuid.UUID, moment: str
+) -> None:
+    """A COMMIT whose answer was lost is neither repeated nor given up: a new part is taken."""
+    cuts = 6 if LONG else 2
+    account.send(20 * cuts)
+    proxy.set_trap(ROUND_TRIPS["commit"], moment, times=cuts)
+    result = drain(proxy, queue, staging, batch_id)
+    assert proxy.left == 0
+    assert (result.batch.state, result.held) == ("sealed", 0)
+    account.check(batch_id)
+    assert account.queued() == 0
