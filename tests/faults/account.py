@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from io import BytesIO
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.errors import BatchNotFoundError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
@@ -70,6 +70,10 @@ class Account:
     def add(self, row: Row) -> None:
         """Enter a message that was sent by other means."""
         self._sent.add(row)
+
+    def received(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Strike out messages that somebody else took."""
+        self._sent -= {Row(message.id, message.headers, message.body) for message in messages}
 
     def check(self, *batch_ids: uuid.UUID) -> None:
         """Assert that queue and batches together hold what was sent; batches that are open count as the ledger says.
