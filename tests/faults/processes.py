@@ -1,0 +1,100 @@
+"""Drains in processes of their own, which can be killed and stopped.
+
+They are forked from a server that has imported what they need, so that they are at work within milliseconds.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+from airflow_sqlqueue.drain.drain import Drain
+from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.errors import BatchError
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+
+SMALL_PARTS = DrainOptions(rows_per_statement=3, rows_per_part=6, settle_seconds=20)
+
+STARTED, SEALED, REFUSED = "started", "sealed", "refused"
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["airflow_sqlqueue.drain.drain", "pyodbc", "pyarrow.parquet"])
+
+
+class Draining:
+    """A process that drains into one batch."""
+
+    def __init__(
+        self,
+        url: str,
+        queue: ResolvedAddress,
+        staging: StagingFolder,
+        batch_id: uuid.UUID,
+        options: DrainOptions = SMALL_PARTS,
+    ) -> None:
+        self._reports, child = _context.Pipe(duplex=False)
+        arguments = (url, queue.canonical, staging.root, batch_id, options, child)
+        self._process: Any = _context.Process(target=_drain, args=arguments, daemon=True)
+        self._process.start()
+        child.close()
+
+    def started(self) -> None:
+        """Return when the process is about to drain."""
+        assert self._next() == STARTED
+
+    def ended(self, within: float) -> bool:
+        """Wait for its end; False where it goes on."""
+        self._process.join(within)
+        return self._process.exitcode is not None
+
+    def outcome(self) -> str:
+        """Wait for its end: ``sealed``, or ``refused`` where somebody else had sealed the batch before it."""
+        while (report := self._next()) == STARTED:
+            pass
+        assert self.ended(10)
+        return report
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop the process, and let it go on in the end."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._process.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        self.kill()
+        self._reports.close()
+
+    def _next(self) -> str:
+        assert self._reports.poll(60), "the process says nothing"
+        return str(self._reports.recv())
+
+
+def _drain(
+    url: str, queue: str, folder: str, batch_id: uuid.UUID, options: DrainOptions, reports: Connection[str, str]
+) -> None:
+    settings = ConnectionSettings.from_url(url)
+    address = AddressResolver(default_catalog=settings.database).resolve(queue)
+    staging = StagingFolder.of(folder)
+    reports.send(STARTED)
+    try:
+        Drain(lambda: Session(settings), address, staging, batch_id=batch_id, options=options).run()
+    except BatchError:
+        reports.send(REFUSED)
+    else:
+        reports.send(SEALED)

@@ -1,0 +1,88 @@
+"""Processes that are killed, stopped, or two where one was meant."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import Protocol
+
+import pytest
+
+from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.queue import QueueTable
+from tests.contract.conftest import Connect
+from tests.faults.account import Account
+from tests.faults.conftest import LONG
+from tests.faults.processes import REFUSED, SEALED, SMALL_PARTS, Draining
+
+KILLS = 200 if LONG else 6
+ROUNDS = 20 if LONG else 2
+
+
+class Start(Protocol):
+    """Starts a process that drains the queue of the test."""
+
+    def __call__(self, batch_id: uuid.UUID, settle_seconds: float = 20) -> Draining: ...
+
+
+@pytest.fixture
+def start(server_url: str, queue: QueueTable, staging: StagingFolder) -> Iterator[Start]:
+    """Starts processes that drain the queue, and sees to it that none is left."""
+    with ExitStack() as stack:
+
+        def draining(batch_id: uuid.UUID, settle_seconds: float = 20) -> Draining:
+            options = replace(SMALL_PARTS, settle_seconds=settle_seconds)
+            return stack.enter_context(closing(Draining(server_url, queue.address, staging, batch_id, options)))
+
+        yield draining
+
+
+@pytest.mark.timeout(1800)
+def test_sigkill_at_random_moments(start: Start, connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    """Batch after batch, the process is killed and resumed with the same batch id until the batch is sealed."""
+    chance = random.Random(1)
+    kills = 0
+    while kills < KILLS:
+        account, batch_id = Account(connect, queue.address, staging), uuid.uuid4()
+        account.send(150, seed=kills)
+        outcome = None
+        while outcome is None:
+            process = start(batch_id)
+            process.started()
+            if kills == KILLS or process.ended(within=chance.uniform(0, 0.5)):
+                outcome = process.outcome()
+            else:
+                process.kill()
+                kills += 1
+            account.check(batch_id)
+        assert outcome == SEALED
+        assert account.queued() == 0
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_two_tasks_with_the_same_batch_id(start: Start, account: Account, batch_id: uuid.UUID, seed: int) -> None:
+    """They share the batch. Whoever comes to its end first seals it; a part of the other one is undone."""
+    account.send(150, seed=seed)
+    tasks = [start(batch_id), start(batch_id)]
+    outcomes = [task.outcome() for task in tasks]
+    assert SEALED in outcomes
+    assert set(outcomes) <= {SEALED, REFUSED}
+    account.check(batch_id)
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_a_process_that_stands_still_while_another_seals(
+    start: Start, account: Account, batch_id: uuid.UUID, seed: int
+) -> None:
+    """A zombie, as a virtual machine that was frozen is one: what it commits afterwards is undone or was listed."""
+    account.send(150, seed=seed)
+    zombie = start(batch_id)
+    zombie.started()
+    assert not zombie.ended(within=random.Random(seed).uniform(0.05, 0.25))
+    with zombie.stopped():
+        assert start(batch_id, settle_seconds=0).outcome() == SEALED
+    assert zombie.outcome() in {SEALED, REFUSED}
+    account.check(batch_id)
