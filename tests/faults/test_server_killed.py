@@ -1,0 +1,109 @@
+"""The server is killed, with everything it runs, in the middle of a drain, and started again on the same data."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_sqlqueue.drain.drain import Drain, DrainResult
+from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.errors import ServerUnreachableError, TransientError
+from airflow_sqlqueue.localdb.server import LocalServer
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from tests.contract.conftest import Connect
+from tests.faults.account import Account
+from tests.faults.conftest import LONG
+from tests.faults.proxy import DURING, MOMENTS, Link, Proxy
+
+SMALL_PARTS = DrainOptions(rows_per_statement=3, rows_per_part=6, settle_seconds=20)
+KILLS = 20 if LONG else 1
+
+pytestmark = pytest.mark.skipif(
+    "SQLQUEUE_TEST_SERVER" in os.environ, reason="the server that SQLQUEUE_TEST_SERVER names is not ours to kill"
+)
+
+
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """A server of this module's own, on data that outlive it."""
+    with LocalServer(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def settings(own_server: LocalServer) -> ConnectionSettings:
+    return ConnectionSettings.from_url(f"{own_server.url()}?Encrypt=no")
+
+
+def drain(
+    settings: ConnectionSettings, queue: QueueTable, staging: StagingFolder, batch_id: uuid.UUID
+) -> DrainResult | None:
+    """The result, None where the server was gone."""
+    drain = Drain(
+        lambda: Session(settings, lock_timeout=10), queue.address, staging, batch_id=batch_id, options=SMALL_PARTS
+    )
+    try:
+        return drain.run()
+    except (TransientError, ServerUnreachableError):
+        return None
+
+
+@pytest.mark.parametrize("moment", MOMENTS if LONG else [DURING])
+def test_killed_around_commit(
+    own_server: LocalServer,
+    settings: ConnectionSettings,
+    queue: QueueTable,
+    staging: StagingFolder,
+    account: Account,
+    batch_id: uuid.UUID,
+    moment: str,
+) -> None:
+    account.send(60)
+
+    def kill(link: Link) -> None:
+        own_server.kill()
+        link.cut()
+
+    with Proxy(settings) as proxy:
+        proxy.set_trap(".parquet", moment, kill)
+        assert drain(proxy.settings, queue, staging, batch_id) is None
+        assert proxy.left == 0
+    own_server.restart()
+    account.check(batch_id)
+    result = drain(settings, queue, staging, batch_id)
+    assert result is not None
+    assert (result.batch.state, result.held) == ("sealed", 0)
+    account.check(batch_id)
+    assert account.queued() == 0
+
+
+@pytest.mark.timeout(1800)
+def test_killed_at_random_moments(
+    own_server: LocalServer, settings: ConnectionSettings, connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
+    chance = random.Random(2)
+    kills = 0
+    while kills < KILLS:
+        account, batch_id = Account(connect, queue.address, staging), uuid.uuid4()
+        account.send(150, seed=kills)
+        result = None
+        while result is None:
+            killing = threading.Timer(chance.uniform(0, 0.5), own_server.kill) if kills < KILLS else None
+            if killing is not None:
+                killing.start()
+            result = drain(settings, queue, staging, batch_id)
+            if killing is not None:
+                killing.join()
+                own_server.restart()
+                kills += 1
+            account.check(batch_id)
+        assert (result.batch.state, result.held) == ("sealed", 0)
+        assert account.queued() == 0
