@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 RUN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo bench test lint format clean
+.PHONY: help setup demo bench test faults lint format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,9 @@ bench: $(READY) ## Measure sends, purges and drains against the plain statements
 
 test: $(READY) ## Run the tests
 	@$(RUN)/python -m pytest
+
+faults: $(READY) ## Run the fault tests of the drain at length (some minutes)
+	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest tests/faults
 
 lint: $(READY) ## Check style, types and the layers
 	@$(RUN)/ruff check .
