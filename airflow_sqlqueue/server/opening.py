@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import DriverNotFoundError, LoginFailedError, ServerBusyError, ServerUnreachableError
@@ -22,7 +23,7 @@ def open_connection(settings: ConnectionSettings) -> pyodbc.Connection:
     text = settings.odbc_connection_string()
     _knock(settings)
     try:
-        return pyodbc.connect(text, autocommit=True, timeout=settings.login_timeout)
+        connection = pyodbc.connect(text, autocommit=True, timeout=settings.login_timeout)
     except pyodbc.Error as error:
         where = f"{settings.host}:{settings.port}"
         state, number = state_and_number(error)
@@ -46,6 +47,19 @@ def open_connection(settings: ConnectionSettings) -> pyodbc.Connection:
                 "TrustServerCertificate=yes (or Encrypt=no) in the connection if you may."
             ) from quiet(error)
         raise _unreachable(settings) from quiet(error)
+    _take_any_text(connection)
+    return connection
+
+
+def _take_any_text(connection: pyodbc.Connection) -> None:
+    """Read ``nvarchar`` with half a surrogate pair as well, which SQL Server keeps and pyodbc by itself cannot read.
+
+    A row that is deleted and cannot be read is lost. FreeTDS is left as it is: it converts texts in its own way.
+    """
+    pyodbc = load_pyodbc()
+    if "msodbcsql" in connection.getinfo(pyodbc.SQL_DRIVER_NAME).lower():
+        for kind in (pyodbc.SQL_WCHAR, pyodbc.SQL_WVARCHAR, pyodbc.SQL_WLONGVARCHAR):
+            connection.add_output_converter(kind, methodcaller("decode", "utf-16-le", "surrogatepass"))
 
 
 def _knock(settings: ConnectionSettings) -> None:
