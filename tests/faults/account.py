@@ -65,6 +65,8 @@ class Account:
             if n % 11 == 5:
                 self._expired.add(row.id)
         with self._connect() as session:
+            # A process that is stopped while it makes the ledger would keep everybody from it.
+            Ledger(session, self._queue.catalog).create()
             QueueTable(session, self._queue).send(messages)
 
     def add(self, row: Row) -> None:
@@ -84,7 +86,6 @@ class Account:
             # First the queue: its rows are free only when the transactions that held them have come to an end.
             queued = list(self._queued(session))
             ledger = Ledger(session, self._queue.catalog)
-            ledger.create()
             drained, dropped = [], 0
             for batch_id in batch_ids:
                 rows, expired = self._drained(ledger, batch_id)

@@ -1,22 +1,26 @@
-"""The connection is cut before, during and after the round trips that decide."""
+"""The connection is cut before, during and after the round trips that decide, or passes COMMIT on too late."""
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.errors import TransientError
+from airflow_sqlqueue.errors import BatchError, TransientError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from tests.contract.conftest import Connect
 from tests.faults.account import Account
 from tests.faults.conftest import LONG
-from tests.faults.proxy import DURING, MOMENTS, Proxy
+from tests.faults.proxy import BEFORE, DURING, MOMENTS, Link, Proxy
 
 OPTIONS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=20)
 
@@ -91,3 +95,29 @@ def test_cut_after_cut(
     assert (result.batch.state, result.held) == ("sealed", 0)
     account.check(batch_id)
     assert account.queued() == 0
+
+
+def test_a_commit_that_arrives_after_the_seal(
+    proxy: Proxy, connect: Connect, queue: QueueTable, staging: StagingFolder, account: Account, batch_id: uuid.UUID
+) -> None:
+    """The network held it back; meanwhile another try sealed and listed the batch. The server undoes the part."""
+    released = threading.Event()
+
+    def hold_back(_: Link) -> None:
+        assert released.wait(60)
+
+    account.send(50)
+    proxy.set_trap(ROUND_TRIPS["commit"], BEFORE, hold_back)
+    impatient = replace(OPTIONS, settle_seconds=0)
+    with ThreadPoolExecutor(1) as pool:
+        zombie = pool.submit(drain, proxy, queue, staging, batch_id)
+        try:
+            assert proxy.sprung.wait(30)
+            result = Drain(connect, queue.address, staging, batch_id=batch_id, options=impatient).run()
+        finally:
+            released.set()
+        with pytest.raises(BatchError, match="was sealed meanwhile"):
+            zombie.result(60)
+    assert result.held >= 1
+    account.check(batch_id)
+    assert account.queued() > 0
