@@ -151,9 +151,11 @@ class LocalServer:
             # Stopped first, it cannot start another one meanwhile.
             root.suspend()
             doomed = [root, *root.children(recursive=True)]
-        for process in doomed:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+        # And so are all: else a connection whose PostgreSQL has gone before it could tell its client of that.
+        for signal_one in (psutil.Process.suspend, psutil.Process.kill):
+            for process in doomed:
+                with contextlib.suppress(psutil.Error):
+                    signal_one(process)
         self._process.wait()
         deadline = time.monotonic() + _STOP_SECONDS
         while any(map(_alive, doomed)) and time.monotonic() < deadline:
