@@ -65,11 +65,11 @@ class FittedTable:
         try:
             return work(before) if self.session.in_transaction else retrying(lambda: work(before), attempts=_ATTEMPTS)
         except (StatementError, QueueNotFoundError) as error:
-            number = error.number if isinstance(error, StatementError) else None
-            if number is not None and number not in _LAYOUT_CHANGED:
-                raise
-            if number == _OUTPUT_NEEDS_INTO:
-                remember_trigger(self.session, self.address)
+            if isinstance(error, StatementError):
+                if error.number not in _LAYOUT_CHANGED:
+                    raise
+                if error.number == _OUTPUT_NEEDS_INTO:
+                    remember_trigger(self.session, self.address)
             self._layout = None
             if self.session.in_transaction:
                 raise LayoutChangedError(

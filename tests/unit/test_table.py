@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errors import ConnectionLostError, DeadlockError, LockTimeoutError, ServerBusyError
+from airflow_sqlqueue.errors import (
+    ConnectionLostError,
+    DeadlockError,
+    LockTimeoutError,
+    ServerBusyError,
+    StatementError,
+)
 from airflow_sqlqueue.queue.fitted import FittedTable
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.tables.layout import Layout
@@ -66,5 +72,13 @@ def test_a_lost_connection_is_never_repeated(failing: Any) -> None:
     """Whether the statement took effect is not known: a receive would lose messages, a send would double them."""
     run, runs = failing(False, ConnectionLostError("08S01"))
     with pytest.raises(ConnectionLostError):
+        run()
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_failure_of_the_driver_is_not_taken_for_an_altered_table(failing: Any, in_transaction: bool) -> None:
+    run, runs = failing(in_transaction, StatementError("the driver failed with state 22018"))
+    with pytest.raises(StatementError, match="22018"):
         run()
     assert len(runs) == 1
