@@ -7,10 +7,10 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.messages import _read_body as read_body
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import progress_bar, show, stdout
 from airflow_sqlqueue.cli.target import Target
+from airflow_sqlqueue.cli.written import read_body
 from airflow_sqlqueue.errorqueue.editing import Edited, edit
 from airflow_sqlqueue.errorqueue.failed import KINDS
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter

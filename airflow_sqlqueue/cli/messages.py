@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import uuid
-from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
@@ -12,9 +9,8 @@ import typer
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import counted, progress_bar, show
 from airflow_sqlqueue.cli.target import Target
+from airflow_sqlqueue.cli.written import Body, ContentType, HeaderOption, MessageType, written_message
 from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.envelope.outgoing import Sender
-from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.queue.browsing import MessageHead
 from airflow_sqlqueue.queue.fitted import FIRST
@@ -23,40 +19,20 @@ from airflow_sqlqueue.tables.create import delayed_address
 
 def send(
     queue: Queue,
-    message_type: Annotated[str, typer.Option("--type", help="The enclosed message type, with its namespace.")],
+    message_type: MessageType,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
-    body: Annotated[str, typer.Option(help="The body as text, @FILE, or - for standard input.")] = "",
-    header: Annotated[Optional[list[str]], typer.Option(help="NAME=VALUE, any number of times.")] = None,  # noqa: UP045
-    content_type: Annotated[str, typer.Option(help="How the body is encoded.")] = "application/json",
+    body: Body = "",
+    header: HeaderOption = None,
+    content_type: ContentType = "application/json",
     expire_after: Annotated[Optional[float], typer.Option(help="Seconds until it expires.")] = None,  # noqa: UP045
 ) -> None:
     """Send one message."""
-    pairs = [pair.partition("=") for pair in header or []]
-    if wrong := next((name for name, equals, _ in pairs if not (name and equals)), None):
-        raise ConfigurationError(f"--header takes NAME=VALUE, not {wrong!r}.")
-    written = {
-        "headers": {name: value for name, _, value in pairs},
-        "body": _read_body(body),
-        "time_to_be_received": expire_after,
-    }
-    sender = Sender(str(uuid.uuid4()), "sqlqueue", content_type, message_type)
-    (message,) = sender.messages([written])
+    message = written_message(body, header, content_type, message_type, expire_after)
     with Target.of(url, conn_id).queue(queue) as table:
         table.send([message])
     show({"queue": table.address.canonical, "message_id": message.header(HeaderNames.MESSAGE_ID)}, as_json=as_json)
-
-
-def _read_body(text: str) -> bytes:
-    if text == "-":
-        return sys.stdin.buffer.read()
-    if text.startswith("@"):
-        try:
-            return Path(text[1:]).read_bytes()
-        except OSError as error:
-            raise ConfigurationError(f"The body's file {text[1:]!r} cannot be read: {error.strerror}.") from error
-    return text.encode()
 
 
 def depth(

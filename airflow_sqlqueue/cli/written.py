@@ -22,17 +22,21 @@ HeaderOption = Annotated[
 ContentType = Annotated[str, typer.Option(help="How the body is encoded.")]
 
 
-def written_message(body: str, header: list[str] | None, content_type: str, message_type: str) -> Message:
+def written_message(
+    body: str, header: list[str] | None, content_type: str, message_type: str, expire_after: float | None = None
+) -> Message:
     """The message, with the headers that an endpoint needs. Raises ConfigurationError, MessageError."""
     pairs = [pair.partition("=") for pair in header or []]
     if wrong := next((name for name, equals, _ in pairs if not (name and equals)), None):
         raise ConfigurationError(f"--header takes NAME=VALUE, not {wrong!r}.")
-    written = {"headers": {name: value for name, _, value in pairs}, "body": _read(body)}
+    headers = {name: value for name, _, value in pairs}
+    written = {"headers": headers, "body": read_body(body), "time_to_be_received": expire_after}
     (message,) = Sender(str(uuid.uuid4()), "sqlqueue", content_type, message_type).messages([written])
     return message
 
 
-def _read(text: str) -> bytes:
+def read_body(text: str) -> bytes:
+    """A body given as text, @FILE or -. Raises ConfigurationError."""
     if text == "-":
         return sys.stdin.buffer.read()
     if text.startswith("@"):

@@ -21,17 +21,6 @@ from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.sql.columns import insertion, restoration, row_columns
 from airflow_sqlqueue.tables.layout import Layout
 
-__all__ = [
-    "MAX_ROWS_PER_STATEMENT",
-    "Backlog",
-    "Depth",
-    "Filter",
-    "MessageHead",
-    "PurgeOptions",
-    "Purged",
-    "QueueTable",
-]
-
 log = logging.getLogger(__name__)
 
 

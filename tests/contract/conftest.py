@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,22 @@ def other_catalog(session: Session) -> Iterator[str]:
         pytest.skip("the login of the test server may not create databases")
     yield name
     run_sql(session, f"DROP DATABASE [{name}]")
+
+
+@pytest.fixture
+def schema(session: Session) -> Iterator[str]:
+    """A schema of the test's own; it goes with all its tables."""
+    name = f"s{uuid.uuid4().hex[:10]}"
+    run_sql(session, f"CREATE SCHEMA [{name}]")
+    yield name
+    for (table,) in run_sql(session, f"SELECT name FROM sys.tables WHERE schema_id = SCHEMA_ID('{name}')"):
+        run_sql(session, f"DROP TABLE [{name}].[{table}]")
+    run_sql(session, f"DROP SCHEMA [{name}]")
+
+
+@pytest.fixture
+def resolver(address_of: AddressResolver, schema: str) -> AddressResolver:
+    return replace(address_of, default_schema=schema)
 
 
 HEADERS = {"NServiceBus.CorrelationId": "c-1", "NServiceBus.ReplyToAddress": "Sales@[dbo]@[nsb]", "Grüße": "☃ 😀"}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -17,22 +15,6 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition, subscription_definition
 from airflow_sqlqueue.tables.discovery import find_queue, list_tables, secondary_queues
 from tests.contract.conftest import run_sql
-
-
-@pytest.fixture
-def schema(session: Session) -> Iterator[str]:
-    """A schema of the test's own; it goes with all its tables."""
-    name = f"s{uuid.uuid4().hex[:10]}"
-    run_sql(session, f"CREATE SCHEMA [{name}]")
-    yield name
-    for (table,) in run_sql(session, f"SELECT name FROM sys.tables WHERE schema_id = SCHEMA_ID('{name}')"):
-        run_sql(session, f"DROP TABLE [{name}].[{table}]")
-    run_sql(session, f"DROP SCHEMA [{name}]")
-
-
-@pytest.fixture
-def resolver(address_of: AddressResolver, schema: str) -> AddressResolver:
-    return replace(address_of, default_schema=schema)
 
 
 def test_the_transports_tables_are_listed_by_kind(session: Session, resolver: AddressResolver, schema: str) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -72,22 +72,6 @@ def failed(failed_queue: str | None, body: bytes = b"\x00\xff", **changes: str |
         HeaderNames.FAILED_Q: failed_queue,
     }
     return Message(headers, body, HOUR, uuid.uuid4())
-
-
-@pytest.fixture
-def schema(session: Session) -> Iterator[str]:
-    """A schema of the test's own; it goes with all its tables."""
-    name = f"s{uuid.uuid4().hex[:10]}"
-    run_sql(session, f"CREATE SCHEMA [{name}]")
-    yield name
-    for (table,) in run_sql(session, f"SELECT name FROM sys.tables WHERE schema_id = SCHEMA_ID('{name}')"):
-        run_sql(session, f"DROP TABLE [{name}].[{table}]")
-    run_sql(session, f"DROP SCHEMA [{name}]")
-
-
-@pytest.fixture
-def resolver(address_of: AddressResolver, schema: str) -> AddressResolver:
-    return replace(address_of, default_schema=schema)
 
 
 @pytest.fixture
