@@ -142,17 +142,15 @@ def test_killing_the_task_ends_the_application(endless: Any) -> None:
 
 
 def test_an_interrupted_task_does_not_wait_for_its_application(endless: Any, monkeypatch: Any) -> None:
-    operator, pipe = endless
+    operator, _ = endless
 
     def interrupt(text: str, *values: Any) -> None:
         if "started" in values:
             raise Interrupted
 
     monkeypatch.setattr(operator.log, "info", interrupt)
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(pipe.read_text)
-        with pytest.raises(Interrupted):
-            operator._submit(BATCH)
-        reading.result(60)
+    # Nobody reads the pipe: the application is ended while it waits for that, or a moment before.
+    with pytest.raises(Interrupted):
+        operator._submit(BATCH)
     assert operator._process is not None
     assert operator._process.returncode == -15
