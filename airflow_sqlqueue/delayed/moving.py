@@ -8,10 +8,11 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable, headers_text
+from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable
 from airflow_sqlqueue.errors import NotAQueueError, StatementError
 from airflow_sqlqueue.message import HeaderNames, Headers
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.sending import headers_text
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.sql import Fragment, Query, identifier
 from airflow_sqlqueue.tables.layout import Layout
@@ -69,7 +70,7 @@ def _move_piece(
         for due in piece
         for value in (
             due.message.row_version,
-            headers_text(due.headers, layout),
+            headers_text(due.headers, layout.types["Headers"]),
             _column_text(due.values.get(HeaderNames.CORRELATION_ID)),
             _column_text(due.values.get(HeaderNames.REPLY_TO_ADDRESS)),
         )

@@ -12,8 +12,9 @@ from itertools import islice
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers, encode_headers, escape_non_ascii
-from airflow_sqlqueue.queue.sending import chunks
+from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.queue.browsing import marks
+from airflow_sqlqueue.queue.sending import chunks, headers_text
 from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.session import Session
@@ -114,9 +115,8 @@ class DelayedTable:
         pyodbc = load_pyodbc()
         types = [(pyodbc.SQL_INTEGER, 0, 0)] * 2 if len(when) == 2 else [(pyodbc.SQL_VARCHAR, 33, 0)]
         sizes = [(pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0), *types]
-        values = [
-            value for message in messages for value in (headers_text(message.headers, layout), message.body, *when)
-        ]
+        kind = layout.types["Headers"]
+        values = [value for message in messages for value in (headers_text(message.headers, kind), message.body, *when)]
         rows = Fragment(", ".join([row] * len(messages)))
         self.session.run(self.query("store", rows=rows), *values, sizes=sizes * len(messages))
         return len(messages)
@@ -173,8 +173,7 @@ class DelayedTable:
         return sum(self._cancel(wanted[start : start + PAGE]) for start in range(0, len(wanted), PAGE))
 
     def _cancel(self, row_versions: Sequence[int]) -> int:
-        marks = Fragment(", ".join("?" * len(row_versions)))
-        return int(self.session.value(self.query("cancel", row_versions=marks), *row_versions))
+        return int(self.session.value(self.query("cancel", row_versions=marks(row_versions)), *row_versions))
 
     def cancel_message(self, message_id: str) -> int:
         """Delete every message with this id, which its header ``NServiceBus.MessageId`` says; return how many.
@@ -196,12 +195,6 @@ class DelayedTable:
         """A parameter for a moment in the column's own type: else equal moments are not equal."""
         found = self.layout.types["Due"]
         return Fragment(f"CAST(? AS {'datetime' if found == 'smalldatetime' else found})")
-
-
-def headers_text(headers: Any, layout: Layout) -> str:
-    """The text of a table's Headers column; a varchar column would make question marks of what its code page lacks."""
-    text = headers if isinstance(headers, str) else encode_headers(headers)
-    return escape_non_ascii(text) if layout.types["Headers"] == "varchar" else text
 
 
 def _delayable(message: Message, forward_to: ResolvedAddress | None) -> Message:

@@ -16,6 +16,7 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.worker import CancelledError, PartDone, Worker
 from airflow_sqlqueue.errors import ConnectionLostError, TransientError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.fitted import FIRST
 from airflow_sqlqueue.session import Session
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,6 @@ MAX_FAILURES = 8
 """Failures in a row, without a part in between, after which a worker gives up."""
 
 _PAUSE = 0.2
-_BOTTOM = -(2**63)
 
 
 def pause_after(failures: int) -> float:
@@ -37,7 +37,7 @@ class Windows:
 
     def __init__(self, rows: int, up_to: int) -> None:
         self._rows, self._up_to = rows, up_to
-        self._after = _BOTTOM
+        self._after = FIRST
         self._exhausted = False
         self._lock = threading.Lock()
 

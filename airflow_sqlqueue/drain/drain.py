@@ -22,13 +22,13 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.worker import Worker
 from airflow_sqlqueue.errors import TransientError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.fitted import FIRST
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 log = logging.getLogger(__name__)
 
-_BOTTOM = -(2**63)
 _PAUSE = 0.2
 
 
@@ -94,6 +94,7 @@ class Drain:
             high_water = queue.high_water()
             ledger.create()
             row = ledger.open(self.batch_id, self._queue.canonical, self._origin, high_water)
+            left = self._left(ledger)
             resumed = bool(row.state != "open" or ledger.parts(self.batch_id))
             if row.state != "open":
                 log.info("Batch %s is %s already: nothing to drain", self.batch_id, row.state)
@@ -101,7 +102,7 @@ class Drain:
         held = 0
         if row.up_to is not None:
             if self._options.workers > 1:
-                self._drain_together(row.up_to)
+                self._drain_together(row.up_to, Quota(left))
             held = self._drain_alone(row.up_to)
         with closing(self._connect()) as session:
             batch = self._open(session)[1].seal(self.batch_id)
@@ -111,10 +112,8 @@ class Drain:
     def _open(self, session: Session) -> tuple[QueueTable, Ledger]:
         return QueueTable(session, self._queue), Ledger(session, self._queue.catalog, self._ledger_schema)
 
-    def _drain_together(self, up_to: int) -> None:
+    def _drain_together(self, up_to: int, quota: Quota) -> None:
         """Take what several workers find side by side; what they leave is for :meth:`_drain_alone`."""
-        with closing(self._connect()) as session:
-            quota = Quota(self._left(self._open(session)[1]))
         Crew(self._connect, self._worker, lambda part: self._count(part, up_to), self._options, quota, up_to).run()
 
     def _worker(self, session: Session, cancelled: Event | None = None) -> tuple[QueueTable, Worker]:
@@ -128,7 +127,7 @@ class Drain:
             done = self._messages + self._expired
             try:
                 with closing(self._connect()) as session:
-                    return self._take_parts(*self._open(session), up_to)
+                    return self._take_parts(session, up_to)
             except TransientError as error:
                 failures = failures + 1 if done == self._messages + self._expired else 1
                 if failures > MAX_FAILURES:
@@ -136,20 +135,20 @@ class Drain:
                 log.warning("A part of batch %s was undone and is taken anew: %s", self.batch_id, error)
                 time.sleep(pause_after(failures))
 
-    def _take_parts(self, queue: QueueTable, ledger: Ledger, up_to: int) -> int:
-        worker = Worker(queue, ledger, self.batch_id, self._staging, self._options)
-        left = self._left(ledger)
-        after = _BOTTOM
+    def _take_parts(self, session: Session, up_to: int) -> int:
+        queue, worker = self._worker(session)
+        left = self._left(self._open(session)[1])
+        after = FIRST
         settle_until: float | None = None
         while left is None or left > 0:
             done = worker.drain_part(after, up_to, left)
             if done is not None:
                 self._count(done.part, up_to)
                 left = None if left is None else left - done.part.messages - done.part.expired
-                after = _BOTTOM if done.reached_end else done.part.max_row_version
+                after = FIRST if done.reached_end else done.part.max_row_version
                 settle_until = None
-            elif after != _BOTTOM:
-                after = _BOTTOM
+            elif after != FIRST:
+                after = FIRST
             else:
                 # READPAST saw nothing from the bottom up: that is "drained" only if nobody holds a row.
                 settle_until = settle_until or time.monotonic() + self._options.settle_seconds

@@ -12,11 +12,10 @@ from airflow_sqlqueue.errorqueue.failed import FailedMessage, classify
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errors import MessageNotFoundError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.fitted import FIRST
 
 PAGE = 256
 """Rows whose headers are in memory at a time; the headers of a failed message are some ten kilobytes."""
-
-_LOWEST = -(2**63)
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,10 @@ class Span:
         """
         queue.layout  # noqa: B018 - a clear error where there is no queue
         end = queue.session.value(queue.query("errors.end"))
-        last = _LOWEST if end is None else int(end)
+        last = FIRST if end is None else int(end)
         if where.row_versions is None:
-            return cls(_LOWEST, last)
-        return cls(min(where.row_versions, default=last) - 1, min(last, max(where.row_versions, default=_LOWEST)))
+            return cls(FIRST, last)
+        return cls(min(where.row_versions, default=last) - 1, min(last, max(where.row_versions, default=FIRST)))
 
 
 def pages(queue: QueueTable, span: Span) -> Iterator[list[FailedMessage]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
-from airflow_sqlqueue.message import HeaderNames, Message, encode_headers, escape_non_ascii
+from airflow_sqlqueue.message import HeaderNames, Headers, Message, encode_headers, escape_non_ascii
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.sql.columns import NEVER
 
@@ -88,7 +88,7 @@ def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> Rows:
             values.append(str(message.id or uuid.uuid4()))
         if "Expires" in given:
             values += _lifetime(message.time_to_be_received)
-        values += (_headers_text(message, types["Headers"]), message.body)
+        values += (headers_text(message.headers, types["Headers"]), message.body)
         values += (texts[position] for texts in columns.values())
     return Rows(len(messages), frozenset(given), values, _sizes(given) * len(messages))
 
@@ -101,11 +101,10 @@ def _lifetime(interval: timedelta | None) -> tuple[int, int]:
     return rest // _MILLISECOND, days
 
 
-def _headers_text(message: Message, column_type: str) -> str:
+def headers_text(headers: Headers | str, column_type: str) -> str:
     """The text of the Headers column; a varchar column would make question marks of what its code page lacks."""
-    if not isinstance(message.headers, str):
-        return encode_headers(message.headers)
-    return escape_non_ascii(message.headers) if column_type == "varchar" else message.headers
+    text = headers if isinstance(headers, str) else encode_headers(headers)
+    return escape_non_ascii(text) if column_type == "varchar" else text
 
 
 def _column_text(value: str | None) -> str:
