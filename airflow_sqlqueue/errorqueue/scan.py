@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from airflow_sqlqueue.errorqueue.failed import FailedMessage, classify
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errors import MessageNotFoundError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import MessageHead, heads
 from airflow_sqlqueue.queue.fitted import FIRST
 
 PAGE = 256
@@ -43,12 +42,12 @@ def pages(queue: QueueTable, span: Span) -> Iterator[list[FailedMessage]]:
     """The messages of a span that nobody has locked, lowest RowVersion first, :data:`PAGE` at a time."""
     after = span.after
     while after < span.up_to:
-        rows = queue.session.run(queue.query("errors.page"), PAGE, after, span.up_to)
-        if rows:
-            yield [classified(row) for row in rows]
-        if len(rows) < PAGE:
+        page = heads(queue, PAGE, after=after, up_to=span.up_to)
+        if page:
+            yield [classified(head) for head in page]
+        if len(page) < PAGE:
             return
-        after = int(rows[-1][1])
+        after = page[-1].row_version
 
 
 def scan(queue: QueueTable, span: Span) -> Iterator[FailedMessage]:
@@ -56,11 +55,9 @@ def scan(queue: QueueTable, span: Span) -> Iterator[FailedMessage]:
     return chain.from_iterable(pages(queue, span))
 
 
-def classified(row: Any) -> FailedMessage:
-    """A row of the query ``errors.page``."""
-    identity, row_version, headers, body_bytes = row
-    known = identity if isinstance(identity, uuid.UUID) else uuid.UUID(str(identity))
-    return classify(int(row_version), known, headers, int(body_bytes or 0))
+def classified(head: MessageHead) -> FailedMessage:
+    """What a row without its body tells of a failure."""
+    return classify(head.row_version, head.id, head.headers, head.body_bytes)
 
 
 def not_found(queue: QueueTable, what: str) -> MessageNotFoundError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.failed import FailedMessage
@@ -11,6 +10,7 @@ from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import Span, classified, not_found, scan
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import heads
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ def show_error(
     if row_version is None:
         row_version = _only_one(queue, message_id or "")
     span = Span.of(queue, ErrorFilter(row_versions=frozenset([row_version])))
-    rows: list[Any] = queue.session.run(queue.query("errors.page"), 1, span.after, span.up_to)
-    body = queue.session.run(queue.query("errors.body"), row_version) if rows and with_body else []
-    if not rows or (with_body and not body):
+    found = heads(queue, 1, after=span.after, up_to=span.up_to)
+    body = queue.session.run(queue.query("errors.body"), row_version) if found and with_body else []
+    if not found or (with_body and not body):
         raise not_found(queue, f"the RowVersion {row_version}")
-    return ShownError(classified(rows[0]), rows[0][2], bytes(body[0][0] or b"") if with_body else None)
+    return ShownError(classified(found[0]), found[0].headers, bytes(body[0][0] or b"") if with_body else None)
 
 
 def _only_one(queue: QueueTable, message_id: str) -> int:
