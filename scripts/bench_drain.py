@@ -16,8 +16,8 @@ from pathlib import Path
 from bench_queue import Comparison, messages, report
 
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.fitted import FIRST, LAST
 from airflow_sqlqueue.server.opening import open_connection

@@ -19,9 +19,9 @@ from airflow_sqlqueue.tables.discovery import list_tables, secondary_queues
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_sqlqueue.drain.files import StagingFolder
     from airflow_sqlqueue.drain.ledger import Ledger
     from airflow_sqlqueue.drain.options import DrainOptions
+    from airflow_sqlqueue.drain.staging import StagingFolder
 
 QueueOption = Annotated[
     Optional[str],  # noqa: UP045
@@ -43,8 +43,8 @@ def drain(
 ) -> None:
     """Drain the queue into a sealed batch of Parquet files."""
     # Arrow takes longer to load than most commands take to run.
-    from airflow_sqlqueue.drain.files import StagingFolder
     from airflow_sqlqueue.drain.options import DrainOptions
+    from airflow_sqlqueue.drain.staging import StagingFolder
 
     if secondary and batch_id is not None:
         raise ConfigurationError(
@@ -131,7 +131,7 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
 ) -> None:
     """Remove orphaned files, and batches past their retention; never a file that an open or sealed batch lists."""
-    from airflow_sqlqueue.drain.files import StagingFolder
+    from airflow_sqlqueue.drain.staging import StagingFolder
     from airflow_sqlqueue.drain.sweep import SweepOptions
     from airflow_sqlqueue.drain.sweep import sweep as sweep_folder
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from threading import Event
 
 from airflow_sqlqueue.drain.crew import MAX_FAILURES, Crew, Quota, pause_after
-from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.worker import Worker
 from airflow_sqlqueue.errors import TransientError
 from airflow_sqlqueue.queue import QueueTable

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.errors import StagingError
 
 _GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"

@@ -6,10 +6,10 @@ import logging
 import uuid
 from dataclasses import dataclass
 
-from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.staged import rows_in_order
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.ledger import Part
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.errors import BatchMismatchError, StagingError
 from airflow_sqlqueue.queue.restoring import StoredRow
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from airflow_sqlqueue.drain.catalog import batches
-from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.listing import StagedFile, remove, remove_folder, staged_files
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError, TransactionError
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.queue.sent import SentLedger

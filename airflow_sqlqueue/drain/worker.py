@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from threading import Event, current_thread
 from typing import Any
 
-from airflow_sqlqueue.drain.files import PartFile, StagingFolder
+from airflow_sqlqueue.drain.files import PartFile
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 
 _HEADERS, _BODY, _ROW_VERSION, _EXPIRED = 5, 6, 7, 8

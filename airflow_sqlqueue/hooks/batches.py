@@ -48,7 +48,7 @@ class BatchMethods(QueueConnectionHook):
         if joined(self.queue_connection.settings) is not None:
             raise TransactionError("A drain commits its parts one by one: call it outside the transaction.")
         from airflow_sqlqueue.drain.drain import Drain
-        from airflow_sqlqueue.drain.files import StagingFolder
+        from airflow_sqlqueue.drain.staging import StagingFolder
 
         return Drain(
             self.session,
@@ -98,8 +98,8 @@ class BatchMethods(QueueConnectionHook):
         stands (the connection's unless named), ``staging`` how to reach an object store that takes an Airflow
         connection. See :func:`airflow_sqlqueue.drain.requeue.requeue`.
         """
-        from airflow_sqlqueue.drain.files import StagingFolder
         from airflow_sqlqueue.drain.requeue import requeue
+        from airflow_sqlqueue.drain.staging import StagingFolder
 
         folder = None if staging is None else StagingFolder.of(staging)
         with self._ledger(self._catalog(queue_name)) as ledger:
@@ -116,7 +116,7 @@ class BatchMethods(QueueConnectionHook):
         The ledger is that of the queue's database (the connection's unless named). See
         :func:`airflow_sqlqueue.drain.sweep.sweep`.
         """
-        from airflow_sqlqueue.drain.files import StagingFolder
+        from airflow_sqlqueue.drain.staging import StagingFolder
         from airflow_sqlqueue.drain.sweep import sweep
 
         with self._ledger(self._catalog(queue_name)) as ledger:

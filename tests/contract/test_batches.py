@@ -17,11 +17,12 @@ import pytest
 
 from airflow_sqlqueue.drain.catalog import BatchInfo, batches
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.files import PartFile, StagingFolder
+from airflow_sqlqueue.drain.files import PartFile
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.requeue import Requeued, requeue
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepOptions, Swept, sweep
 from airflow_sqlqueue.drain.worker import Worker
 from airflow_sqlqueue.errors import (

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult, Progress
-from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.worker import Worker
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError
 from airflow_sqlqueue.message import Message, drained_row_schema
@@ -249,6 +249,7 @@ CHILD = """
 import sys, uuid
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.drain import drain, files
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
@@ -266,7 +267,7 @@ if where == "in a part":
 drain.Drain(
     lambda: Session(settings),
     AddressResolver(default_catalog=settings.database).resolve(queue),
-    files.StagingFolder.of(staging),
+    StagingFolder.of(staging),
     batch_id=uuid.UUID(batch_id),
     options=DrainOptions(rows_per_statement=7, rows_per_part=20),
     on_progress=stop if where == "between parts" else None,

@@ -12,8 +12,8 @@ from io import BytesIO
 
 import pyarrow.parquet as pq
 
-from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.errors import BatchNotFoundError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import QueueTable

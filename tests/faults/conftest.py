@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import (  # noqa: F401 - fixtures
     Connect,

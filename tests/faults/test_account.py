@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect, run_sql
 from tests.faults.account import Account

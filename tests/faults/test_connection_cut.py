@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
-from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.errors import BatchError, TransientError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings

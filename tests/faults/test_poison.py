@@ -8,8 +8,8 @@ import uuid
 import pytest
 
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect, run_sql

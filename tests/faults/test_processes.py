@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 
-from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect
 from tests.faults.account import Account

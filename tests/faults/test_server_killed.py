@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
-from airflow_sqlqueue.drain.files import StagingFolder
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.errors import ServerUnreachableError, TransientError
 from airflow_sqlqueue.localdb.server import LocalServer
 from airflow_sqlqueue.queue import QueueTable

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 import pytest
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
-from airflow_sqlqueue.drain.files import PartFile, StagingFolder
+from airflow_sqlqueue.drain.files import PartFile
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.errors import BatchError, LockTimeoutError, StagingError
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect, run_sql
