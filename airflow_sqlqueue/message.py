@@ -211,7 +211,8 @@ def drained_row_schema() -> pa.Schema:
     """The Arrow schema of a drained row: the table's columns under their own names, and the flag ``Expired``.
 
     ``Id`` is the lower-case text of the GUID; ``Expires`` is UTC in microseconds (without a zone Spark would make it a
-    ``timestamp_ntz``); ``Headers`` is the raw text, malformed or not; ``Body`` is null where the column was.
+    ``timestamp_ntz``); ``Headers`` is the raw text, malformed or not; ``Body`` is null where the column was, and where
+    ``BodyFile`` names the file that holds a body too large for a row: the URI of its bytes as they are.
     """
     import pyarrow as pa
 
@@ -226,5 +227,6 @@ def drained_row_schema() -> pa.Schema:
             pa.field("Body", pa.binary()),
             pa.field("RowVersion", pa.int64(), nullable=False),
             pa.field("Expired", pa.bool_(), nullable=False),
+            pa.field("BodyFile", pa.string()),
         ]
     )

@@ -180,6 +180,14 @@ class Session:
             if self._lock_timeout_now != self._lock_timeout:
                 self._set_lock_timeout(self._lock_timeout)
 
+    def save(self) -> None:
+        """Set the savepoint of the transaction that is open; a later one takes its place."""
+        self.run(query("session.savepoint"))
+
+    def roll_back_to_savepoint(self) -> None:
+        """Undo what was done since :meth:`save`; the transaction goes on."""
+        self.run(query("session.roll_back_to_savepoint"))
+
     def doom(self) -> None:
         """Note that the open transaction cannot be committed any more; without one this means nothing."""
         self._doomed = self._in_transaction

@@ -75,7 +75,7 @@ def _drain(
             origin="sqlqueue drain",
             options=options,
             ledger_schema=target.ledger_schema,
-            on_progress=lambda progress: tell(progress.messages + progress.expired),
+            on_progress=lambda progress: tell(progress.rows),
         ).run()
     return {**result.batch.to_dict(), "held": result.held, "seconds": round(result.seconds, 3)}
 
@@ -158,5 +158,5 @@ def _ledger(target: Target, queue: str | None) -> Iterator[tuple[Ledger, str | N
 
 def _line(values: dict[str, Any]) -> dict[str, Any]:
     """What fits a line of a table: of the times only the age."""
-    shown = ("batch_id", "state", "age_seconds", "queue", "parts", "messages", "expired", "bytes", "origin")
-    return {name: values[name] for name in shown}
+    hidden = {"stage", "opened", "sealed", "consumed", "requeued"}
+    return {name: value for name, value in values.items() if name not in hidden}

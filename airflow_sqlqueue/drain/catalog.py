@@ -18,14 +18,15 @@ from airflow_sqlqueue.sql import Fragment
 class BatchInfo:
     """One batch as people look at it.
 
-    ``age`` is how long the batch has been in its state, by the server's clock; times are in UTC. ``parts`` are files.
-    The figures of an open batch are those of the parts that it has so far; ``bytes`` are headers and bodies.
+    ``age`` is how long the batch has been in its state, by the server's clock; times are in UTC. ``parts`` are those
+    that hold messages, ``bytes`` headers and bodies. The figures of an open batch are those of its parts so far.
     """
 
     batch_id: uuid.UUID
     queue: str
     origin: str
     state: str
+    stage: str
     age: timedelta
     opened: datetime
     sealed: datetime | None
@@ -34,6 +35,7 @@ class BatchInfo:
     parts: int
     messages: int
     expired: int
+    quarantined: int
     bytes: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,7 +76,7 @@ def batches(
 
 
 def _info(row: Any) -> BatchInfo:
-    identity, queue, origin, state, *times, parts, messages, expired, size, now = row
+    identity, queue, origin, state, stage, *times, parts, messages, expired, quarantined, size, now = row
     opened, sealed, consumed, requeued = (time and time.replace(tzinfo=timezone.utc) for time in times)
     since = max(time for time in (opened, sealed, consumed, requeued) if time)
     return BatchInfo(
@@ -82,6 +84,7 @@ def _info(row: Any) -> BatchInfo:
         queue=queue,
         origin=origin,
         state=state,
+        stage=stage,
         age=max(timedelta(0), now.replace(tzinfo=timezone.utc) - since),
         opened=opened,
         sealed=sealed,
@@ -90,6 +93,7 @@ def _info(row: Any) -> BatchInfo:
         parts=int(parts),
         messages=int(messages),
         expired=int(expired),
+        quarantined=int(quarantined),
         bytes=int(size),
     )
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.worker import CancelledError, PartDone, Worker
-from airflow_sqlqueue.errors import ConnectionLostError, TransientError
+from airflow_sqlqueue.drain.worker import CancelledError, DrainTask, PartDone, Worker
+from airflow_sqlqueue.errors import ConnectionLostError, ServerUnreachableError, TransientError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.fitted import FIRST
 from airflow_sqlqueue.session import Session
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 
 MAX_FAILURES = 8
 """Failures in a row, without a part in between, after which a worker gives up."""
+
+RETRIED = (TransientError, ServerUnreachableError)
+"""What a drain that has begun outlives: a server that is restarted refuses connections for a while."""
 
 _PAUSE = 0.2
 
@@ -35,16 +39,16 @@ def pause_after(failures: int) -> float:
 class Windows:
     """Hands out windows of a queue, from its head to the high-water mark, each to one worker."""
 
-    def __init__(self, rows: int, up_to: int) -> None:
-        self._rows, self._up_to = rows, up_to
+    def __init__(self, up_to: int) -> None:
+        self._up_to = up_to
         self._after = FIRST
         self._exhausted = False
         self._lock = threading.Lock()
 
-    def take(self, queue: QueueTable) -> tuple[int, int] | None:
-        """The next window, as the RowVersions it lies above and ends with; None where nothing is left."""
+    def take(self, queue: QueueTable, rows: int) -> tuple[int, int] | None:
+        """The next so many rows, as the RowVersions they lie above and end with; None where nothing is left."""
         with self._lock:
-            end = None if self._exhausted else queue.window_end(self._rows, self._after, self._up_to)
+            end = None if self._exhausted else queue.window_end(rows, self._after, self._up_to)
             if end is None:
                 self._exhausted = True
                 return None
@@ -54,15 +58,26 @@ class Windows:
 
 
 class Quota:
-    """How many messages a limit leaves, shared by workers. Without a limit everybody gets what they ask for."""
+    """What the limits of a drain leave, shared by workers: messages, and time (until, of ``time.monotonic()``)."""
 
-    def __init__(self, left: int | None) -> None:
-        self._left = left
+    def __init__(self, left: int | None = None, until: float | None = None) -> None:
+        self._left, self._until = left, until
         self._lock = threading.Lock()
 
+    @property
+    def left(self) -> int | None:
+        """How many messages may still be taken; None where there is no limit."""
+        return self._left
+
+    @property
+    def seconds_left(self) -> float | None:
+        return None if self._until is None else max(0.0, self._until - time.monotonic())
+
     def reserve(self, wish: int) -> int:
-        """As many as are left, up to the wish."""
+        """As many messages as are left, up to the wish; none once the time is over."""
         with self._lock:
+            if self.seconds_left == 0:
+                return 0
             if self._left is None:
                 return wish
             reserved = min(wish, self._left)
@@ -86,7 +101,7 @@ class Crew:
     def __init__(
         self,
         connect: Callable[[], Session],
-        worker: Callable[[Session, threading.Event], tuple[QueueTable, Worker]],
+        worker: Callable[[Session, threading.Event], Worker],
         on_part: Callable[[Part], None],
         options: DrainOptions,
         quota: Quota,
@@ -94,7 +109,7 @@ class Crew:
     ) -> None:
         self._connect, self._worker, self._on_part = connect, worker, on_part
         self._options, self._quota = options, quota
-        self._windows = Windows(options.rows_per_part, up_to)
+        self._windows = Windows(up_to)
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -136,14 +151,14 @@ class Crew:
         while True:
             try:
                 with closing(self._connect()) as session:
-                    queue, worker = self._worker(session, self._cancelled)
-                    while (window := self._windows.take(queue)) is not None:
+                    worker = self._worker(session, self._cancelled)
+                    while (window := self._windows.take(worker.queue, worker.rows_per_part)) is not None:
                         self._add_worker()
                         if not self._drain(worker, *window):
                             break
                         failures = 0
                 return
-            except TransientError as error:
+            except RETRIED as error:
                 failures += 1
                 if failures > MAX_FAILURES:
                     raise
@@ -168,7 +183,7 @@ class Crew:
         used = 0
         try:
             done = worker.drain_part(after, up_to, reserved)
-            used = 0 if done is None else done.part.messages + done.part.expired
+            used = 0 if done is None else done.part.rows
             return done
         except ConnectionLostError:
             # The COMMIT may have taken effect: the ledger knows, and the drain asks it before it goes on alone.
@@ -176,3 +191,19 @@ class Crew:
             raise
         finally:
             self._quota.give_back(reserved - used)
+
+
+class Threads:
+    """Workers in threads of this process: the engine of a drain unless another is asked for."""
+
+    def __init__(self, connect: Callable[[], Session]) -> None:
+        self._connect = connect
+
+    def run(self, task: DrainTask, up_to: int, quota: Quota, on_part: Callable[[Part], None]) -> None:
+        """Take what several workers find side by side; what they leave is for whoever comes back afterwards."""
+
+        def worker(session: Session, cancelled: threading.Event) -> Worker:
+            return Worker(session, task, cancelled)
+
+        if task.options.workers > 1:
+            Crew(self._connect, worker, on_part, task.options, quota, up_to).run()

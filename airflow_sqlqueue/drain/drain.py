@@ -10,19 +10,21 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import closing
-from dataclasses import dataclass
-from threading import Event
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
-from airflow_sqlqueue.drain.crew import MAX_FAILURES, Crew, Quota, pause_after
-from airflow_sqlqueue.drain.ledger import Ledger, Part
+from airflow_sqlqueue.drain.crew import MAX_FAILURES, RETRIED, Quota, Threads, pause_after
+from airflow_sqlqueue.drain.ledger import BatchRow, Part
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.options import DrainOptions, batch_after
+from airflow_sqlqueue.drain.progress import Progress, Tally
+from airflow_sqlqueue.drain.stage import Stage
 from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.drain.worker import Worker
-from airflow_sqlqueue.errors import TransientError
+from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.worker import DrainTask, Worker
+from airflow_sqlqueue.errors import BatchError
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.fitted import FIRST
+from airflow_sqlqueue.queue.fitted import FIRST, LAST
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
@@ -31,17 +33,14 @@ log = logging.getLogger(__name__)
 
 _PAUSE = 0.2
 
+T = TypeVar("T")
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a drain is: this try's counts, and the RowVersions done and to do."""
 
-    messages: int
-    expired: int
-    bytes: int
-    seconds: float
-    row_version: int
-    up_to: int
+class Engine(Protocol):
+    """Where the workers of a drain run."""
+
+    def run(self, task: DrainTask, up_to: int, quota: Quota, on_part: Callable[[Part], None]) -> None:
+        """Take what is there, as far as the quota goes. What is left, the drain takes afterwards by itself."""
 
 
 @dataclass(frozen=True)
@@ -59,121 +58,146 @@ class Drain:
 
     :param connect: opens a session; called again after a lost connection.
     :param queue: the resolved queue table; the ledger stands in its database.
-    :param staging: where the part files go.
+    :param stage: where the messages go: a :class:`~airflow_sqlqueue.drain.stage.Stage`, or the folder for files.
     :param batch_id: the batch; the same id resumes it, or returns it when it is sealed already.
+    :param renew: where the batch of that id was consumed or put back, drain a new one, whose id follows from it.
     :param origin: who drains, for people who read the ledger (dag, task, run, map index).
+    :param engine: where the workers run; None: in threads.
     """
 
     def __init__(
         self,
         connect: Callable[[], Session],
         queue: ResolvedAddress,
-        staging: StagingFolder,
+        stage: Stage | StagingFolder,
         *,
         batch_id: uuid.UUID | None = None,
+        renew: bool = False,
         origin: str = "",
         options: DrainOptions | None = None,
         ledger_schema: str = LEDGER_SCHEMA,
+        engine: Engine | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        self._connect, self._queue, self._staging = connect, queue, staging
-        self.batch_id = batch_id or uuid.uuid4()
-        self._origin, self._options = origin, options or DrainOptions()
-        self._ledger_schema, self._on_progress = ledger_schema, on_progress
-        self._started = time.monotonic()
-        self._messages = self._expired = self._bytes = 0
+        self._connect, self._engine = connect, engine or Threads(connect)
+        self._renew, self._origin = renew, origin
+        self._task = DrainTask(
+            batch_id=batch_id or uuid.uuid4(),
+            queue=queue,
+            stage=FileStage(stage) if isinstance(stage, StagingFolder) else stage,
+            options=options or DrainOptions(),
+            ledger_schema=ledger_schema,
+        )
+        self._session: Session | None = None
+        self._until: float | None = None
+        self._tally = Tally(on_progress)
+
+    @property
+    def batch_id(self) -> uuid.UUID:
+        return self._task.batch_id
 
     def run(self) -> DrainResult:
-        """Drain up to the high-water mark taken when the batch was opened, seal the batch and list it.
+        """Drain up to the high-water mark taken when the batch was opened, or as the options say; seal and list it.
 
-        Raises :class:`TransientError` when deadlocks, lock timeouts or lost connections do not stop; what was committed
-        so far stays in the open batch, which a later run with the same id resumes.
+        Raises :class:`BatchError` for a batch that was put back into the queue, and :class:`TransientError` when
+        deadlocks, lock timeouts or lost connections do not stop; what was committed so far stays in the open batch,
+        which a later run with the same id resumes.
         """
-        with closing(self._connect()) as session:
-            queue, ledger = self._open(session)
-            high_water = queue.high_water()
-            ledger.create()
-            row = ledger.open(self.batch_id, self._queue.canonical, self._origin, high_water)
-            left = self._left(ledger)
-            resumed = bool(row.state != "open" or ledger.parts(self.batch_id))
-            if row.state != "open":
-                log.info("Batch %s is %s already: nothing to drain", self.batch_id, row.state)
-                return DrainResult(ledger.manifest(self.batch_id), 0, self._seconds(), True)
-        held = 0
+        # Outside of what is tried again: a server that does not answer at the very beginning may be a wrong address.
+        self._session = self._connect()
+        try:
+            return self._run()
+        finally:
+            self._disconnect()
+
+    def _run(self) -> DrainResult:
+        row = self._persistently(self._open)
+        if row.state != "open":
+            log.info("Batch %s is %s already: nothing to drain", self.batch_id, row.state)
+            batch = self._persistently(lambda session: self._task.ledger(session).manifest(self.batch_id))
+            return DrainResult(batch, 0, self._tally.seconds, resumed=True)
+        resumed = self._persistently(lambda session: bool(self._task.ledger(session).parts(self.batch_id)))
         if row.up_to is not None:
-            if self._options.workers > 1:
-                self._drain_together(row.up_to, Quota(left))
-            held = self._drain_alone(row.up_to)
-        with closing(self._connect()) as session:
-            batch = self._open(session)[1].seal(self.batch_id)
-        log.info("Batch %s is sealed: %d messages, %d expired", batch.batch_id, batch.messages, batch.expired)
-        return DrainResult(batch, held, self._seconds(), resumed)
+            self._engine.run(self._task, row.up_to, self._persistently(self._quota), self._tally.add)
+        held = self._persistently(lambda session: self._drain_alone(session, row.up_to))
+        batch = self._persistently(lambda session: self._task.ledger(session).seal(self.batch_id))
+        log.info(
+            "Batch %s is sealed: %d messages and %d bytes in %d parts, %d expired, %d in quarantine, %d held by others",
+            *(batch.batch_id, batch.messages, batch.bytes, batch.parts, batch.expired, batch.quarantined, held),
+        )
+        return DrainResult(batch, held, self._tally.seconds, resumed)
 
-    def _open(self, session: Session) -> tuple[QueueTable, Ledger]:
-        return QueueTable(session, self._queue), Ledger(session, self._queue.catalog, self._ledger_schema)
+    def _open(self, session: Session) -> BatchRow:
+        """Open the batch, or the one after those that are done with, and take the marks that the drain goes by."""
+        queue, ledger = QueueTable(session, self._task.queue), self._task.ledger(session)
+        ends = queue.ends()
+        options = self._task.options
+        up_to = None if ends is None else LAST if options.until_empty else ends[1]
+        ledger.create()
+        opening = (self._task.queue.canonical, self._origin, up_to, self._task.stage.name)
+        row = ledger.open(self.batch_id, *opening)
+        while self._renew and row.state in ("consumed", "requeued"):
+            self._task = replace(self._task, batch_id=batch_after(self.batch_id))
+            row = ledger.open(self.batch_id, *opening)
+        if row.state == "requeued":
+            raise BatchError(f"Batch {self.batch_id} was put back into {row.queue}: ask for a new batch.")
+        if options.max_seconds is not None:
+            self._until = time.monotonic() + options.max_seconds - row.age
+        if ends is not None and row.state == "open":
+            self._task = replace(self._task, mean_bytes=queue.mean_bytes())
+            self._tally.begin(ends[0], ends[1] if row.up_to is None else min(ends[1], row.up_to))
+        return row
 
-    def _drain_together(self, up_to: int, quota: Quota) -> None:
-        """Take what several workers find side by side; what they leave is for :meth:`_drain_alone`."""
-        Crew(self._connect, self._worker, lambda part: self._count(part, up_to), self._options, quota, up_to).run()
-
-    def _worker(self, session: Session, cancelled: Event | None = None) -> tuple[QueueTable, Worker]:
-        queue, ledger = self._open(session)
-        return queue, Worker(queue, ledger, self.batch_id, self._staging, self._options, cancelled)
-
-    def _drain_alone(self, up_to: int) -> int:
-        """Take parts until nothing is left up to the mark or the limit is reached; return how many stay held."""
+    def _persistently(self, work: Callable[[Session], T]) -> T:
+        """Run work that can be repeated, on a new connection after a failure that a drain outlives."""
         failures = 0
         while True:
-            done = self._messages + self._expired
+            parts = self._tally.parts
             try:
-                with closing(self._connect()) as session:
-                    return self._take_parts(session, up_to)
-            except TransientError as error:
-                failures = failures + 1 if done == self._messages + self._expired else 1
+                if self._session is None:
+                    self._session = self._connect()
+                return work(self._session)
+            except RETRIED as error:
+                self._disconnect()
+                failures = failures + 1 if parts == self._tally.parts else 1
                 if failures > MAX_FAILURES:
                     raise
-                log.warning("A part of batch %s was undone and is taken anew: %s", self.batch_id, error)
+                log.warning("A step of batch %s was undone and is taken anew: %s", self.batch_id, error)
                 time.sleep(pause_after(failures))
 
-    def _take_parts(self, session: Session, up_to: int) -> int:
-        queue, worker = self._worker(session)
-        left = self._left(self._open(session)[1])
+    def _disconnect(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+
+    def _quota(self, session: Session) -> Quota:
+        """What the limits leave, by the ledger: a COMMIT whose answer was lost counts as well."""
+        limit = self._task.options.max_messages
+        if limit is not None:
+            limit = max(0, limit - sum(part.rows for part in self._task.ledger(session).parts(self.batch_id)))
+        return Quota(limit, self._until)
+
+    def _drain_alone(self, session: Session, up_to: int | None) -> int:
+        """Take parts until nothing is left up to the mark or a limit is reached; return how many stay held."""
+        if up_to is None:
+            return QueueTable(session, self._task.queue).held(LAST)
+        worker, quota = Worker(session, self._task), self._quota(session)
         after = FIRST
         settle_until: float | None = None
-        while left is None or left > 0:
-            done = worker.drain_part(after, up_to, left)
+        while wish := quota.reserve(self._task.options.rows_per_part):
+            done = worker.drain_part(after, up_to, wish)
+            quota.give_back(wish - (done.part.rows if done else 0))
             if done is not None:
-                self._count(done.part, up_to)
-                left = None if left is None else left - done.part.messages - done.part.expired
+                self._tally.add(done.part)
                 after = FIRST if done.reached_end else done.part.max_row_version
                 settle_until = None
             elif after != FIRST:
                 after = FIRST
             else:
                 # READPAST saw nothing from the bottom up: that is "drained" only if nobody holds a row.
-                settle_until = settle_until or time.monotonic() + self._options.settle_seconds
-                held = queue.held(up_to, wait=max(0.0, settle_until - time.monotonic()))
+                settle_until = settle_until or time.monotonic() + self._task.options.settle_seconds
+                held = worker.queue.held(up_to, wait=max(0.0, settle_until - time.monotonic()))
                 if held == 0 or time.monotonic() >= settle_until:
                     return held
                 time.sleep(_PAUSE)
         return 0
-
-    def _left(self, ledger: Ledger) -> int | None:
-        """What the limit leaves, by the ledger: a COMMIT whose answer was lost counts as well."""
-        limit = self._options.max_messages
-        if limit is None:
-            return None
-        return max(0, limit - sum(part.messages + part.expired for part in ledger.parts(self.batch_id)))
-
-    def _count(self, part: Part, up_to: int) -> None:
-        self._messages += part.messages
-        self._expired += part.expired
-        self._bytes += part.bytes
-        if self._on_progress is not None:
-            seconds = self._seconds()
-            self._on_progress(
-                Progress(self._messages, self._expired, self._bytes, seconds, part.max_row_version, up_to)
-            )
-
-    def _seconds(self) -> float:
-        return time.monotonic() - self._started

@@ -9,6 +9,7 @@ import uuid
 from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.quarantine import quarantine_definition
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
@@ -22,23 +23,31 @@ _TABLES = ("Batch", "Part")
 
 @dataclass(frozen=True)
 class BatchRow:
-    """A batch as the ledger's row has it. ``up_to`` is None where the queue was empty when the batch was opened."""
+    """A batch as the ledger's row has it.
+
+    ``up_to`` is None where the queue was empty when the batch was opened. The figures are None until the seal. ``age``
+    is the seconds since the batch was opened, by the server's clock.
+    """
 
     queue: str
     origin: str
     state: str
+    stage: str
     up_to: int | None
     parts: int | None
     messages: int | None
     expired: int | None
+    quarantined: int | None
     bytes: int | None
+    age: int
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part: one transaction, and one file unless every message of it had expired and was dropped.
+    """A part: what one transaction took out of the queue.
 
-    ``path`` is the URI that Spark reads; ``bytes`` are those of headers and bodies in the file.
+    ``path`` is the URI of its file, which Spark reads; None where no message was left to write, as all had expired or
+    went into quarantine, and where messages are staged in a table. ``bytes`` are those of headers and bodies.
     """
 
     id: uuid.UUID
@@ -48,15 +57,22 @@ class Part:
     bytes: int
     min_row_version: int
     max_row_version: int
+    quarantined: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows left the queue: what limits count."""
+        return self.messages + self.expired + self.quarantined
 
 
-def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, Definition]:
-    """The ledger's two tables, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
+def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, ...]:
+    """The ledger's tables and the quarantine, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
     batch, part = (ResolvedAddress(name, schema, catalog) for name in _TABLES)
     statements = {name: _query(name, batch, part) for name in ("make_batch", "make_part", "index_part")}
     return (
         Definition(batch, "ledger", (statements["make_batch"],), with_schema=True),
         Definition(part, "ledger", (statements["make_part"], statements["index_part"]), with_schema=True),
+        quarantine_definition(catalog, schema),
     )
 
 
@@ -80,22 +96,22 @@ class Ledger:
         return exists(self.session, self._batch)
 
     def create(self) -> None:
-        """Make the two tables, and their schema, where they are missing."""
+        """Make the tables, and their schema, where they are missing."""
         for definition in ledger_definitions(self._batch.catalog, self._batch.schema):
             if not exists(self.session, definition.table):
                 create(self.session, definition)
 
-    def open(self, batch_id: uuid.UUID, queue: str, origin: str, up_to: int | None) -> BatchRow:
-        """Open the batch, or find it as an earlier try left it: open, sealed or consumed.
+    def open(self, batch_id: uuid.UUID, queue: str, origin: str, up_to: int | None, stage: str = "files") -> BatchRow:
+        """Open the batch, or find it as an earlier try left it: open, sealed, consumed or requeued.
 
-        Raises :class:`BatchError` where the batch is another queue's, or was requeued.
+        Raises :class:`BatchError` where the batch is another queue's, or staged in another way.
         """
-        self.session.run(self.query("open"), str(batch_id), queue[:400], origin[:1000], up_to, str(batch_id))
+        self.session.run(self.query("open"), str(batch_id), queue[:400], origin[:1000], stage, up_to, str(batch_id))
         row = self.find(batch_id)
         if row.queue != queue[:400]:
             raise BatchError(f"Batch {batch_id} drains {row.queue}, not {queue}: ask for a new batch.")
-        if row.state == "requeued":
-            raise BatchError(f"Batch {batch_id} was put back into {row.queue}: ask for a new batch.")
+        if row.stage != stage:
+            raise BatchError(f"Batch {batch_id} is staged as {row.stage}, not as {stage}: ask for a new batch.")
         return row
 
     def find(self, batch_id: uuid.UUID) -> BatchRow:
@@ -117,10 +133,16 @@ class Ledger:
         the queue again and the file is an orphan. Any other error leaves open whether the COMMIT took effect; the
         ledger knows, and nobody has to ask it.
         """
-        low, high = part.min_row_version, part.max_row_version
-        row = (str(part.id), part.path, part.messages, part.expired, part.bytes, low, high, worker[:200], str(batch_id))
+        figures = (
+            part.messages,
+            part.expired,
+            part.quarantined,
+            part.bytes,
+            part.min_row_version,
+            part.max_row_version,
+        )
         try:
-            self.session.run(self.query("commit_part"), *row)
+            self.session.run(self.query("commit_part"), str(part.id), part.path, *figures, worker[:200], str(batch_id))
         except StatementError as error:
             if error.number == _NOT_OPEN:
                 raise BatchError(f"Batch {batch_id} was sealed meanwhile: the part was undone.") from error
@@ -143,15 +165,26 @@ class Ledger:
         if row.state == "open":
             raise BatchError(f"Batch {batch_id} is still open: seal it first.")
         parts = self.parts(batch_id)
-        messages, expired = sum(part.messages for part in parts), sum(part.expired for part in parts)
-        if (len(parts), messages, expired) != (row.parts, row.messages, row.expired):
+        messages, expired, quarantined = (
+            sum(getattr(part, name) for part in parts) for name in ("messages", "expired", "quarantined")
+        )
+        if (len(parts), messages, expired, quarantined) != (row.parts, row.messages, row.expired, row.quarantined):
             raise BatchMismatchError(
                 f"Batch {batch_id} was sealed with {row.parts} parts and {row.messages} messages, but the ledger lists "
                 f"{len(parts)} and {messages}: the database was restored or changed; do not use the batch."
             )
-        paths = tuple(part.path for part in parts if part.path is not None)
-        size = sum(part.bytes for part in parts)
-        return Batch(str(batch_id), row.queue, row.state, paths, messages, expired, size, len(paths))
+        return Batch(
+            batch_id=str(batch_id),
+            queue=row.queue,
+            state=row.state,
+            paths=tuple(part.path for part in parts if part.path is not None),
+            messages=messages,
+            expired=expired,
+            bytes=sum(part.bytes for part in parts),
+            parts=sum(part.messages > 0 for part in parts),
+            quarantined=quarantined,
+            stage=row.stage,
+        )
 
     def consume(self, batch: Batch) -> None:
         """Mark a sealed batch consumed. Idempotent; raises :class:`BatchError` in any other case."""

@@ -16,14 +16,14 @@ from airflow_sqlqueue.errors import StagingError
 
 _GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _FOLDER = re.compile(_GUID)
-_FILE = re.compile(rf"part-({_GUID})\.parquet")
+_FILE = re.compile(rf"part-({_GUID})\.parquet|body-({_GUID})-\d+\.bin")
 _MODIFIED = ("mtime", "LastModified", "last_modified", "updated")
 """What filesystems call the time of the last change in their listings."""
 
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A part file; ``modified`` is None where the filesystem does not say."""
+    """A file of a part: its rows, or a body. ``modified`` is None where the filesystem does not say."""
 
     path: str
     part_id: uuid.UUID
@@ -32,7 +32,7 @@ class StagedFile:
 
 
 def staged_files(staging: StagingFolder) -> Iterator[tuple[uuid.UUID, list[StagedFile]]]:
-    """The part files of each batch that has a folder, one folder at a time; nothing where there is no staging folder.
+    """The parts' files of each batch that has a folder, one folder at a time; nothing where there is no staging folder.
 
     Names that are not those of this package's are passed over, so what others keep there is never touched. Raises
     :class:`StagingError` where the folder cannot be listed.
@@ -75,7 +75,9 @@ def _file(staging: StagingFolder, found: tuple[str, dict[str, Any]]) -> StagedFi
     name, entry = found
     match = _FILE.fullmatch(name)
     assert match is not None
-    return StagedFile(entry["name"], uuid.UUID(match[1]), int(entry.get("size") or 0), _modified(staging, entry))
+    return StagedFile(
+        entry["name"], uuid.UUID(match[1] or match[2]), int(entry.get("size") or 0), _modified(staging, entry)
+    )
 
 
 def _modified(staging: StagingFolder, entry: dict[str, Any]) -> datetime | None:

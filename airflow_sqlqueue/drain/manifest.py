@@ -9,13 +9,16 @@ Source: reference/spark.md 0, 1.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError
 
 STATES = ("open", "sealed", "consumed", "requeued")
 """The life of a batch: it gathers parts, is closed to them, and then is either read for good or put back."""
+
+STAGES = ("files", "table")
+"""Where a batch's messages are until they are read: in Parquet files, or in a table beside the queue."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +28,14 @@ class Batch:
     :param batch_id: the batch's id, the same for every attempt of one task.
     :param queue: the canonical address of the queue it was drained from.
     :param state: ``open``, ``sealed``, ``consumed`` or ``requeued``. Only a sealed batch's paths are final.
-    :param paths: the part files, each exactly once: a path given twice would be read twice.
-    :param messages: the number of rows in the files.
-    :param expired: the number of messages that had expired and were dropped when drained. They are not in the files.
-    :param bytes: the size of the bodies and headers in the files, in bytes, before compression.
-    :param parts: the number of files.
+    :param paths: the part files, each exactly once: a path given twice would be read twice. None where the messages are
+        staged in a table.
+    :param messages: the number of messages staged.
+    :param expired: the number of messages that had expired and were dropped when drained. They are not staged.
+    :param bytes: the size of the bodies and headers that are staged, in bytes, before compression.
+    :param parts: the number of parts that hold messages: of files, where the batch has files.
+    :param quarantined: the number of messages that no file can keep and that stand in the quarantine table instead.
+    :param stage: ``files`` or ``table``.
 
     Raises :class:`ConfigurationError` where the fields contradict each other or have the wrong type.
     """
@@ -42,6 +48,8 @@ class Batch:
     expired: int
     bytes: int
     parts: int
+    quarantined: int = 0
+    stage: str = "files"
 
     def __post_init__(self) -> None:
         for name in ("batch_id", "queue"):
@@ -49,18 +57,21 @@ class Batch:
                 raise ConfigurationError(f"A batch's {name} is text that is not empty.")
         if self.state not in STATES:
             raise ConfigurationError(f"A batch's state is one of {', '.join(STATES)}, not {self.state!r}.")
+        if self.stage not in STAGES:
+            raise ConfigurationError(f"A batch's stage is one of {', '.join(STAGES)}, not {self.stage!r}.")
         if not isinstance(self.paths, tuple) or not all(isinstance(path, str) and path for path in self.paths):
             raise ConfigurationError("A batch's paths are a tuple of texts, none of them empty.")
-        for name in ("messages", "expired", "bytes", "parts"):
+        for name in ("messages", "expired", "bytes", "parts", "quarantined"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise ConfigurationError(f"A batch's {name} is a whole number of zero or more, not {value!r}.")
         if len(self.paths) != len(set(self.paths)):
             raise ConfigurationError(f"Batch {self.batch_id} names a file twice, which would be read twice.")
-        if self.parts != len(self.paths):
-            raise ConfigurationError(f"Batch {self.batch_id} has {self.parts} parts but names {len(self.paths)} files.")
-        if self.messages and not self.paths:
-            raise ConfigurationError(f"Batch {self.batch_id} has {self.messages} messages but names no file.")
+        files = self.parts if self.stage == "files" else 0
+        if files != len(self.paths):
+            raise ConfigurationError(f"Batch {self.batch_id} has {files} files but names {len(self.paths)}.")
+        if self.messages and not self.parts:
+            raise ConfigurationError(f"Batch {self.batch_id} has {self.messages} messages but no part.")
 
     def to_dict(self) -> dict[str, Any]:
         """The batch as JSON values only: what XCom or a manifest file holds. :meth:`from_dict` reads it."""
@@ -77,7 +88,8 @@ class Batch:
         if not isinstance(values, Mapping):
             raise ConfigurationError(f"A manifest is a JSON object, not {type(values).__name__}.")
         known = {field.name for field in fields(cls)}
-        for problem, names in (("does not know", values.keys() - known), ("misses", known - values.keys())):
+        needed = {field.name for field in fields(cls) if field.default is MISSING}
+        for problem, names in (("does not know", values.keys() - known), ("misses", needed - values.keys())):
             if names:
                 listed = ", ".join(sorted(map(str, names)))
                 raise ConfigurationError(f"This version {problem} the manifest's {listed}: does it come from another?")

@@ -19,6 +19,11 @@ def batch_id_for(dag_id: str, run_id: str, task_id: str, map_index: int = -1) ->
     return uuid.uuid5(_NAMESPACE, "\0".join([dag_id, run_id, task_id, str(map_index)]))
 
 
+def batch_after(batch_id: uuid.UUID) -> uuid.UUID:
+    """The batch that a task drains when it is run again after its batch was consumed or put back."""
+    return uuid.uuid5(_NAMESPACE, str(batch_id))
+
+
 @dataclass(frozen=True)
 class DrainOptions:
     """The limits of a drain. Rows of a statement bound locks, a part's rows, bytes and seconds bound a transaction.
@@ -30,7 +35,11 @@ class DrainOptions:
     :param seconds_per_part: how long a part's transaction gathers rows before it commits.
     :param workers: threads that take parts side by side, each with a connection; more than one only where several
         parts' worth of messages wait.
+    :param inline_body_bytes: a larger body goes to a file of its own, piece by piece, and its row carries the URI.
+    :param until_empty: go on until the queue is found empty, instead of up to the last message that was there when the
+        batch was opened. On a queue that is sent to faster than it is drained, that needs another limit.
     :param max_messages: stop after this many messages of the batch, counted by the ledger over all tries; None: all.
+    :param max_seconds: begin no part later than this after the batch was opened, by the ledger, over all tries.
     :param keep_expired: write expired messages to the files, flagged, instead of dropping and counting them.
     :param settle_seconds: how long to come back for rows that others hold before they are left and reported.
     """
@@ -41,14 +50,17 @@ class DrainOptions:
     bytes_per_part: int = 128 * MIB
     seconds_per_part: float = 20.0
     workers: int = 2
+    inline_body_bytes: int = 8 * MIB
+    until_empty: bool = False
     max_messages: int | None = None
+    max_seconds: float | None = None
     keep_expired: bool = False
     settle_seconds: float = 5.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.rows_per_statement <= MAX_ROWS_PER_STATEMENT:
             raise ConfigurationError(f"rows_per_statement must be 1 to {MAX_ROWS_PER_STATEMENT}: locks would escalate.")
-        for name in ("bytes_per_statement", "rows_per_part", "bytes_per_part", "seconds_per_part"):
+        for name in ("bytes_per_statement", "rows_per_part", "bytes_per_part", "seconds_per_part", "inline_body_bytes"):
             if getattr(self, name) <= 0:
                 raise ConfigurationError(f"{name} must be more than 0.")
         if not 1 <= self.workers <= MAX_WORKERS:
@@ -57,3 +69,5 @@ class DrainOptions:
             raise ConfigurationError("settle_seconds must be 0 or more.")
         if self.max_messages is not None and self.max_messages < 1:
             raise ConfigurationError("max_messages must be 1 or more, or None for all.")
+        if self.max_seconds is not None and self.max_seconds <= 0:
+            raise ConfigurationError("max_seconds must be more than 0, or None for as long as it takes.")

@@ -80,10 +80,19 @@ def _rows(part: Part, filesystem: Any, path: str) -> Iterator[StoredRow]:
         for group in range(file.num_row_groups):
             # Group by group: a batch of rows would span groups, and one row can be as large as a group.
             for batch in file.iter_batches(_ROWS, row_groups=[group]):
-                yield from map(_row, batch.to_pylist())
+                for row in batch.to_pylist():
+                    body = _body(row["BodyFile"], filesystem, path) if row["BodyFile"] else row["Body"]
+                    yield _row(row, body)
 
 
-def _row(row: dict[str, Any]) -> StoredRow:
+def _body(uri: str, filesystem: Any, part_path: str) -> bytes:
+    """A body that was too large for its row; its file stands beside the part's."""
+    path = part_path.rpartition("/")[0] + "/" + uri.rpartition("/")[2]
+    with _failures_told(path):
+        return bytes(filesystem.cat_file(path))
+
+
+def _row(row: dict[str, Any], body: bytes | None) -> StoredRow:
     return StoredRow(
         row_version=row["RowVersion"],
         id=row["Id"],
@@ -92,7 +101,7 @@ def _row(row: dict[str, Any]) -> StoredRow:
         recoverable=row["Recoverable"],
         expires=row["Expires"],
         headers=row["Headers"],
-        body=row["Body"],
+        body=body,
     )
 
 

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from airflow.sdk import ObjectStoragePath
 
     from airflow_sqlqueue.drain.catalog import BatchInfo
-    from airflow_sqlqueue.drain.drain import DrainResult, Progress
+    from airflow_sqlqueue.drain.drain import DrainResult
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.options import DrainOptions
+    from airflow_sqlqueue.drain.progress import Progress
     from airflow_sqlqueue.drain.requeue import Requeued
     from airflow_sqlqueue.drain.sweep import SweepOptions, Swept
 

@@ -1,7 +1,7 @@
 """A drain's progress in the task's log and in Airflow's metrics.
 
-Metrics: the counters ``sqlqueue.drain.messages`` and ``sqlqueue.drain.bytes`` (of headers and bodies), one step per
-part, and the timer ``sqlqueue.drain.seconds``.
+Metrics: the counters ``sqlqueue.drain.messages``, ``.expired``, ``.quarantined`` and ``.bytes`` (of headers and
+bodies), one step per part; the timer ``sqlqueue.drain.seconds`` and the gauge ``sqlqueue.drain.held`` at the end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.observability import stats
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.drain.drain import DrainResult, Progress
+    from airflow_sqlqueue.drain.drain import DrainResult
+    from airflow_sqlqueue.drain.progress import Progress
+
+_COUNTERS = ("messages", "expired", "quarantined", "bytes")
 
 
 class DrainLog:
@@ -20,25 +23,23 @@ class DrainLog:
 
     def __init__(self, log: Any) -> None:
         self._log = log
-        self._messages = self._bytes = 0
+        self._told = dict.fromkeys(_COUNTERS, 0)
 
     def progress(self, done: Progress) -> None:
         """One part was committed."""
-        self._log.info(
-            "Drained %d messages, %d expired, %.1f MiB in %.1f s; RowVersion %d of %d",
-            done.messages,
-            done.expired,
-            done.bytes / 2**20,
-            done.seconds,
-            done.row_version,
-            done.up_to,
-        )
-        stats.incr("sqlqueue.drain.messages", done.messages - self._messages)
-        stats.incr("sqlqueue.drain.bytes", done.bytes - self._bytes)
-        self._messages, self._bytes = done.messages, done.bytes
+        self._log.info("Drained %s", done)
+        for name, told in self._told.items():
+            self._told[name] = getattr(done, name)
+            stats.incr(f"sqlqueue.drain.{name}", self._told[name] - told)
 
     def end(self, result: DrainResult) -> None:
         """The batch is sealed, or was already."""
         stats.timing("sqlqueue.drain.seconds", timedelta(seconds=result.seconds))
+        stats.gauge("sqlqueue.drain.held", result.held)
         if result.held:
             self._log.warning("%d messages were held by others to the end and stay in the queue", result.held)
+        if result.batch.quarantined:
+            self._log.warning(
+                "%d messages that no file can keep are in quarantine: see 'sqlqueue quarantine'",
+                result.batch.quarantined,
+            )

@@ -89,11 +89,11 @@ class FittedTable:
         self.layout  # noqa: B018 - a clear error where there is no queue
         return self.session.value(self.query(name), *values)
 
-    def taken(self, name: str, *values: Any, **fragments: Fragment) -> list[Any]:
+    def taken(self, name: str, *values: Any, body: bool = True, **fragments: Fragment) -> list[Any]:
         """The rows that a deleting query puts out; their order is undefined, their columns are ``row_columns``."""
 
         def run(layout: Layout) -> list[Any]:
-            statement = self.query(name, **fragments, **output(layout.types, into=layout.output_into))
+            statement = self.query(name, **fragments, **output(layout.types, into=layout.output_into, body=body))
             return self.session.run(statement, *values)
 
         return self.fitted(run)

@@ -147,14 +147,20 @@ class QueueTable(FittedTable):
             taken += self.taken("queue.take", *chunk, row_versions=browsing.marks(chunk))
         return _in_order(taken)
 
-    def take_head(self, count: int, after: int, up_to: int, max_bytes: int) -> list[Any]:
+    def take_head(self, count: int, after: int, up_to: int, max_bytes: int, max_body: int = LAST) -> list[Any]:
         """Raw rows of a drain: like :meth:`receive`, for RowVersions above ``after`` and not above ``up_to``.
 
         They are at most ``max_bytes`` of headers and bodies and one row more, and at least one row where there is one.
+        Rows with more than ``max_body`` bytes of body are passed over: :mod:`~airflow_sqlqueue.queue.large` takes them.
         The order of the rows is undefined; their columns are those of :func:`row_columns`. Expired ones are among them.
         """
         check_rows(count)
-        return self.taken("queue.take_head", count, after, up_to, max_bytes)
+        return self.taken("queue.take_head", count, after, up_to, max_body, max_bytes)
+
+    def mean_bytes(self, up_to: int = LAST, *, rows: int = 100) -> int | None:
+        """The mean size of headers and body at the head of the queue, locked rows included; None where it is empty."""
+        mean = self.value("queue.mean_bytes", rows, up_to)
+        return None if mean is None else int(mean)
 
     def depth(self, kind: str = "exact", *, at_most: int | None = None) -> Depth:
         """Count messages: ``exact``, ``quick`` or ``catalog``, see :mod:`airflow_sqlqueue.queue.depth`.
@@ -167,10 +173,11 @@ class QueueTable(FittedTable):
         """The depth with delayed messages, the age of the oldest and how many were ever sent."""
         return backlog(self, kind, delayed=delayed)
 
-    def high_water(self) -> int | None:
-        """The highest RowVersion that nobody has locked; None for an empty queue."""
-        value = self.value("queue.high_water")
-        return None if value is None else int(value)
+    def ends(self) -> tuple[int, int] | None:
+        """The lowest and the highest RowVersion that nobody has locked; None for an empty queue."""
+        self.layout  # noqa: B018 - a clear error where there is no queue
+        low, high = self.session.run(self.query("queue.ends"))[0]
+        return None if low is None or high is None else (int(low), int(high))
 
     def window_end(self, rows: int, after: int, up_to: int) -> int | None:
         """The RowVersion of the last of the next ``rows`` messages above ``after``, locked ones included; None: none.

@@ -52,6 +52,7 @@ def raw_schema() -> StructType:
             StructField("Body", BinaryType()),
             StructField("RowVersion", LongType(), False),
             StructField("Expired", BooleanType(), False),
+            StructField("BodyFile", StringType()),
         ]
     )
 

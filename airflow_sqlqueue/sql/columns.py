@@ -42,10 +42,20 @@ SUBSCRIPTION = {
 
 _ORDER = ("Id", "CorrelationId", "ReplyToAddress", "Recoverable", "Expires", "Headers", "Body", "RowVersion")
 _EXPIRES = f"DATEADD(millisecond, m.[Milliseconds], DATEADD(day, NULLIF(m.[Days], {NEVER}), GETUTCDATE()))"
-_TAKEN = (
-    "[Id] uniqueidentifier, [CorrelationId] nvarchar(255), [ReplyToAddress] nvarchar(255), [Recoverable] bit, "
-    "[Expires] datetime2, [Headers] nvarchar(max), [Body] varbinary(max), [RowVersion] bigint, [Expired] bit"
-)
+STAGED = {
+    "Id": "uniqueidentifier NULL",
+    "CorrelationId": "nvarchar(255) NULL",
+    "ReplyToAddress": "nvarchar(255) NULL",
+    "Recoverable": "bit NULL",
+    "Expires": "datetime2 NULL",
+    "Headers": "nvarchar(max) NULL",
+    "Body": "varbinary(max) NULL",
+    "RowVersion": "bigint NULL",
+    "Expired": "bit NULL",
+}
+"""The nine columns of a row that was taken, of whatever types the queue has them."""
+
+STAGED_NAMES = Fragment(", ".join(f"[{name}]" for name in STAGED))
 
 
 def queue_columns(headers: str, *, legacy: bool, body_string: bool) -> dict[str, str]:
@@ -75,14 +85,16 @@ def row_names(present: Collection[str]) -> Fragment:
     return Fragment(", ".join(f"[{name}]" for name in _ORDER if name in present))
 
 
-def row_columns(types: Mapping[str, str], source: str = "") -> Fragment:
+def row_columns(types: Mapping[str, str], source: str = "", *, body: bool = True) -> Fragment:
     """The nine columns of a row, from ``deleted.`` in an OUTPUT clause or from the table itself.
 
     ``types`` are the base types of the columns that the table has. The ninth column, ``Expired``, is the server's word
-    on ``Expires``, by its own clock, at the moment of the statement.
+    on ``Expires``, by its own clock, at the moment of the statement. Without ``body`` NULL stands for it.
     """
     columns = [f"{source}[{name}]" if name in types else f"CAST(NULL AS {LEGACY[name]}) AS [{name}]" for name in _ORDER]
     columns[_ORDER.index("Expires")] = _expires(types, source)
+    if not body:
+        columns[_ORDER.index("Body")] = "CAST(NULL AS varbinary(max)) AS [Body]"
     return Fragment(", ".join([*columns, _expired(source)]))
 
 
@@ -102,16 +114,16 @@ def _expired(source: str = "") -> str:
     return f"CAST(CASE WHEN {source}[Expires] <= GETUTCDATE() THEN 1 ELSE 0 END AS bit) AS [Expired]"
 
 
-def output(types: Mapping[str, str], *, into: bool) -> dict[str, Fragment]:
+def output(types: Mapping[str, str], *, into: bool, body: bool = True) -> dict[str, Fragment]:
     """The fragments of a deleting statement: ``names``, ``output`` and ``declare``.
 
     With ``into`` the rows go by way of a table variable: a table with triggers allows no OUTPUT without INTO
-    (error 334, reference/statements.md 2.4).
+    (error 334, reference/statements.md 2.4). Without ``body`` NULL stands for it.
     """
-    columns = row_columns(types, "deleted.")
+    columns = row_columns(types, "deleted.", body=body)
     return {
         "names": row_names(types),
-        "declare": Fragment(f"DECLARE @taken TABLE ({_TAKEN});\n" if into else ""),
+        "declare": Fragment(f"DECLARE @taken TABLE ({definitions(STAGED)});\n" if into else ""),
         "output": Fragment(f"{columns}\nINTO @taken;\nSELECT * FROM @taken" if into else columns),
     }
 

@@ -4,6 +4,7 @@ CREATE TABLE {batch} (
     [Queue] nvarchar(400) NOT NULL,
     [Origin] nvarchar(1000) NOT NULL,
     [State] varchar(10) NOT NULL,
+    [Stage] varchar(10) NOT NULL,
     [UpTo] bigint NULL,
     [OpenedAt] datetime2(3) NOT NULL,
     [SealedAt] datetime2(3) NULL,
@@ -12,6 +13,7 @@ CREATE TABLE {batch} (
     [Parts] int NULL,
     [Messages] bigint NULL,
     [Expired] bigint NULL,
+    [Quarantined] bigint NULL,
     [Bytes] bigint NULL
 );
 
@@ -22,6 +24,7 @@ CREATE TABLE {part} (
     [Path] nvarchar(1000) NULL,
     [Messages] int NOT NULL,
     [Expired] int NOT NULL,
+    [Quarantined] int NOT NULL,
     [Bytes] bigint NOT NULL,
     [MinRowVersion] bigint NOT NULL,
     [MaxRowVersion] bigint NOT NULL,
@@ -34,20 +37,21 @@ CREATE CLUSTERED INDEX [Index_Batch] ON {part} ([BatchId] ASC, [MinRowVersion] A
 
 -- open: open the batch
 -- One statement and a range lock: of two tasks with the same batch id, one makes the row and the other finds it.
-INSERT INTO {batch} ([BatchId], [Queue], [Origin], [State], [UpTo], [OpenedAt])
-SELECT ?, ?, ?, 'open', ?, SYSUTCDATETIME()
+INSERT INTO {batch} ([BatchId], [Queue], [Origin], [State], [Stage], [UpTo], [OpenedAt])
+SELECT ?, ?, ?, 'open', ?, ?, SYSUTCDATETIME()
 WHERE NOT EXISTS (SELECT * FROM {batch} WITH (UPDLOCK, HOLDLOCK) WHERE [BatchId] = ?);
 
 -- find: read the batch
-SELECT [Queue], [Origin], [State], [UpTo], [Parts], [Messages], [Expired], [Bytes]
+SELECT [Queue], [Origin], [State], [Stage], [UpTo], [Parts], [Messages], [Expired], [Quarantined], [Bytes],
+       DATEDIFF(second, [OpenedAt], SYSUTCDATETIME())
 FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 
 -- commit_part: commit the part
 -- The last round trip of a part's transaction: no pause of the client can stand between the ledger row and COMMIT. The
 -- shared lock on the batch row is held to the end, so that a seal waits for it or refuses it (DESIGN 3, points 2 and 3).
-INSERT INTO {part} ([PartId], [BatchId], [Path], [Messages], [Expired], [Bytes],
+INSERT INTO {part} ([PartId], [BatchId], [Path], [Messages], [Expired], [Quarantined], [Bytes],
                     [MinRowVersion], [MaxRowVersion], [Worker], [CommittedAt])
-SELECT ?, b.[BatchId], ?, ?, ?, ?, ?, ?, ?, SYSUTCDATETIME()
+SELECT ?, b.[BatchId], ?, ?, ?, ?, ?, ?, ?, ?, SYSUTCDATETIME()
 FROM {batch} AS b WITH (REPEATABLEREAD, ROWLOCK)
 WHERE b.[BatchId] = ? AND b.[State] = 'open';
 IF @@ROWCOUNT <> 1
@@ -63,17 +67,19 @@ UPDATE {batch} SET [State] = 'sealed', [SealedAt] = SYSUTCDATETIME() WHERE [Batc
 
 -- total: add up the parts of the batch
 -- The figures are frozen at the seal, so that a ledger that went back in time shows.
-UPDATE b SET [Parts] = p.[Parts], [Messages] = p.[Messages], [Expired] = p.[Expired], [Bytes] = p.[Bytes]
+UPDATE b SET [Parts] = p.[Parts], [Messages] = p.[Messages], [Expired] = p.[Expired],
+             [Quarantined] = p.[Quarantined], [Bytes] = p.[Bytes]
 FROM {batch} AS b
 CROSS JOIN (
     SELECT COUNT(*) AS [Parts], COALESCE(SUM(CAST([Messages] AS bigint)), 0) AS [Messages],
-           COALESCE(SUM(CAST([Expired] AS bigint)), 0) AS [Expired], COALESCE(SUM([Bytes]), 0) AS [Bytes]
+           COALESCE(SUM(CAST([Expired] AS bigint)), 0) AS [Expired],
+           COALESCE(SUM(CAST([Quarantined] AS bigint)), 0) AS [Quarantined], COALESCE(SUM([Bytes]), 0) AS [Bytes]
     FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?
 ) AS p
 WHERE b.[BatchId] = ? AND b.[State] = 'sealed' AND b.[Parts] IS NULL;
 
 -- parts: list the parts of the batch
-SELECT [PartId], [Path], [Messages], [Expired], [Bytes], [MinRowVersion], [MaxRowVersion]
+SELECT [PartId], [Path], [Messages], [Expired], [Bytes], [MinRowVersion], [MaxRowVersion], [Quarantined]
 FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ? ORDER BY [MinRowVersion], [PartId];
 
 -- consume: mark the batch consumed
@@ -83,14 +89,16 @@ SELECT @@ROWCOUNT;
 
 -- list: list the batches
 -- No hint: whoever looks at the list need not wait for a batch that is being requeued where the database has
--- READ_COMMITTED_SNAPSHOT on. Files are counted, for an open batch the messages as well: its figures are not frozen yet.
-SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[OpenedAt], b.[SealedAt], b.[ConsumedAt], b.[RequeuedAt],
-       p.[Files], COALESCE(b.[Messages], p.[Messages]), COALESCE(b.[Expired], p.[Expired]),
-       COALESCE(b.[Bytes], p.[Bytes]), SYSUTCDATETIME()
+-- READ_COMMITTED_SNAPSHOT on. Parts with messages are counted, for an open batch all else too: nothing is frozen yet.
+SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[Stage],
+       b.[OpenedAt], b.[SealedAt], b.[ConsumedAt], b.[RequeuedAt],
+       p.[Parts], COALESCE(b.[Messages], p.[Messages]), COALESCE(b.[Expired], p.[Expired]),
+       COALESCE(b.[Quarantined], p.[Quarantined]), COALESCE(b.[Bytes], p.[Bytes]), SYSUTCDATETIME()
 FROM {batch} AS b
 OUTER APPLY (
-    SELECT COUNT([Path]) AS [Files], COALESCE(SUM(CAST([Messages] AS bigint)), 0) AS [Messages],
-           COALESCE(SUM(CAST([Expired] AS bigint)), 0) AS [Expired], COALESCE(SUM([Bytes]), 0) AS [Bytes]
+    SELECT COUNT(NULLIF([Messages], 0)) AS [Parts], COALESCE(SUM(CAST([Messages] AS bigint)), 0) AS [Messages],
+           COALESCE(SUM(CAST([Expired] AS bigint)), 0) AS [Expired],
+           COALESCE(SUM(CAST([Quarantined] AS bigint)), 0) AS [Quarantined], COALESCE(SUM([Bytes]), 0) AS [Bytes]
     FROM {part} WHERE [BatchId] = b.[BatchId]
 ) AS p
 WHERE {where}

@@ -31,19 +31,44 @@ OUTPUT {output};
 
 -- take_head: take messages out of the queue
 -- The same, up to a high-water mark, which makes a drain of a busy queue end, and up to a number of bytes, which bounds
--- the memory of whoever reads them: the first row, and each that begins before the limit. DATALENGTH reads no bodies, and
--- a frame that ends at the current row is what the server adds up as it goes.
+-- the memory of whoever reads them: the first row, and each that begins before the limit. Bodies over another limit are
+-- passed over, for take_large. DATALENGTH reads no bodies, and a frame that ends at the current row is what the server
+-- adds up as it goes.
 {declare}WITH sized AS (
     SELECT {names}, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
     FROM (
         SELECT TOP (?) {names}, DATALENGTH([Headers]) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
         FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK)
-        WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
+        WHERE [RowVersion] > ? AND [RowVersion] <= ? AND COALESCE(DATALENGTH([Body]), 0) <= ? ORDER BY [RowVersion]
     ) AS first
 ),
 head AS (SELECT * FROM sized WHERE [BytesBefore] < ?)
 DELETE FROM head
 OUTPUT {output};
+
+-- lock_large: find a message of the queue with a large body
+-- What is locked stays as it is, and the transaction's, until its body is read and the row deleted.
+SELECT TOP (1) [RowVersion], [Id], CAST(CASE WHEN [Expires] <= GETUTCDATE() THEN 1 ELSE 0 END AS bit)
+FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK)
+WHERE [RowVersion] > ? AND [RowVersion] <= ? AND DATALENGTH([Body]) > ? ORDER BY [RowVersion];
+
+-- read_body: read a piece of a message's body
+SELECT SUBSTRING([Body], ?, ?) FROM {queue} WHERE [RowVersion] = ? AND [Id] = ?;
+
+-- take_large: take a message with a large body out of the queue
+-- Its body is read before: the row goes without it.
+{declare}WITH head AS (
+    SELECT {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) WHERE [RowVersion] = ? AND [Id] = ?
+)
+DELETE FROM head
+OUTPUT {output};
+
+-- mean_bytes: look at the size of messages in the queue
+SELECT AVG([Bytes])
+FROM (
+    SELECT TOP (?) CAST(DATALENGTH([Headers]) + COALESCE(DATALENGTH([Body]), 0) AS bigint) AS [Bytes]
+    FROM {queue} WITH (NOLOCK) WHERE [RowVersion] <= ? ORDER BY [RowVersion]
+) AS head;
 
 -- window_end: find the end of a window of the queue
 -- NOLOCK, because a row more or less does not matter here: windows keep workers out of each other's way, no more.

@@ -23,5 +23,12 @@ COMMIT TRANSACTION;
 -- rollback: roll back the transaction
 IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
 
+-- savepoint: set a savepoint
+SAVE TRANSACTION [sqlqueue];
+
+-- roll_back_to_savepoint: roll back to the savepoint
+-- Locks that were taken since may stay or go: whoever comes back looks again at what is there.
+ROLLBACK TRANSACTION [sqlqueue];
+
 -- ping: reach the server
 SELECT 1;

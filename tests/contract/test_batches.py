@@ -24,7 +24,8 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.requeue import Requeued, requeue
 from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepOptions, Swept, sweep
-from airflow_sqlqueue.drain.worker import Worker
+from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.worker import DrainTask, Worker
 from airflow_sqlqueue.errors import (
     BatchError,
     BatchMismatchError,
@@ -54,7 +55,10 @@ def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
     """Drop the ledger afterwards."""
     yield
     with Session(settings) as session:
-        run_sql(session, "; ".join(f"DROP TABLE IF EXISTS [{SCHEMA}].[{name}]" for name in ("Batch", "Part", "Sent")))
+        run_sql(
+            session,
+            "; ".join(f"DROP TABLE IF EXISTS [{SCHEMA}].[{name}]" for name in ("Batch", "Part", "Quarantine", "Sent")),
+        )
         run_sql(session, f"DROP SCHEMA IF EXISTS [{SCHEMA}]")
 
 
@@ -93,11 +97,15 @@ def drain(connect: Connect, queue: QueueTable, staging: StagingFolder) -> DrainI
     return run
 
 
+def worker_of(queue: QueueTable, batch_id: uuid.UUID, staging: StagingFolder) -> Worker:
+    return Worker(queue.session, DrainTask(batch_id, queue.address, FileStage(staging), SMALL_PARTS, SCHEMA))
+
+
 def open_batch(queue: QueueTable, ledger: Ledger, staging: StagingFolder, parts: int) -> uuid.UUID:
     """A batch that was interrupted after so many parts."""
     batch_id = uuid.uuid4()
-    ledger.open(batch_id, queue.address.canonical, "test", queue.high_water())
-    worker = Worker(queue, ledger, batch_id, staging, SMALL_PARTS)
+    ledger.open(batch_id, queue.address.canonical, "test", queue.ends()[1])
+    worker = worker_of(queue, batch_id, staging)
     for _ in range(parts):
         assert worker.drain_part(-1, 2**62, None) is not None
     return batch_id
@@ -153,13 +161,14 @@ def test_a_database_without_a_ledger_has_no_batches(queue: QueueTable) -> None:
 
 
 def test_a_batch_as_json_values() -> None:
-    opened = datetime(2026, 3, 5, 7, tzinfo=timezone.utc)
-    info = BatchInfo(uuid.UUID(int=1), "q", "o", "open", timedelta(minutes=1), opened, None, None, None, 1, 2, 3, 4)
+    opened, age = datetime(2026, 3, 5, 7, tzinfo=timezone.utc), timedelta(minutes=1)
+    info = BatchInfo(uuid.UUID(int=1), "q", "o", "open", "files", age, opened, None, None, None, 1, 2, 3, 0, 4)
     assert info.to_dict() == {
         "batch_id": "00000000-0000-0000-0000-000000000001",
         "queue": "q",
         "origin": "o",
         "state": "open",
+        "stage": "files",
         "age_seconds": 60.0,
         "opened": "2026-03-05T07:00:00.000+00:00",
         "sealed": None,
@@ -168,6 +177,7 @@ def test_a_batch_as_json_values() -> None:
         "parts": 1,
         "messages": 2,
         "expired": 3,
+        "quarantined": 0,
         "bytes": 4,
     }
 
@@ -239,8 +249,8 @@ def test_parts_that_interleave_come_back_in_the_order_of_the_queue(
     queue.send(Message({}, b"%d" % n) for n in range(60))
     first = queue.browse(1)[0].row_version
     batch_id = uuid.uuid4()
-    ledger.open(batch_id, queue.address.canonical, "test", queue.high_water())
-    worker = Worker(queue, ledger, batch_id, staging, SMALL_PARTS)
+    ledger.open(batch_id, queue.address.canonical, "test", queue.ends()[1])
+    worker = worker_of(queue, batch_id, staging)
     with connect() as other, other.transaction():
         QueueTable(other, queue.address).take([first + n for n in range(0, 60, 3)])
         while worker.drain_part(-1, 2**62, None):
@@ -444,8 +454,8 @@ def test_nothing_of_an_open_batch_is_touched(queue: QueueTable, ledger: Ledger, 
                 swept.append(sweep(Ledger(session, ledger.catalog, SCHEMA), staging, replace(NOW, unknown=True)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("airflow_sqlqueue.drain.worker.PartFile", Stopped)
-        assert Worker(queue, ledger, batch_id, staging, SMALL_PARTS).drain_part(-1, 2**62, None) is not None
+        patch.setattr("airflow_sqlqueue.drain.to_files.PartFile", Stopped)
+        assert worker_of(queue, batch_id, staging).drain_part(-1, 2**62, None) is not None
     assert swept == [Swept()]
     batch = ledger.seal(batch_id)
     assert sweep(ledger, staging, NOW) == Swept()
@@ -462,7 +472,7 @@ def test_a_zombies_file_is_an_orphan_once_the_batch_is_sealed(
     with Session(ledger.session.settings) as session:
         batch = Ledger(session, ledger.catalog, SCHEMA).seal(batch_id)
     with pytest.raises(BatchError, match="sealed meanwhile"):
-        Worker(queue, ledger, batch_id, staging, SMALL_PARTS).drain_part(-1, 2**62, None)
+        worker_of(queue, batch_id, staging).drain_part(-1, 2**62, None)
     assert len(staged(staging)) == 2
     assert sweep(ledger, staging, NOW).orphans == 1
     assert staged(staging) == set(batch.paths)

@@ -17,12 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_sqlqueue.drain.drain import Drain, DrainResult, Progress
+from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
+from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.drain.worker import Worker
+from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.worker import DrainTask, Worker
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError
 from airflow_sqlqueue.message import Message, drained_row_schema
 from airflow_sqlqueue.queue import QueueTable
@@ -182,8 +184,8 @@ def test_a_part_that_comes_after_the_seal_is_undone(
     with connect() as session, connect() as driver_session:
         ledger = Ledger(session, queue.address.catalog)
         ledger.create()
-        ledger.open(batch_id, queue.address.canonical, "test", queue.high_water())
-        zombie = Worker(QueueTable(session, queue.address), ledger, batch_id, staging, SMALL_PARTS)
+        ledger.open(batch_id, queue.address.canonical, "test", queue.ends()[1])
+        zombie = Worker(session, DrainTask(batch_id, queue.address, FileStage(staging), SMALL_PARTS))
         assert zombie.drain_part(-1, 2**62, None) is not None
         sealed = Ledger(driver_session, queue.address.catalog).seal(batch_id)
         with pytest.raises(BatchError, match="was sealed meanwhile"):
@@ -249,6 +251,7 @@ CHILD = """
 import sys, uuid
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.drain import drain, files
+from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.routing import AddressResolver

@@ -20,6 +20,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 HEADERS = (
     '{{"NServiceBus.MessageId":"{n}","NServiceBus.CorrelationId":"c-{n}"}}',
@@ -78,7 +79,7 @@ class Account:
         self._sent -= {Row(message.id, message.headers, message.body) for message in messages}
 
     def check(self, *batch_ids: uuid.UUID) -> None:
-        """Assert that queue and batches together hold what was sent; batches that are open count as the ledger says.
+        """Assert that queue, quarantine and batches together hold what was sent; of open batches what the ledger says.
 
         Waits for transactions that dead clients left behind. What the messages hold is not in the failure.
         """
@@ -91,7 +92,8 @@ class Account:
                 rows, expired = self._drained(ledger, batch_id)
                 drained += rows
                 dropped += expired
-        found = Counter([*queued, *drained])
+            aside = list(self._quarantined(session))
+        found = Counter([*queued, *drained, *aside])
         alive = {row for row in self._sent if row.id not in self._expired}
         assert [row for row, times in found.items() if times > 1] == [], "doubled"
         assert alive - found.keys() == set(), "lost or changed"
@@ -109,6 +111,14 @@ class Account:
         for identity, headers, body in session.run(Query("all", "read the whole queue", text)):
             yield Row(uuid.UUID(str(identity)), headers, body)
 
+    def _quarantined(self, session: Session) -> Iterator[Row]:
+        text = "SELECT [Id], [Headers], [Body] FROM {0} WITH (READCOMMITTEDLOCK) WHERE [Queue] = ?"
+        table = ResolvedAddress("Quarantine", LEDGER_SCHEMA, self._queue.catalog).qualified_name
+        for identity, headers, body in session.run(
+            Query("aside", "read the quarantine", text.format(table)), self._queue.canonical
+        ):
+            yield Row(uuid.UUID(str(identity)), headers, body)
+
     def _drained(self, ledger: Ledger, batch_id: uuid.UUID) -> tuple[list[Row], int]:
         """The rows of the files that the ledger lists, and how many it says were dropped."""
         try:
@@ -124,7 +134,11 @@ class Account:
         return rows, sum(part.expired for part in parts)
 
     def _read(self, path: str) -> Iterator[Row]:
-        assert path.startswith(self._staging.uri)
-        content = self._staging.filesystem.cat_file(self._staging.root + path.removeprefix(self._staging.uri))
-        for row in pq.read_table(BytesIO(content), columns=["Id", "Headers", "Body"]).to_pylist():
-            yield Row(uuid.UUID(row["Id"]), row["Headers"], row["Body"])
+        content = self._content(path)
+        for row in pq.read_table(BytesIO(content), columns=["Id", "Headers", "Body", "BodyFile"]).to_pylist():
+            body = row["Body"] if row["BodyFile"] is None else self._content(row["BodyFile"])
+            yield Row(uuid.UUID(row["Id"]), row["Headers"], body)
+
+    def _content(self, uri: str) -> bytes:
+        assert uri.startswith(self._staging.uri)
+        return bytes(self._staging.filesystem.cat_file(self._staging.root + uri.removeprefix(self._staging.uri)))

@@ -45,7 +45,7 @@ class Worker:
     """Takes parts of made-up rows; what it does before is the test's."""
 
     def __init__(self, queue: Queue, before: Callable[[], None]) -> None:
-        self.queue, self.before = queue, before
+        self.queue, self.before, self.rows_per_part = queue, before, 10
 
     def drain_part(self, after: int, up_to: int, at_most: int) -> PartDone | None:
         self.before()
@@ -61,7 +61,7 @@ def crew(
     parts: list[Part] = []
 
     def worker(session: Any, cancelled: threading.Event) -> Any:
-        return queue, Worker(queue, lambda: before(cancelled))
+        return Worker(queue, lambda: before(cancelled))
 
     return (
         Crew(
@@ -82,9 +82,9 @@ def rows(parts: list[Part]) -> list[tuple[int, int]]:
 
 @given(st.sets(st.integers(-1000, 1000), max_size=60), st.integers(1, 9), st.integers(-1000, 1000))
 def test_windows_cover_every_row_once(numbers: set[int], size: int, up_to: int) -> None:
-    queue, windows = Queue(list(numbers)), Windows(size, up_to)
+    queue, windows = Queue(list(numbers)), Windows(up_to)
     covered: list[int] = []
-    while (window := windows.take(queue)) is not None:  # type: ignore[arg-type]
+    while (window := windows.take(queue, size)) is not None:  # type: ignore[arg-type]
         inside = queue.between(*window)
         assert 1 <= len(inside) <= size
         covered += inside

@@ -1,0 +1,88 @@
+"""How far a drain is, for people who wait for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_sqlqueue.drain.ledger import Part
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The counts of this try, part by part. ``bytes`` are those of headers and bodies that were staged.
+
+    ``share`` is the part of the queue that is done, 0 to 1, by the RowVersions: a guess where they have gaps. None
+    where there is no end to measure it by.
+    """
+
+    messages: int
+    expired: int
+    quarantined: int
+    bytes: int
+    seconds: float
+    share: float | None
+
+    @property
+    def rows(self) -> int:
+        """All that left the queue."""
+        return self.messages + self.expired + self.quarantined
+
+    @property
+    def rate(self) -> float:
+        """Messages per second so far."""
+        return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest takes at this rate; None where nobody knows."""
+        return None if not self.share else self.seconds * (1 - self.share) / self.share
+
+    def __str__(self) -> str:
+        """One line: what is done, how fast, how long it will take."""
+        left = self.seconds_left
+        return (
+            f"{self.messages:,} messages, {self.bytes / 2**20:,.1f} MiB, {self.expired:,} expired, "
+            f"{self.quarantined:,} in quarantine; {self.rate:,.0f} a second"
+            + ("" if left is None else f", about {left:,.0f} s left")
+        )
+
+
+class Tally:
+    """Adds up the parts of one try and tells whoever wants to know after each."""
+
+    def __init__(self, on_progress: Callable[[Progress], None] | None = None) -> None:
+        self._on_progress = on_progress
+        self._messages = self._expired = self._quarantined = self._bytes = 0
+        self._first: int | None = None
+        self._last = 0
+        self._highest = -(2**63)
+        self._started = time.monotonic()
+        self.parts = 0
+
+    def begin(self, first: int, last: int) -> None:
+        """The RowVersions between which the drain goes."""
+        self._first, self._last = first, last
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def add(self, part: Part) -> None:
+        """One part was committed."""
+        self.parts += 1
+        self._messages += part.messages
+        self._expired += part.expired
+        self._quarantined += part.quarantined
+        self._bytes += part.bytes
+        self._highest = max(self._highest, part.max_row_version)
+        if self._on_progress is not None:
+            self._on_progress(
+                Progress(self._messages, self._expired, self._quarantined, self._bytes, self.seconds, self._share())
+            )
+
+    def _share(self) -> float | None:
+        if self._first is None:
+            return None
+        return min(1.0, max(0.0, (self._highest - self._first + 1) / max(1, self._last - self._first + 1)))

@@ -1,0 +1,115 @@
+"""The quarantine: a table beside the queue for messages that no file can keep.
+
+They leave the queue in the transaction of the part that met them, server-side, so that one of them never stops a drain,
+and stay as they are until somebody has looked at them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from airflow_sqlqueue.errors import MessageNotFoundError
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import marks, of_fixed_size
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.sql.columns import STAGED, STAGED_NAMES, definitions, row_columns, row_names
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """A message in quarantine: where it comes from, why it is here, and the size of its headers and body in bytes.
+
+    ``number`` names it to :meth:`Quarantine.put_back`; ``row_version`` is the one it had in the queue.
+    """
+
+    number: int
+    batch_id: uuid.UUID
+    reason: str
+    since: datetime
+    id: uuid.UUID | None
+    row_version: int
+    header_bytes: int
+    body_bytes: int
+
+
+def quarantine_definition(catalog: str, schema: str = LEDGER_SCHEMA) -> Definition:
+    """The quarantine table, made with the ledger."""
+    table = _table(catalog, schema)
+    make = query("quarantine.make", quarantine=identifier(table), columns=definitions(STAGED))
+    return Definition(table, "ledger", (make,), with_schema=True)
+
+
+def _table(catalog: str, schema: str) -> ResolvedAddress:
+    return ResolvedAddress("Quarantine", schema, catalog)
+
+
+class Quarantine:
+    """The quarantine of one database, through one connection."""
+
+    def __init__(self, session: Session, catalog: str, schema: str = LEDGER_SCHEMA) -> None:
+        self._session = session
+        self._table = _table(catalog, schema)
+
+    def _query(self, name: str, **fragments: Fragment) -> Query:
+        return query(f"quarantine.{name}", quarantine=identifier(self._table), **fragments)
+
+    def move(self, queue: QueueTable, batch_id: uuid.UUID, reasons: Mapping[int, str]) -> int:
+        """Move the rows with these RowVersions out of the queue and return how many; those that others hold stay."""
+        by_reason: dict[str, list[int]] = defaultdict(list)
+        for row_version, reason in reasons.items():
+            by_reason[reason].append(row_version)
+        return sum(
+            self._move(queue, batch_id, reason, chunk)
+            for reason, row_versions in by_reason.items()
+            for chunk in of_fixed_size(row_versions)
+        )
+
+    def _move(self, queue: QueueTable, batch_id: uuid.UUID, reason: str, row_versions: Sequence[int]) -> int:
+        types = queue.layout.types
+        statement = self._query(
+            "move",
+            queue=identifier(queue.address),
+            names=row_names(types),
+            values=row_columns(types, "deleted."),
+            columns=STAGED_NAMES,
+            row_versions=marks(row_versions),
+        )
+        origin = (str(batch_id), queue.address.canonical[:400], reason[:200])
+        return int(self._session.value(statement, *origin, *row_versions))
+
+    def messages(self, queue: ResolvedAddress) -> list[Quarantined]:
+        """The messages of a queue in quarantine, in the order in which they came."""
+        rows = self._session.run(self._query("list"), queue.canonical[:400])
+        return [
+            Quarantined(
+                number=row[0],
+                batch_id=uuid.UUID(str(row[1])),
+                reason=row[2],
+                since=row[3].replace(tzinfo=timezone.utc),
+                id=row[4] and uuid.UUID(str(row[4])),
+                row_version=row[5],
+                header_bytes=row[6] or 0,
+                body_bytes=row[7],
+            )
+            for row in rows
+        ]
+
+    def put_back(self, queue: QueueTable, number: int) -> None:
+        """Put a message back into the queue as it was, behind what is there, in one transaction.
+
+        The next drain meets it again, so this is for an endpoint that reads what a file cannot keep, or for a message
+        whose row somebody has mended. Raises :class:`MessageNotFoundError`.
+        """
+        types = queue.layout.types
+        names = Fragment(", ".join(f"[{name}]" for name in STAGED if name in types and name != "RowVersion"))
+        statement = self._query("put_back", queue=identifier(queue.address), columns=names)
+        with self._session.transaction():
+            if self._session.value(statement, number, queue.address.canonical[:400], number) != 1:
+                raise MessageNotFoundError(f"No message {number} of {queue.address.canonical} is in quarantine.")

@@ -1,0 +1,91 @@
+"""Staging in files: rows come to the client and go to Parquet, large bodies piece by piece to files of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_sqlqueue.drain.files import PartFile, UnwritableError
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.quarantine import Quarantine
+from airflow_sqlqueue.drain.stage import PartPlan, Took
+from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.errors import StagingError
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.large import lock_large, read_body, take_large
+
+_ROW_VERSION, _EXPIRED = 7, 8
+
+
+@dataclass(frozen=True)
+class FileStage:
+    """Parquet files under ``folder``."""
+
+    folder: StagingFolder
+    name = "files"
+
+    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> FilePart:
+        return FilePart(queue, quarantine, PartFile(self.folder, plan.batch_id, plan.part_id), plan, options)
+
+
+class FilePart:
+    """One part that is written to files. What a statement took is let go of before the next one is read."""
+
+    def __init__(
+        self, queue: QueueTable, quarantine: Quarantine, file: PartFile, plan: PartPlan, options: DrainOptions
+    ) -> None:
+        self._queue, self._quarantine, self._file = queue, quarantine, file
+        self._plan, self._options = plan, options
+        self._after = self._after_large = plan.after
+
+    def take(self, rows: int) -> Took | None:
+        # What cannot be written is undone up to here, and nothing else of the part.
+        self._queue.session.save()
+        limits = (self._options.bytes_per_statement, self._options.inline_body_bytes)
+        taken = self._queue.take_head(rows, self._after, self._plan.up_to, *limits)
+        if not taken:
+            return self._take_large()
+        taken.sort(key=lambda row: row[_ROW_VERSION])
+        took = self._stage(taken)
+        if not took.quarantined:
+            self._after = took.high
+        return took
+
+    def _take_large(self) -> Took | None:
+        """Take a message that ``take_head`` passes over, once it finds no other any more."""
+        found = lock_large(self._queue, self._after_large, self._plan.up_to, self._options.inline_body_bytes)
+        if found is None:
+            return None
+        body_file, size = None, 0
+        if self._options.keep_expired or not found.expired:
+            body_file, size = self._file.write_body(read_body(self._queue, found))
+        took = self._stage([take_large(self._queue, found)], body_file, size)
+        self._after_large = found.row_version
+        return took
+
+    def _stage(self, rows: Sequence[Any], body_file: str | None = None, body_bytes: int = 0) -> Took:
+        kept = rows if self._options.keep_expired else [row for row in rows if not row[_EXPIRED]]
+        low, high = rows[0][_ROW_VERSION], rows[-1][_ROW_VERSION]
+        try:
+            size = self._file.write(kept, body_file) + (body_bytes if kept else 0)
+        except UnwritableError as error:
+            return self._set_aside(error.reasons, low, high)
+        return Took(len(kept), len(rows) - len(kept), 0, size, low, high)
+
+    def _set_aside(self, reasons: dict[int, str], low: int, high: int) -> Took:
+        """Undo the statement and move the rows that cannot be written into quarantine; the others are taken anew."""
+        if not reasons:
+            raise StagingError(
+                f"Messages {low} to {high} (RowVersion) cannot be written together: set a lower bytes_per_statement."
+            )
+        self._queue.session.roll_back_to_savepoint()
+        moved = self._quarantine.move(self._queue, self._plan.batch_id, reasons)
+        return Took(0, 0, moved, 0, min(reasons), max(reasons))
+
+    def close(self) -> str | None:
+        self._file.close()
+        return self._file.path
+
+    def abandon(self) -> None:
+        self._file.abandon()

@@ -1,0 +1,34 @@
+-- make: create the quarantine table (with 'sqlqueue create --ledger' an administrator can)
+CREATE TABLE {quarantine} (
+    [QuarantineId] bigint IDENTITY(1, 1) NOT NULL PRIMARY KEY,
+    [BatchId] uniqueidentifier NOT NULL,
+    [Queue] nvarchar(400) NOT NULL,
+    [Reason] nvarchar(200) NOT NULL,
+    [QuarantinedAt] datetime2(3) NOT NULL,
+    {columns}
+);
+
+-- move: move messages of the queue into quarantine
+-- Their bytes never leave the server: what a client cannot write it may not be able to send either. The target has no
+-- triggers, foreign keys or checks, as OUTPUT INTO wants it.
+DECLARE @batch uniqueidentifier = ?, @queue nvarchar(400) = ?, @reason nvarchar(200) = ?;
+WITH head AS (
+    SELECT {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) WHERE [RowVersion] IN ({row_versions})
+)
+DELETE FROM head
+OUTPUT @batch, @queue, @reason, SYSUTCDATETIME(), {values}
+INTO {quarantine} ([BatchId], [Queue], [Reason], [QuarantinedAt], {columns});
+SELECT @@ROWCOUNT;
+
+-- list: look at the quarantine
+SELECT [QuarantineId], [BatchId], [Reason], [QuarantinedAt], [Id], [RowVersion], DATALENGTH([Headers]),
+       COALESCE(DATALENGTH([Body]), 0)
+FROM {quarantine} WITH (READCOMMITTEDLOCK) WHERE [Queue] = ? ORDER BY [QuarantineId];
+
+-- put_back: put a message of the quarantine back into the queue
+-- As it was; its RowVersion is a new one.
+INSERT INTO {queue} ({columns})
+SELECT {columns} FROM {quarantine} WITH (UPDLOCK, ROWLOCK) WHERE [QuarantineId] = ? AND [Queue] = ?;
+DECLARE @put int = @@ROWCOUNT;
+DELETE FROM {quarantine} WHERE [QuarantineId] = ? AND @put = 1;
+SELECT @put;
