@@ -167,16 +167,17 @@ class Crew:
                     return
 
     def _drain(self, worker: Worker, after: int, up_to: int) -> bool:
-        """Take parts until the window is empty; False where the limit was reached."""
+        """Take parts until the window is empty; False where a limit was reached."""
+        start = after
         while reserved := self._quota.reserve(self._options.rows_per_part):
             done = self._part(worker, after, up_to, reserved)
-            if done is None:
+            if done is not None:
+                with self._lock:
+                    self._on_part(done.part)
+            elif after == start:
                 return True
-            with self._lock:
-                self._on_part(done.part)
-            if done.reached_end:
-                return True
-            after = done.part.max_row_version
+            # From the start again: messages with large bodies are taken after all others.
+            after = start if done is None or done.reached_end else done.part.max_row_version
         return False
 
     def _part(self, worker: Worker, after: int, up_to: int, reserved: int) -> PartDone | None:

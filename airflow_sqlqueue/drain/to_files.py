@@ -16,6 +16,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.large import lock_large, read_body, take_large
 
 _ROW_VERSION, _EXPIRED = 7, 8
+_UNDECIDED, _INLINE, _LARGE = range(3)
 
 
 @dataclass(frozen=True)
@@ -30,22 +31,35 @@ class FileStage:
 
 
 class FilePart:
-    """One part that is written to files. What a statement took is let go of before the next one is read."""
+    """One part that is written to files. What a statement took is let go of before the next one is read.
+
+    Its rows are in the order of the queue, which a requeue relies on. So a part has either messages with inline bodies
+    or, once the window has no more of them, messages with large ones.
+    """
 
     def __init__(
         self, queue: QueueTable, quarantine: Quarantine, file: PartFile, plan: PartPlan, options: DrainOptions
     ) -> None:
         self._queue, self._quarantine, self._file = queue, quarantine, file
         self._plan, self._options = plan, options
-        self._after = self._after_large = plan.after
+        self._after = plan.after
+        self._kind = _UNDECIDED
 
     def take(self, rows: int) -> Took | None:
         # What cannot be written is undone up to here, and nothing else of the part.
         self._queue.session.save()
+        if self._kind != _LARGE:
+            took = self._take_inline(rows)
+            if took is not None or self._kind == _INLINE:
+                return took
+        return self._take_large()
+
+    def _take_inline(self, rows: int) -> Took | None:
         limits = (self._options.bytes_per_statement, self._options.inline_body_bytes)
         taken = self._queue.take_head(rows, self._after, self._plan.up_to, *limits)
         if not taken:
-            return self._take_large()
+            return None
+        self._kind = _INLINE
         taken.sort(key=lambda row: row[_ROW_VERSION])
         took = self._stage(taken)
         if not took.quarantined:
@@ -53,16 +67,15 @@ class FilePart:
         return took
 
     def _take_large(self) -> Took | None:
-        """Take a message that ``take_head`` passes over, once it finds no other any more."""
-        found = lock_large(self._queue, self._after_large, self._plan.up_to, self._options.inline_body_bytes)
+        """Take one message that ``take_head`` passes over."""
+        found = lock_large(self._queue, self._after, self._plan.up_to, self._options.inline_body_bytes)
         if found is None:
             return None
         body_file, size = None, 0
         if self._options.keep_expired or not found.expired:
             body_file, size = self._file.write_body(read_body(self._queue, found))
-        took = self._stage([take_large(self._queue, found)], body_file, size)
-        self._after_large = found.row_version
-        return took
+        self._kind, self._after = _LARGE, found.row_version
+        return self._stage([take_large(self._queue, found)], body_file, size)
 
     def _stage(self, rows: Sequence[Any], body_file: str | None = None, body_bytes: int = 0) -> Took:
         kept = rows if self._options.keep_expired else [row for row in rows if not row[_EXPIRED]]

@@ -22,7 +22,7 @@ from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 
-SMALL_PARTS = DrainOptions(rows_per_statement=3, rows_per_part=6, settle_seconds=20)
+SMALL_PARTS = DrainOptions(rows_per_statement=3, inline_body_bytes=8000, rows_per_part=6, settle_seconds=20)
 
 STARTED, SEALED, REFUSED = "started", "sealed", "refused"
 

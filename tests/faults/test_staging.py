@@ -22,7 +22,7 @@ from tests.contract.conftest import Connect, run_sql
 from tests.faults.account import Account
 from tests.faults.filesystems import HangingStore, Store
 
-SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=10)
+SMALL_PARTS = DrainOptions(rows_per_statement=7, inline_body_bytes=8000, rows_per_part=20, settle_seconds=10)
 
 
 def drain(connect: Connect, queue: QueueTable, staging: StagingFolder, batch_id: uuid.UUID) -> DrainResult:
@@ -55,7 +55,7 @@ def no_file_longer_than(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("size", [2, 1000, 60_000])
+@pytest.mark.parametrize("size", [2, 1000, 12_000])
 def test_a_disk_that_is_full(
     connect: Connect, queue: QueueTable, staging: StagingFolder, account: Account, batch_id: uuid.UUID, size: int
 ) -> None:
@@ -118,7 +118,7 @@ def test_a_worker_that_wakes_up_after_the_seal(
     account = Account(connect, queue.address, store.staging)
     account.send(60)
     zombie = hanging(pool, connect, queue, store, batch_id)
-    impatient = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
+    impatient = DrainOptions(rows_per_statement=7, inline_body_bytes=8000, rows_per_part=20, settle_seconds=0)
     result = Drain(connect, queue.address, store.staging, batch_id=batch_id, options=impatient).run()
     assert result.batch.state == "sealed"
     assert result.held >= 1

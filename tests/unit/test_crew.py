@@ -52,6 +52,7 @@ class Worker:
         rows = self.queue.between(after, up_to)[:at_most]
         if not rows:
             return None
+        self.queue.row_versions = [number for number in self.queue.row_versions if number not in rows]
         return PartDone(Part(uuid.uuid4(), "file", len(rows), 0, 0, rows[0], rows[-1]), False)
 
 
