@@ -27,6 +27,7 @@ what the driver said is in ``__cause__``. Message bodies, headers and secrets ar
     ├── NoReplyError               no reply came in time (also a TimeoutError)
     ├── BatchError                 a batch is not in the state that was asked for
     │   ├── BatchNotFoundError     the ledger does not know the batch
+    │   ├── WrongBatchError        a drain cannot go on with this batch: it was put back, or is another queue's
     │   └── BatchMismatchError     files, ledger and reader do not agree on what the batch holds
     ├── StagingError               a batch's folder or a part's file cannot be written or read
     ├── SparkJobError              a Spark application that was given a batch ended with an error
@@ -126,6 +127,10 @@ class BatchError(SqlQueueError):
 
 class BatchNotFoundError(BatchError):
     """The ledger does not know the batch."""
+
+
+class WrongBatchError(BatchError):
+    """A drain cannot go on with this batch: it was put back, or is another queue's or staged in another way."""
 
 
 class BatchMismatchError(BatchError):

@@ -22,7 +22,7 @@ from airflow_sqlqueue.drain.stage import Stage
 from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.to_files import FileStage
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
-from airflow_sqlqueue.errors import BatchError
+from airflow_sqlqueue.errors import WrongBatchError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.fitted import FIRST, LAST
 from airflow_sqlqueue.routing import ResolvedAddress
@@ -99,7 +99,7 @@ class Drain:
     def run(self) -> DrainResult:
         """Drain up to the high-water mark taken when the batch was opened, or as the options say; seal and list it.
 
-        Raises :class:`BatchError` for a batch that was put back into the queue, and :class:`TransientError` when
+        Raises :class:`WrongBatchError` for a batch that was put back into the queue, and :class:`TransientError` when
         deadlocks, lock timeouts or lost connections do not stop; what was committed so far stays in the open batch,
         which a later run with the same id resumes.
         """
@@ -140,7 +140,7 @@ class Drain:
             self._task = replace(self._task, batch_id=batch_after(self.batch_id))
             row = ledger.open(self.batch_id, *opening)
         if row.state == "requeued":
-            raise BatchError(f"Batch {self.batch_id} was put back into {row.queue}: ask for a new batch.")
+            raise WrongBatchError(f"Batch {self.batch_id} was put back into {row.queue}: ask for a new batch.")
         if options.max_seconds is not None:
             self._until = time.monotonic() + options.max_seconds - row.age
         if ends is not None and row.state == "open":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.quarantine import quarantine_definition
-from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
@@ -104,14 +104,14 @@ class Ledger:
     def open(self, batch_id: uuid.UUID, queue: str, origin: str, up_to: int | None, stage: str = "files") -> BatchRow:
         """Open the batch, or find it as an earlier try left it: open, sealed, consumed or requeued.
 
-        Raises :class:`BatchError` where the batch is another queue's, or staged in another way.
+        Raises :class:`WrongBatchError` where the batch is another queue's, or staged in another way.
         """
         self.session.run(self.query("open"), str(batch_id), queue[:400], origin[:1000], stage, up_to, str(batch_id))
         row = self.find(batch_id)
         if row.queue != queue[:400]:
-            raise BatchError(f"Batch {batch_id} drains {row.queue}, not {queue}: ask for a new batch.")
+            raise WrongBatchError(f"Batch {batch_id} drains {row.queue}, not {queue}: ask for a new batch.")
         if row.stage != stage:
-            raise BatchError(f"Batch {batch_id} is staged as {row.stage}, not as {stage}: ask for a new batch.")
+            raise WrongBatchError(f"Batch {batch_id} is staged as {row.stage}, not as {stage}: ask for a new batch.")
         return row
 
     def find(self, batch_id: uuid.UUID) -> BatchRow:

@@ -37,13 +37,15 @@ class BatchMethods(QueueConnectionHook):
         staging: str | PathLike[str] | ObjectStoragePath,
         *,
         batch_id: uuid.UUID | None = None,
+        renew: bool = False,
         origin: str = "",
         options: DrainOptions | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> DrainResult:
         """Drain a queue into a sealed batch of Parquet files under ``staging``: exactly once, from queue to files.
 
-        The same ``batch_id`` resumes an open batch and returns a sealed one. See
+        The same ``batch_id`` resumes an open batch and returns a sealed one; with ``renew`` a new batch is drained
+        where that one was consumed or put back. See
         :class:`airflow_sqlqueue.drain.drain.Drain`.
         """
         if joined(self.queue_connection.settings) is not None:
@@ -56,6 +58,7 @@ class BatchMethods(QueueConnectionHook):
             self.find_queue(queue_name),
             StagingFolder.of(staging),
             batch_id=batch_id,
+            renew=renew,
             origin=origin,
             options=options,
             ledger_schema=self.ledger_schema,

@@ -13,9 +13,10 @@ from airflow_sqlqueue.errors import (
     MessageError,
     NotAQueueError,
     PermissionDeniedError,
+    WrongBatchError,
 )
 
-PERMANENT = (AddressError, ConfigurationError, MessageError, NotAQueueError, PermissionDeniedError)
+PERMANENT = (AddressError, ConfigurationError, MessageError, NotAQueueError, PermissionDeniedError, WrongBatchError)
 
 
 @contextmanager

@@ -25,7 +25,8 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
     failed, so its output should be keyed by the batch id, which makes it exactly once as well.
 
     The batch belongs to the task instance. A retried or cleared task resumes its batch while that is open, runs the job
-    again on a sealed one, and does nothing for one that is consumed. A batch without messages runs no job.
+    again on a sealed one, and does nothing for one that is consumed, unless ``renew`` asks for a new one. A batch
+    without messages runs no job.
 
     XCom: ``batch`` (the manifest, see :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``held`` (messages that others
     held to the end and that stay in the queue), ``seconds`` of the drain, and ``result``, what ``python_callable``
@@ -39,6 +40,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
     :param application: the job instead, a script or a JAR for spark-submit, which gets ``--manifest`` and the path of a
         JSON file, and then ``application_args`` (templated)
     :param application_args: further arguments of ``application`` (templated)
+    :param renew: when the task runs again after its batch was consumed or put back into the queue, drain a new batch.
     :param run_on_empty: run the job on a batch without messages too.
     :param spark_conn_id: a connection of type ``spark`` or ``spark_connect``; None: Spark on this machine (templated)
     :param spark_conf: Spark settings, over those of the connection (templated)
@@ -69,6 +71,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         op_kwargs: Mapping[str, Any] | None = None,
         application: str | None = None,
         application_args: Sequence[str] | None = None,
+        renew: bool = False,
         run_on_empty: bool = False,
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
@@ -84,6 +87,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         self.op_kwargs = op_kwargs
         self.application = application
         self.application_args = application_args
+        self.renew = renew
         self.run_on_empty = run_on_empty
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
@@ -107,6 +111,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
                 self.queue_name,
                 self.staging,
                 batch_id=batch_id_for(*key),
+                renew=self.renew,
                 origin=" ".join(map(str, key)),
                 options=options,
                 on_progress=drain_log.progress,

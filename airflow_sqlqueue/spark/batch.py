@@ -5,14 +5,12 @@ Source: reference/spark.md 0 (points 6 to 8) and 1.4; reference/envelope.md 3.3 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError
 from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.spark.files import missing_files_told
 from airflow_sqlqueue.spark.headers import first_type, headers_malformed, last_wins, parse_headers, wire_time
 
 if TYPE_CHECKING:
@@ -62,7 +60,8 @@ def read_batch(spark: SparkSession, batch: Batch) -> DataFrame:
 
     - The row: ``Id``, ``CorrelationId``, ``ReplyToAddress``, ``Recoverable``, ``Expires``, ``Body``, ``RowVersion`` and
       ``Expired`` under the table's names; its ``Headers`` are ``headers_raw``, because to Spark ``Headers`` and
-      ``headers`` are one name.
+      ``headers`` are one name. ``BodyFile`` names the file of a body that is too large for its row; ``Body`` is null
+      there, unless :func:`~airflow_sqlqueue.spark.bodies.read_bodies` fetches it.
     - ``headers``: ``map<string,string>``, null where ``headers_malformed``.
     - Texts: ``message_id`` (the row's ``Id`` where the header is missing, as the transport does), ``correlation_id``,
       ``conversation_id``, ``message_type`` (the full name of the first enclosed type), ``intent``, ``content_type``,
@@ -102,7 +101,7 @@ def verify_count(df: DataFrame, batch: Batch) -> int:
     Cheap on what :func:`read_batch` returned: Parquet keeps its counts in the footers. Raises
     :class:`BatchMismatchError` where the counts differ or a file is missing.
     """
-    with _missing_files_told(batch):
+    with missing_files_told(batch):
         rows = df.count()
     if rows != batch.messages:
         raise BatchMismatchError(
@@ -118,18 +117,5 @@ def _rows(spark: SparkSession, batch: Batch) -> DataFrame:
         return spark.createDataFrame([], schema)
     # A folder called key=value on the way must not become a column, hence the recursive lookup.
     options = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "recursiveFileLookup": "true"}
-    with _missing_files_told(batch):
+    with missing_files_told(batch):
         return spark.read.schema(schema).options(**options).parquet(*batch.paths)
-
-
-@contextmanager
-def _missing_files_told(batch: Batch) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # PySpark's own tree leaves out a task's failure, which stays an error of Py4J
-        if not re.search("PATH_NOT_FOUND|FAILED_READ_FILE", str(error)):
-            raise
-        raise BatchMismatchError(
-            f"A file of batch {batch.batch_id} is missing or cannot be read: its messages are nowhere else, "
-            "so restore the file."
-        ) from error

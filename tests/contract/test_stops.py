@@ -1,0 +1,178 @@
+"""Where a drain stops, and what the next try of the same task makes of it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from airflow_sqlqueue.drain.crew import Quota
+from airflow_sqlqueue.drain.drain import Drain, DrainResult
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.options import DrainOptions, batch_after
+from airflow_sqlqueue.drain.progress import Progress
+from airflow_sqlqueue.drain.requeue import requeue
+from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.errors import ConfigurationError, ConnectionLostError, ServerUnreachableError, WrongBatchError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.session import Session
+from tests.contract.conftest import Connect, run_sql
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> StagingFolder:
+    return StagingFolder.of(tmp_path / "staging")
+
+
+def fill(queue: QueueTable, count: int) -> None:
+    queue.send(Message({}, b"x") for _ in range(count))
+
+
+def test_a_drain_until_empty_takes_what_comes_meanwhile(
+    connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
+    fill(queue, 10)
+    more = [7, 0, 3]
+
+    def send(_: Progress) -> None:
+        if more:
+            fill(queue, more.pop())
+
+    options = DrainOptions(until_empty=True, rows_per_part=5)
+    result = Drain(connect, queue.address, staging, options=options, on_progress=send).run()
+    assert (result.batch.messages, result.held) == (20, 0)
+    assert queue.depth().total == 0
+
+
+def test_a_drain_until_empty_stops_at_its_limit_on_a_busy_queue(
+    connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
+    fill(queue, 10)
+    options = DrainOptions(until_empty=True, rows_per_part=5, max_messages=50)
+    result = Drain(connect, queue.address, staging, options=options, on_progress=lambda _: fill(queue, 6)).run()
+    assert result.batch.messages == 50
+    assert queue.depth().total > 0
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_time_counts_from_the_opening_of_the_batch(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, workers: int
+) -> None:
+    """A try that comes when the time is over takes nothing more, and hands on what earlier tries took."""
+    fill(queue, 200)
+    batch_id = uuid.uuid4()
+    options = DrainOptions(rows_per_part=10, workers=workers, max_seconds=60)
+
+    def interrupt(_: Progress) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        Drain(connect, queue.address, staging, batch_id=batch_id, options=options, on_progress=interrupt).run()
+    with connect() as session:
+        ledger = Ledger(session, queue.address.catalog)
+        taken = sum(part.messages for part in ledger.parts(batch_id))
+        assert 10 <= taken < 200
+        table = f"[{queue.address.catalog}].[sqlqueue].[Batch]"
+        earlier = "[OpenedAt] = DATEADD(second, -61, [OpenedAt])"
+        run_sql(session, f"UPDATE {table} SET {earlier} WHERE [BatchId] = '{batch_id}'")
+    batch = Drain(connect, queue.address, staging, batch_id=batch_id, options=options).run().batch
+    assert (batch.state, batch.messages) == ("sealed", taken)
+    assert queue.depth().total == 200 - taken
+
+
+def test_a_quota_is_over_with_its_time() -> None:
+    assert Quota(until=time.monotonic() - 1).reserve(10) == 0
+    quota = Quota(left=3, until=time.monotonic() + 60)
+    assert quota.seconds_left is not None
+    assert 0 < quota.seconds_left <= 60
+    assert [quota.reserve(2), quota.reserve(2), quota.reserve(2)] == [2, 1, 0]
+    quota.give_back(2)
+    assert (quota.left, quota.reserve(5)) == (2, 2)
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_a_time_that_is_none(seconds: float) -> None:
+    with pytest.raises(ConfigurationError, match="max_seconds must be more than 0"):
+        DrainOptions(max_seconds=seconds)
+
+
+def test_a_new_batch_is_drained_when_it_is_asked_for(
+    connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
+    """Only once the last one is done with: a sealed one is handed on again."""
+    batch_id = uuid.uuid4()
+
+    def drain(renew: bool) -> DrainResult:
+        fill(queue, 3)
+        return Drain(connect, queue.address, staging, batch_id=batch_id, renew=renew).run()
+
+    first = drain(renew=True)
+    assert drain(renew=True).batch == first.batch
+    with connect() as session:
+        ledger = Ledger(session, queue.address.catalog)
+        ledger.consume(first.batch)
+        assert drain(renew=False).batch.state == "consumed"
+        second = drain(renew=True)
+        assert second.batch.batch_id == str(batch_after(batch_id))
+        assert (second.batch.messages, second.resumed) == (9, False)
+        assert drain(renew=True).batch == second.batch
+        requeue(ledger, uuid.UUID(second.batch.batch_id))
+    third = drain(renew=True)
+    assert third.batch.messages == 15
+    with pytest.raises(WrongBatchError, match="put back"):
+        Drain(connect, queue.address, staging, batch_id=batch_after(batch_id)).run()
+
+
+def test_a_server_that_comes_back_is_waited_for(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the drain has begun: connections may be refused while a server is restarted."""
+    monkeypatch.setattr("airflow_sqlqueue.drain.drain.pause_after", lambda _: 0)
+    fill(queue, 20)
+    answers = iter([True, False, False, True])
+
+    def flaky() -> Session:
+        if next(answers, True):
+            return connect()
+        raise ServerUnreachableError("Nothing answers.")
+
+    cuts = [ConnectionLostError("The connection broke.")]
+
+    def cut(_: Progress) -> None:
+        if cuts:
+            raise cuts.pop()
+
+    options = DrainOptions(rows_per_part=10, workers=1)
+    result = Drain(flaky, queue.address, staging, options=options, on_progress=cut).run()
+    assert result.batch.messages == 20
+    assert next(answers, None) is None, "it was refused twice on the way"
+
+
+def test_a_server_that_does_not_answer_at_first_is_an_error(queue: QueueTable, staging: StagingFolder) -> None:
+    def refuse() -> Session:
+        refusals.append(1)
+        raise ServerUnreachableError("Nothing answers.")
+
+    refusals: list[int] = []
+    with pytest.raises(ServerUnreachableError):
+        Drain(refuse, queue.address, staging).run()
+    assert len(refusals) == 1
+
+
+def test_progress_in_figures() -> None:
+    done = Progress(messages=80, expired=15, quarantined=5, bytes=2**21, seconds=10, share=0.25)
+    assert (done.rows, done.rate, done.seconds_left) == (100, 10, 30)
+    assert str(done) == "80 messages, 2.0 MiB, 15 expired, 5 in quarantine; 10 a second, about 30 s left"
+    assert Progress(0, 0, 0, 0, 0.0, None).seconds_left is None
+
+
+def test_progress_ends_at_the_mark(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    fill(queue, 40)
+    told: list[Progress] = []
+    options = DrainOptions(rows_per_part=10, workers=1)
+    Drain(connect, queue.address, staging, options=options, on_progress=told.append).run()
+    assert [round(done.share or 0, 2) for done in told] == [0.25, 0.5, 0.75, 1.0]
+    assert [done.messages for done in told] == [10, 20, 30, 40]
