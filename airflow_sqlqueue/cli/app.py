@@ -13,6 +13,7 @@ from airflow_sqlqueue.cli.messages import depth, generate, peek, send
 from airflow_sqlqueue.cli.output import stderr
 from airflow_sqlqueue.cli.publishing import publish, subscribe, subscriptions, unsubscribe
 from airflow_sqlqueue.cli.purging import purge, purge_expired
+from airflow_sqlqueue.cli.quarantine import quarantine
 from airflow_sqlqueue.cli.tables import create, drop, inspect
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, DriverNotFoundError, MessageError, SqlQueueError
 
@@ -26,7 +27,7 @@ COMMANDS = (
     *(create, inspect, send, depth, peek, drain, purge, purge_expired, drop, generate),
     *(delayed, send_delayed, cancel, move_delayed),
     *(subscribe, unsubscribe, subscriptions, publish),
-    *(errors, batches, requeue, sweep),
+    *(errors, batches, requeue, sweep, quarantine),
 )
 for command in COMMANDS:
     app.command(command.__name__.replace("_", "-"))(command)

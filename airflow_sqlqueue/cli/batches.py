@@ -37,6 +37,10 @@ def drain(
     as_json: Json = False,
     batch_id: Annotated[Optional[uuid.UUID], typer.Option(help="Resume this batch.")] = None,  # noqa: UP045
     max_messages: Annotated[Optional[int], typer.Option(help="Stop after so many.")] = None,  # noqa: UP045
+    max_seconds: Annotated[Optional[float], typer.Option(help="Begin no part after so long.")] = None,  # noqa: UP045
+    until_empty: Annotated[
+        bool, typer.Option("--until-empty", help="Go on until the queue is empty, past what is there now.")
+    ] = False,
     keep_expired: Annotated[bool, typer.Option(help="Write expired messages too, flagged.")] = False,
     workers: Annotated[int, typer.Option(help="Threads at the most, each with a connection.")] = 2,
     secondary: Annotated[bool, typer.Option("--secondary", help="Its secondary queues too, a batch each.")] = False,
@@ -50,7 +54,13 @@ def drain(
         raise ConfigurationError(
             "--secondary makes a batch for each queue: resume one by its own queue and --batch-id."
         )
-    options = DrainOptions(workers=workers, max_messages=max_messages, keep_expired=keep_expired)
+    options = DrainOptions(
+        workers=workers,
+        max_messages=max_messages,
+        max_seconds=max_seconds,
+        until_empty=until_empty,
+        keep_expired=keep_expired,
+    )
     target = Target.of(url, conn_id)
     folder = StagingFolder.of(staging)
     with target.queue(queue) as table:
@@ -65,7 +75,8 @@ def _drain(
 ) -> dict[str, Any]:
     from airflow_sqlqueue.drain.drain import Drain
 
-    waiting = table.depth()
+    # By the ends of the index: a count of millions would take longer than the first parts.
+    waiting = table.depth("quick")
     with progress_bar("Draining", waiting.total) as tell:
         result = Drain(
             target.connect,
@@ -75,7 +86,7 @@ def _drain(
             origin="sqlqueue drain",
             options=options,
             ledger_schema=target.ledger_schema,
-            on_progress=lambda progress: tell(progress.rows),
+            on_progress=lambda done: tell(done.rows, f"{done.bytes / 2**20:,.0f} MiB, {done.rate:,.0f}/s"),
         ).run()
     return {**result.batch.to_dict(), "held": result.held, "seconds": round(result.seconds, 3)}
 

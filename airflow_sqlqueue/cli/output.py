@@ -60,14 +60,14 @@ def _text(value: Any) -> Text:
 
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Any]:
-    """A bar on a terminal, nothing elsewhere; yields a function that is told how many are done."""
+    """A bar on a terminal, nothing elsewhere; yields a function that is told how many are done, and a word on it."""
     if not stderr.is_terminal:
-        yield lambda done: None
+        yield lambda done, note="": None
         return
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr, transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=stderr, transient=True) as bar:
+        task = bar.add_task(what, total=total, note="")
+        yield lambda done, note="": bar.update(task, completed=done, note=note)
 
 
 def counted(items: Iterable[Any], tell: Any, step: int = 500) -> Iterator[Any]:

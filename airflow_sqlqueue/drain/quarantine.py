@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -101,15 +101,17 @@ class Quarantine:
             for row in rows
         ]
 
-    def put_back(self, queue: QueueTable, number: int) -> None:
-        """Put a message back into the queue as it was, behind what is there, in one transaction.
+    def put_back(self, queue: QueueTable, numbers: Iterable[int]) -> None:
+        """Put messages back into the queue as they were, behind what is there: all of them or, where one is not there
+        (:class:`MessageNotFoundError`), none.
 
-        The next drain meets it again, so this is for an endpoint that reads what a file cannot keep, or for a message
-        whose row somebody has mended. Raises :class:`MessageNotFoundError`.
+        The next drain meets them again, so this is for an endpoint that reads what a file cannot keep, or for a message
+        whose row somebody has mended.
         """
         types = queue.layout.types
         names = Fragment(", ".join(f"[{name}]" for name in STAGED if name in types and name != "RowVersion"))
         statement = self._query("put_back", queue=identifier(queue.address), columns=names)
         with self._session.transaction():
-            if self._session.value(statement, number, queue.address.canonical[:400], number) != 1:
-                raise MessageNotFoundError(f"No message {number} of {queue.address.canonical} is in quarantine.")
+            for number in numbers:
+                if self._session.value(statement, number, queue.address.canonical[:400], number) != 1:
+                    raise MessageNotFoundError(f"No message {number} of {queue.address.canonical} is in quarantine.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
+from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.transactions import joined
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.progress import Progress
+    from airflow_sqlqueue.drain.quarantine import Quarantined
     from airflow_sqlqueue.drain.requeue import Requeued
     from airflow_sqlqueue.drain.sweep import SweepOptions, Swept
 
@@ -125,6 +127,25 @@ class BatchMethods(QueueConnectionHook):
 
         with self._ledger(self._catalog(queue_name)) as ledger:
             return sweep(ledger, StagingFolder.of(staging), options)
+
+    def quarantine(self, queue_name: str) -> list[Quarantined]:
+        """The messages that drains of a queue set aside because no file can keep them."""
+        from airflow_sqlqueue.drain.quarantine import Quarantine
+
+        queue = self.find_queue(queue_name)
+        with self.joined_session() as session:
+            return Quarantine(session, queue.catalog, self.ledger_schema).messages(queue)
+
+    def put_back(self, queue_name: str, numbers: Sequence[int]) -> None:
+        """Put messages of :meth:`quarantine` back into their queue, by their numbers, all or none.
+
+        See :meth:`airflow_sqlqueue.drain.quarantine.Quarantine.put_back`.
+        """
+        from airflow_sqlqueue.drain.quarantine import Quarantine
+
+        queue = self.find_queue(queue_name)
+        with self.joined_session() as session:
+            Quarantine(session, queue.catalog, self.ledger_schema).put_back(QueueTable(session, queue), numbers)
 
     def _catalog(self, queue_name: str | None) -> str:
         return self.find_queue(queue_name).catalog if queue_name else self.queue_connection.settings.database

@@ -12,7 +12,7 @@ from airflow.sdk import ObjectStoragePath
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.errors import BatchError, TransactionError
+from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueueRequeueOperator, SqlQueueSweepOperator
@@ -65,8 +65,10 @@ def test_the_operator_requeues_what_a_drain_returned_once(
     done, again = operator.execute(context()), operator.execute(context())
     assert (done["batch"]["state"], done["repeated"], again["repeated"]) == ("requeued", False, True)
     assert hook.depth(queue_name).messages == 5
-    with pytest.raises(BatchError, match="ask for a new batch"):
+    with pytest.raises(AirflowFailException, match="ask for a new batch"):
         drain.execute(context())
+    drain.renew = True
+    assert drain.execute(context())["batch"]["messages"] == 5
 
 
 def test_the_operator_sweeps_what_was_consumed(

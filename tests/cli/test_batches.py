@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
 from tests.cli.test_cli import TRUST, answer, sqlqueue
 
 
@@ -75,3 +78,22 @@ def test_a_staging_folder_is_swept(url: str, drained: tuple[str, Any], tmp_path:
     wrong = sqlqueue("sweep", staging, "--retain", "-1d", url=url)
     assert wrong.returncode == 2
     assert "--retain takes a number and a unit" in wrong.stderr
+
+
+def test_what_no_file_keeps_is_listed_and_put_back(url: str, drained: tuple[str, Any], tmp_path: Path) -> None:
+    name, _ = drained
+    with Session(ConnectionSettings.from_url(url)) as session:
+        text = f"INSERT INTO [{name}] ([Id], [Recoverable], [Headers], [Body]) VALUES (NEWID(), 1, NCHAR(0xD83D), 0x01)"
+        session.run(Query("poison", "send a poison message", text))
+    batch = answer("drain", name, "--staging", str(tmp_path), "--until-empty", "--max-seconds", "60", url=url)
+    assert (batch["messages"], batch["quarantined"]) == (0, 1)
+    (aside,) = answer("quarantine", name, url=url)
+    assert (aside["batch_id"], aside["body_bytes"]) == (batch["batch_id"], 1)
+    assert "half a surrogate pair" in sqlqueue("quarantine", name, url=url).stdout
+    number = str(aside["number"])
+    assert answer("quarantine", name, "--put-back", number, url=url) == {"put_back": 1}
+    assert answer("depth", name, url=url)["messages"] == 1
+    assert answer("quarantine", name, url=url) == []
+    gone = sqlqueue("quarantine", name, "--put-back", number, url=url)
+    assert gone.returncode == 1
+    assert f"No message {number} of" in gone.stderr

@@ -78,10 +78,10 @@ def test_a_message_goes_back_from_quarantine(
     with connect() as session:
         quarantine, table = Quarantine(session, queue.address.catalog), QueueTable(session, queue.address)
         (aside,) = quarantine.messages(queue.address)
-        quarantine.put_back(table, aside.number)
+        quarantine.put_back(table, [aside.number])
         assert quarantine.messages(queue.address) == []
         with pytest.raises(MessageNotFoundError, match="is in quarantine"):
-            quarantine.put_back(table, aside.number)
+            quarantine.put_back(table, [aside.number])
     assert account.queued() == 1
     account.check(batch_id)
     assert Drain(connect, queue.address, staging).run().batch.quarantined == 1

@@ -1,0 +1,40 @@
+"""The command on messages that a drain set aside."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Optional
+
+import typer
+
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
+from airflow_sqlqueue.cli.output import show
+from airflow_sqlqueue.cli.target import Target
+
+
+def quarantine(
+    queue: Queue,
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    put_back: Annotated[
+        Optional[list[int]],  # noqa: UP045
+        typer.Option(help="Put the message of this number back into the queue, any number of times."),
+    ] = None,
+) -> None:
+    """List the messages of the queue that no file could keep, or put some of them back."""
+    from airflow_sqlqueue.drain.quarantine import Quarantine
+
+    target = Target.of(url, conn_id)
+    with target.queue(queue) as table:
+        aside = Quarantine(table.session, table.address.catalog, target.ledger_schema)
+        if put_back:
+            aside.put_back(table, put_back)
+            show({"put_back": len(put_back)}, as_json=as_json)
+            return
+        found = aside.messages(table.address)
+    show([{name: _plain(value) for name, value in asdict(each).items()} for each in found], as_json=as_json)
+
+
+def _plain(value: object) -> object:
+    return value if value is None or isinstance(value, (int, str)) else str(value)
