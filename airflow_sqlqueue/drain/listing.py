@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.errors import StagingError
+from airflow_sqlqueue.drain.stores import fail
 
 _GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _FOLDER = re.compile(_GUID)
@@ -50,8 +50,8 @@ def remove(staging: StagingFolder, file: StagedFile) -> None:
     try:
         with suppress(FileNotFoundError):
             staging.filesystem.rm_file(file.path)
-    except OSError as error:
-        raise _failed(file.path, "removed", error) from error
+    except Exception as error:
+        fail(f"{file.path} cannot be removed", error)
 
 
 def remove_folder(staging: StagingFolder, batch_id: uuid.UUID) -> None:
@@ -66,8 +66,8 @@ def _entries(staging: StagingFolder, folder: str) -> list[tuple[str, dict[str, A
         entries = staging.filesystem.ls(folder, detail=True)
     except FileNotFoundError:
         return []
-    except OSError as error:
-        raise _failed(folder, "listed", error) from error
+    except Exception as error:
+        fail(f"{folder} cannot be listed", error)
     return [(entry["name"].rstrip("/").rpartition("/")[2], entry) for entry in entries]
 
 
@@ -91,7 +91,3 @@ def _modified(staging: StagingFolder, entry: dict[str, Any]) -> datetime | None:
     if not isinstance(value, datetime):
         return None
     return value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-
-
-def _failed(path: str, what: str, error: OSError) -> StagingError:
-    return StagingError(f"{path} cannot be {what}: {error.strerror or type(error).__name__}.")

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.errors import BatchMismatchError, StagingError
+from airflow_sqlqueue.drain.stores import fail
+from airflow_sqlqueue.errors import BatchMismatchError, SqlQueueError, StagingError
 from airflow_sqlqueue.queue.restoring import StoredRow
 
 _ROWS = 256
@@ -71,6 +72,8 @@ def _locate(path: str, staging: StagingFolder | None) -> tuple[Any, str]:
 
 
 def _rows(part: Part, filesystem: Any, path: str) -> Iterator[StoredRow]:
+    # A listing that it remembers may be older than the file, which it would not find then.
+    filesystem.invalidate_cache()
     with _failures_told(path), filesystem.open(path, "rb") as stream, pq.ParquetFile(stream) as file:
         if file.metadata.num_rows != part.messages:
             raise BatchMismatchError(
@@ -109,7 +112,9 @@ def _row(row: dict[str, Any], body: bytes | None) -> StoredRow:
 def _failures_told(path: str) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        raise StagingError(f"The part file {path} cannot be read: {error.strerror or type(error).__name__}.") from error
     except pa.ArrowException as error:
         raise StagingError(f"The part file {path} is damaged: restore it from a backup.") from error
+    except (SqlQueueError, MemoryError):
+        raise
+    except Exception as error:
+        fail(f"The part file {path} cannot be read", error)

@@ -5,45 +5,60 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import fsspec
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.spec import AbstractBufferedFile
 
-from airflow_sqlqueue.errors import ConfigurationError, StagingError
-
-_SPARK_SCHEMES = {"s3": "s3a", "gcs": "gs", "adl": "abfs", "az": "abfs"}
+from airflow_sqlqueue.drain.stores import fail, said, spark_uri, without_secrets
+from airflow_sqlqueue.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
 class StagingFolder:
-    """Where batches are written. ``uri`` is the form in which Spark finds ``root`` on ``filesystem``."""
+    """Where batches are written. ``uri`` is the form in which Spark finds ``root`` on ``filesystem``.
 
-    filesystem: Any
+    It can be pickled where its filesystem can be, which then takes its storage options along, credentials included;
+    it never shows them.
+    """
+
+    filesystem: Any = field(repr=False)
     root: str
     uri: str
 
     @classmethod
     def of(cls, location: Any) -> StagingFolder:
-        """A folder from a path, a URL, or an Airflow ``ObjectStoragePath`` (what has ``fs`` and ``path``)."""
-        if hasattr(location, "fs") and hasattr(location, "path"):
-            filesystem, root = location.fs, location.path
-        else:
-            try:
+        """A folder from a path, a URL, or an Airflow ``ObjectStoragePath`` (what has ``fs`` and ``path``).
+
+        Raises :class:`ConfigurationError` for a location that cannot be reached or that Spark has no name for.
+        """
+        try:
+            if hasattr(location, "fs") and hasattr(location, "path"):
+                filesystem, root = location.fs, location.path
+            else:
                 filesystem, root = fsspec.core.url_to_fs(os.fspath(location))
-            except (ValueError, ImportError, TypeError) as error:
-                raise ConfigurationError(f"The staging location {location!r} cannot be used: {error}.") from error
+        except Exception as error:
+            # Libraries raise what they like. Their words, without secrets, are all there is to tell.
+            raise ConfigurationError(
+                f"The staging location {without_secrets(str(location))} cannot be used: {said(error)}."
+            ) from None
+        while isinstance(filesystem, DirFileSystem):
+            filesystem, root = filesystem.fs, filesystem._join(root)
         root = root.rstrip("/")
         if re.search(r"[][{}*?\\]", root):
             raise ConfigurationError(
-                f"The staging location {root!r} holds one of [ ] {{ }} * ? \\, patterns to Spark: choose another."
+                f"The staging location {without_secrets(root)} holds one of [ ] {{ }} * ? \\, patterns to Spark: "
+                "choose another."
             )
         protocol = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
         if protocol in {"file", "local"}:
             # Not as_uri(): Hadoop's Path takes a percent sign for itself.
-            return cls(filesystem, str(Path(root).absolute()), f"file://{Path(root).absolute()}")
-        return cls(filesystem, root, f"{_SPARK_SCHEMES.get(protocol, protocol)}://{root.lstrip('/')}")
+            root = str(Path(root or "/").absolute())
+            return cls(filesystem, root, f"file://{root}")
+        return cls(filesystem, root, spark_uri(protocol, filesystem, root))
 
     @property
     def is_local(self) -> bool:
@@ -57,18 +72,20 @@ class DurableFile:
     """
 
     def __init__(self, staging: StagingFolder, name: str) -> None:
-        """Begin the file; ``name`` is its path under ``staging``. A file that is there already is not replaced."""
+        """Begin the file. ``name`` is its path under ``staging``, one that nobody else uses."""
         self._staging = staging
         self._name = name
+        self._durable = False
         path = f"{staging.root}/{name}"
         try:
             if staging.is_local:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
                 self._stream: Any = Path(path).open("xb")  # noqa: SIM115 - closed by close() or abandon()
             else:
-                self._stream = staging.filesystem.open(path, "wb")
+                # In a transaction of fsspec's that somebody has begun, close() would not finish the upload.
+                self._stream = staging.filesystem.open(path, "wb", autocommit=True)
         except Exception as error:
-            raise self._failed("written", error) from error
+            self._fail("written", error)
 
     @property
     def closed(self) -> bool:
@@ -79,7 +96,7 @@ class DurableFile:
         try:
             self._stream.write(data)
         except Exception as error:
-            raise self._failed("written", error) from error
+            self._fail("written", error)
 
     def flush(self) -> None:
         """Nothing: only :meth:`close` makes a file durable, and parts of uploads have a least size."""
@@ -96,19 +113,29 @@ class DurableFile:
                 _sync_folder(folder)
                 _sync_folder(folder.parent)
         except Exception as error:
-            raise self._failed("made durable", error) from error
+            self._fail("made durable", error)
+        self._durable = True
 
     def abandon(self) -> None:
-        """Let go of the stream. The file stays: whoever sent a COMMIT must not remove it, and the sweep finds it."""
-        with suppress(Exception):
-            if self._staging.is_local:
-                self._stream.close()
-            elif hasattr(self._stream, "discard"):
-                self._stream.discard()
+        """Let go of the stream, in silence. An upload that was not finished is cancelled, so it leaves no object.
 
-    def _failed(self, what: str, error: Exception) -> StagingError:
-        said = getattr(error, "strerror", None) or error
-        return StagingError(f"The file {self._name} cannot be {what} under {self._staging.root}: {said}.")
+        A file that :meth:`close` has made durable stays: whoever sent a COMMIT must not remove it, and the sweep finds
+        it. What was begun on a file system, or on a store that can neither be reached nor told, is left to the sweep.
+        """
+        if self._durable:
+            # discard() of WebHDFS and FTP would remove it.
+            return
+        if not self._staging.is_local:
+            with suppress(Exception):
+                self._stream.discard()
+            if isinstance(self._stream, AbstractBufferedFile):
+                # Its close(), which its finalizer calls if nobody else does, would finish the upload otherwise.
+                self._stream.forced = True
+        with suppress(Exception):
+            self._stream.close()
+
+    def _fail(self, what: str, error: Exception) -> NoReturn:
+        fail(f"The file {self._name} cannot be {what} under {self._staging.root}", error)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -101,9 +101,12 @@ class Worker:
             session.committed()
             return PartDone(part, reached_end)
         except BaseException:
-            with suppress(Exception):
-                staged.abandon()
-            session.roll_back()
+            try:
+                session.roll_back()
+            finally:
+                # Afterwards: a store that does not answer must not hold the rows.
+                with suppress(Exception):
+                    staged.abandon()
             raise
 
     def _gather(self, staged: StagedPart, at_most: int | None) -> tuple[Took, bool]:

@@ -23,8 +23,9 @@ class Store:
     def staging(self) -> StagingFolder:
         return StagingFolder(self, "bucket/staging", "store://bucket/staging")
 
-    def open(self, path: str, mode: str) -> io.BytesIO:
+    def open(self, path: str, mode: str, autocommit: bool) -> io.BytesIO:
         assert mode == "wb"
+        assert autocommit
         return Upload(self, path)
 
     def cat_file(self, path: str) -> bytes:

@@ -1,0 +1,314 @@
+"""Staging on a store that speaks S3: what the ledger names is there, what is undone is not."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import traceback
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from io import BytesIO
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk import ObjectStoragePath
+from airflow.sdk.io import attach
+
+from airflow_sqlqueue.drain.drain import Drain
+from airflow_sqlqueue.drain.ledger import Ledger, Part
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.requeue import requeue
+from airflow_sqlqueue.drain.staging import DurableFile, StagingFolder
+from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
+from airflow_sqlqueue.errors import BatchNotFoundError, StagingError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from tests.contract.conftest import Connect
+from tests.stores.conftest import Bucket
+from tests.stores.server import KEY, PART_SIZE, SECRET, Door, S3Server
+
+SMALL, LARGE = 100, PART_SIZE // 2 + 1000
+
+
+def fill(queue: QueueTable, size: int, count: int = 5) -> list[bytes]:
+    """Send messages with bodies of this size, which no compression makes smaller."""
+    bodies = [random.Random(n).randbytes(size) for n in range(count)]
+    queue.send(Message({}, body) for body in bodies)
+    return bodies
+
+
+def drain(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, batch_id: uuid.UUID | None = None, rows: int = 1000
+) -> Batch:
+    options = DrainOptions(rows_per_statement=2, rows_per_part=rows, workers=1)
+    return Drain(connect, queue.address, staging, batch_id=batch_id, origin="test", options=options).run().batch
+
+
+def key_of(path: str) -> str:
+    return path.removeprefix("s3a://").partition("/")[2]
+
+
+def in_bucket(bucket: Bucket, paths: list[str] | tuple[str, ...]) -> list[bytes]:
+    """The bodies of the files, as the other client reads them."""
+    tables = (pq.read_table(BytesIO(bucket.read(key_of(path))), columns=["Body"]) for path in paths)
+    return [row for table in tables for row in table["Body"].to_pylist()]
+
+
+def by_path(server: S3Server, bucket: Bucket) -> StagingFolder:
+    class PathOnStore:
+        """What of a path of ``universal_pathlib`` counts here."""
+
+        fs, path = server.filesystem(), f"{bucket.name}/staging/"
+
+    return StagingFolder.of(PathOnStore())
+
+
+def by_airflow(server: S3Server, bucket: Bucket) -> StagingFolder:
+    connection = f"store_{bucket.name}"
+    attach("s3", connection, fs=server.filesystem())
+    return StagingFolder.of(ObjectStoragePath(f"s3://{connection}@{bucket.name}/staging"))
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("folder", [by_path, by_airflow])
+def test_a_file_is_whole_before_the_ledger_names_it(
+    connect: Connect,
+    queue: QueueTable,
+    s3: S3Server,
+    bucket: Bucket,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Callable[[S3Server, Bucket], StagingFolder],
+    size: int,
+) -> None:
+    seen: list[bytes] = []
+    commit = Ledger.commit_part
+
+    def looking_first(self: Ledger, batch_id: uuid.UUID, part: Part, worker: str) -> None:
+        assert bucket.unfinished() == []
+        assert part.path is not None
+        seen.extend(in_bucket(bucket, [part.path]))
+        commit(self, batch_id, part, worker)
+
+    monkeypatch.setattr(Ledger, "commit_part", looking_first)
+    sent = fill(queue, size)
+    batch = drain(connect, queue, folder(s3, bucket), rows=3)
+    assert len(batch.paths) == 2
+    assert [path for path in batch.paths if not path.startswith(f"s3a://{bucket.name}/staging/{batch.batch_id}/")] == []
+    assert seen == sent == in_bucket(bucket, batch.paths)
+    in_parts = [
+        request
+        for request in s3.requests
+        if request.startswith(f"POST /{bucket.name}/") and request.endswith("?uploads")
+    ]
+    assert len(in_parts) == (2 if size == LARGE else 0)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_a_part_that_is_undone_leaves_nothing(
+    connect: Connect,
+    queue: QueueTable,
+    staging: StagingFolder,
+    bucket: Bucket,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+) -> None:
+    fill(queue, size)
+    take, takes = QueueTable.take_head, []
+
+    def failing(self: QueueTable, *arguments: Any) -> Any:
+        takes.append(bucket.unfinished())
+        if len(takes) == 3:
+            raise RuntimeError("cut")
+        return take(self, *arguments)
+
+    monkeypatch.setattr(QueueTable, "take_head", failing)
+    with pytest.raises(RuntimeError, match="cut"):
+        drain(connect, queue, staging)
+    assert len(takes[2]) == (1 if size == LARGE else 0)
+    # A file that its finalizer closes would be uploaded after all.
+    gc.collect()
+    assert bucket.keys() == bucket.unfinished() == []
+    assert queue.depth().messages == 5
+
+
+def test_a_file_whose_commit_may_have_taken_effect_stays(staging: StagingFolder, bucket: Bucket) -> None:
+    for size in (SMALL, 2 * PART_SIZE):
+        file = DurableFile(staging, f"{size}")
+        file.write(b"x" * size)
+        file.close()
+        file.abandon()
+        assert len(bucket.read(f"staging/{size}")) == size
+
+
+def test_an_empty_file(staging: StagingFolder, bucket: Bucket) -> None:
+    DurableFile(staging, "empty").close()
+    assert bucket.read("staging/empty") == b""
+
+
+def test_a_transaction_of_the_filesystem_does_not_put_a_file_off(staging: StagingFolder, bucket: Bucket) -> None:
+    with staging.filesystem.transaction:
+        file = DurableFile(staging, "file")
+        file.write(b"x")
+        file.close()
+        assert bucket.keys() == ["staging/file"]
+
+
+def refusing(method: str, part: str, status: str, code: str) -> Door:
+    return lambda request: (status, code) if request.startswith(f"{method} /b-") and part in request else None
+
+
+REFUSALS = {
+    "access denied": (SMALL, refusing("PUT", "part-", "403 Forbidden", "AccessDenied")),
+    "wrong key": (SMALL, refusing("PUT", "part-", "403 Forbidden", "InvalidAccessKeyId")),
+    "no room": (SMALL, refusing("PUT", "part-", "507 Insufficient Storage", "QuotaExceeded")),
+    "the server is ill": (SMALL, refusing("PUT", "part-", "500 Internal Server Error", "InternalError")),
+    "when it begins": (LARGE, refusing("POST", "?uploads", "403 Forbidden", "AccessDenied")),
+    "in the middle": (LARGE, refusing("PUT", "partNumber=2", "500 Internal Server Error", "InternalError")),
+    "when it is finished": (LARGE, refusing("POST", "?uploadId=", "500 Internal Server Error", "InternalError")),
+}
+
+
+def secrets_in(error: BaseException) -> list[str]:
+    """Those that a log with the whole traceback would show."""
+    text = "".join(traceback.format_exception(error))
+    return [secret for secret in (KEY, SECRET) if secret in text]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_an_upload_that_is_refused(s3: S3Server, staging: StagingFolder, bucket: Bucket, refusal: str) -> None:
+    size, door = REFUSALS[refusal]
+    file = DurableFile(staging, "part-1")
+    with s3.behind(door):
+        with pytest.raises(StagingError, match=r"^The file part-1 cannot be .*says the server") as failure:
+            write_and_close(file, random.Random(1).randbytes(size * 5))
+        file.abandon()
+    assert secrets_in(failure.value) == []
+    del file
+    gc.collect()
+    assert bucket.keys() == bucket.unfinished() == []
+
+
+def write_and_close(file: DurableFile, content: bytes) -> None:
+    for start in range(0, len(content), PART_SIZE):
+        file.write(content[start : start + PART_SIZE])
+    file.close()
+
+
+@pytest.mark.parametrize("refusal", ["access denied", "when it is finished"])
+def test_a_drain_whose_upload_is_refused_loses_nothing(
+    connect: Connect, queue: QueueTable, s3: S3Server, staging: StagingFolder, bucket: Bucket, refusal: str
+) -> None:
+    size, door = REFUSALS[refusal]
+    sent, batch_id = fill(queue, size), uuid.uuid4()
+    with s3.behind(door), pytest.raises(StagingError, match=r"^The file .* cannot be .*says the server"):
+        drain(connect, queue, staging, batch_id)
+    assert queue.depth().messages == len(sent)
+    assert bucket.keys() == bucket.unfinished() == []
+    with connect() as session:
+        assert Ledger(session, queue.address.catalog).parts(batch_id) == []
+    assert in_bucket(bucket, drain(connect, queue, staging, batch_id).paths) == sent
+
+
+def test_a_server_that_is_gone(connect: Connect, queue: QueueTable) -> None:
+    server = S3Server()
+    server.stop()
+    sent = fill(queue, SMALL)
+    staging = StagingFolder(server.filesystem(), "bucket/staging", "s3a://bucket/staging")
+    with pytest.raises(StagingError, match="Could not connect to the endpoint URL") as failure:
+        drain(connect, queue, staging)
+    assert secrets_in(failure.value) == []
+    assert queue.depth().messages == len(sent)
+
+
+def test_a_server_that_hangs_is_given_up_after_the_time_that_the_store_allows(
+    connect: Connect, queue: QueueTable, s3: S3Server, staging: StagingFolder, bucket: Bucket
+) -> None:
+    released = threading.Event()
+
+    def door(request: str) -> None:
+        if request.startswith("PUT") and "part-" in request:
+            released.wait(60)
+
+    sent = fill(queue, SMALL)
+    try:
+        with s3.behind(door), pytest.raises(StagingError, match=r"(?i)timeout"):
+            drain(connect, queue, staging)
+        assert queue.depth().messages == len(sent)
+    finally:
+        released.set()
+
+
+def test_no_credentials(connect: Connect, queue: QueueTable, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    from s3fs import S3FileSystem
+
+    fill(queue, SMALL)
+    filesystem = S3FileSystem(endpoint_url=s3.url, skip_instance_cache=True)
+    with pytest.raises(StagingError, match="credentials"):
+        drain(connect, queue, StagingFolder(filesystem, "bucket/staging", "s3a://bucket/staging"))
+    assert queue.depth().messages == 5
+
+
+# Back, and away
+
+
+def test_a_batch_goes_back(
+    connect: Connect, queue: QueueTable, s3: S3Server, staging: StagingFolder, bucket: Bucket
+) -> None:
+    """Also where the client that reads it looked into the folder before the files were there."""
+    sent, batch_id = fill(queue, SMALL), uuid.uuid4()
+    bucket.put(f"staging/{batch_id}/note", b"")
+    reader = StagingFolder(s3.filesystem(), staging.root, staging.uri)
+    reader.filesystem.ls(f"{staging.root}/{batch_id}")
+    batch = drain(connect, queue, staging, batch_id, rows=3)
+    assert queue.depth().messages == 0
+    with connect() as session:
+        ledger = Ledger(session, queue.address.catalog)
+        kept = bucket.read(key_of(batch.paths[1]))
+        bucket.remove(key_of(batch.paths[1]))
+        with pytest.raises(StagingError, match="cannot be read"):
+            requeue(ledger, batch_id, reader)
+        bucket.put(key_of(batch.paths[1]), kept)
+        denied = refusing("GET", "part-", "403 Forbidden", "AccessDenied")
+        with s3.behind(denied), pytest.raises(StagingError, match="cannot be read") as failure:
+            requeue(ledger, batch_id, reader)
+        assert secrets_in(failure.value) == []
+        assert queue.depth().messages == 0
+        assert requeue(ledger, batch_id, reader).batch.messages == len(sent)
+    assert [message.body for message in queue.receive(10)] == sent
+
+
+def test_a_sweep(connect: Connect, queue: QueueTable, s3: S3Server, staging: StagingFolder, bucket: Bucket) -> None:
+    fill(queue, SMALL)
+    batch = drain(connect, queue, staging)
+    sweeper = StagingFolder(s3.filesystem(), staging.root, staging.uri)
+    assert len(sweeper.filesystem.find(staging.root)) == 1
+    orphan = f"staging/{batch.batch_id}/part-{uuid.uuid4()}.parquet"
+    bucket.put(orphan, b"12345")
+    with connect() as session:
+        ledger = Ledger(session, queue.address.catalog)
+        # Young by the store's clock, which says when it was modified.
+        assert sweep(ledger, sweeper, SweepOptions(retain=timedelta(days=1), grace=timedelta(days=1))).files == 0
+        denied = refusing("DELETE", "part-", "403 Forbidden", "AccessDenied")
+        now = SweepOptions(retain=timedelta(days=1), grace=timedelta(0))
+        with s3.behind(denied), pytest.raises(StagingError, match="cannot be removed") as failure:
+            sweep(ledger, sweeper, now)
+        assert secrets_in(failure.value) == []
+        denied = refusing("GET", "list-type", "403 Forbidden", "AccessDenied")
+        with s3.behind(denied), pytest.raises(StagingError, match="cannot be listed"):
+            sweep(ledger, sweeper, now)
+        swept = sweep(ledger, sweeper, now)
+        assert (swept.files, swept.bytes, swept.orphans) == (1, 5, 1)
+        assert bucket.keys() == [key_of(path) for path in batch.paths]
+        ledger.consume(batch)
+        assert sweep(ledger, sweeper, SweepOptions(retain=timedelta(0))).files == 1
+        assert bucket.keys() == []
+        with pytest.raises(BatchNotFoundError):
+            ledger.manifest(uuid.UUID(batch.batch_id))
