@@ -4,30 +4,43 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import fsspec
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.spec import AbstractBufferedFile
 
-from airflow_sqlqueue.drain.stores import fail, said, spark_uri, without_secrets
+from airflow_sqlqueue.drain.stores import bounded, fail, said, spark_uri, without_secrets
 from airflow_sqlqueue.errors import ConfigurationError
+
+T = TypeVar("T")
+
+_PIECE = 2**20
+"""Bytes that go to a store's stream at once. Each time takes a thread."""
+
+_PARTING = 15.0
+"""Seconds that cancelling an upload may take. The store may be the reason for it."""
 
 
 @dataclass(frozen=True)
 class StagingFolder:
     """Where batches are written. ``uri`` is the form in which Spark finds ``root`` on ``filesystem``.
 
-    It can be pickled where its filesystem can be, which then takes its storage options along, credentials included;
-    it never shows them.
+    ``patience`` is how many seconds a store may take to answer before a part is undone; the rows of the part are locked
+    meanwhile. It does not bound a local disk.
+
+    A folder can be pickled where its filesystem can be, which then takes its storage options along, credentials
+    included; it never shows them.
     """
 
     filesystem: Any = field(repr=False)
     root: str
     uri: str
+    patience: float = 300.0
 
     @classmethod
     def of(cls, location: Any) -> StagingFolder:
@@ -76,6 +89,7 @@ class DurableFile:
         self._staging = staging
         self._name = name
         self._durable = False
+        self._waiting = bytearray()
         path = f"{staging.root}/{name}"
         try:
             if staging.is_local:
@@ -83,7 +97,7 @@ class DurableFile:
                 self._stream: Any = Path(path).open("xb")  # noqa: SIM115 - closed by close() or abandon()
             else:
                 # In a transaction of fsspec's that somebody has begun, close() would not finish the upload.
-                self._stream = staging.filesystem.open(path, "wb", autocommit=True)
+                self._stream = self._bounded(lambda: staging.filesystem.open(path, "wb", autocommit=True))
         except Exception as error:
             self._fail("written", error)
 
@@ -94,9 +108,19 @@ class DurableFile:
     def write(self, data: Any) -> None:
         """Add bytes, or what has a buffer of them."""
         try:
-            self._stream.write(data)
+            if self._staging.is_local:
+                self._stream.write(data)
+                return
+            self._waiting += memoryview(data)
+            if len(self._waiting) >= _PIECE:
+                self._send()
         except Exception as error:
             self._fail("written", error)
+
+    def _send(self) -> None:
+        piece = bytes(self._waiting)
+        self._waiting.clear()
+        self._bounded(lambda: self._stream.write(piece))
 
     def flush(self) -> None:
         """Nothing: only :meth:`close` makes a file durable, and parts of uploads have a least size."""
@@ -107,11 +131,13 @@ class DurableFile:
             if self._staging.is_local:
                 self._stream.flush()
                 os.fsync(self._stream.fileno())
-            self._stream.close()
-            if self._staging.is_local:
+                self._stream.close()
                 folder = Path(self._staging.root, self._name).parent
                 _sync_folder(folder)
                 _sync_folder(folder.parent)
+            else:
+                self._send()
+                self._bounded(self._stream.close)
         except Exception as error:
             self._fail("made durable", error)
         self._durable = True
@@ -125,14 +151,21 @@ class DurableFile:
         if self._durable:
             # discard() of WebHDFS and FTP would remove it.
             return
-        if not self._staging.is_local:
+        if self._staging.is_local:
             with suppress(Exception):
-                self._stream.discard()
-            if isinstance(self._stream, AbstractBufferedFile):
-                # Its close(), which its finalizer calls if nobody else does, would finish the upload otherwise.
-                self._stream.forced = True
+                self._stream.close()
+            return
+        patience = min(self._staging.patience, _PARTING)
         with suppress(Exception):
-            self._stream.close()
+            bounded(self._stream.discard, patience)
+        if isinstance(self._stream, AbstractBufferedFile):
+            # Its close(), which its finalizer calls if nobody else does, would finish the upload otherwise.
+            self._stream.forced = True
+        with suppress(Exception):
+            bounded(self._stream.close, patience)
+
+    def _bounded(self, call: Callable[[], T]) -> T:
+        return bounded(call, self._staging.patience)
 
     def _fail(self, what: str, error: Exception) -> NoReturn:
         fail(f"The file {self._name} cannot be {what} under {self._staging.root}", error)

@@ -1,11 +1,17 @@
-"""What differs from store to store: the name that Spark has for a folder, and what their libraries say of failures."""
+"""What differs from store to store: how Spark finds a folder, how long they take, and what they say of failures."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, NoReturn
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, NoReturn, TypeVar
 
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
+
+T = TypeVar("T")
 
 _SCHEMES = {"s3": "s3a", "gcs": "gs"}
 _AZURE = {"abfs", "abfss", "az"}
@@ -75,6 +81,30 @@ def _azure_host(filesystem: Any) -> str:
         "Spark finds a folder on Azure by its storage account: name it, as in "
         "abfss://container@account.dfs.core.windows.net/folder or as account_name of the Airflow connection."
     )
+
+
+def bounded(call: Callable[[], T], seconds: float) -> T:
+    """What ``call`` returns or raises, or :class:`TimeoutError`: then it goes on in a thread that nobody waits for.
+
+    The stores' own time limits are not enough. That of aiohttp, which s3fs, gcsfs and adlfs use, does not hold for
+    sending, and is dropped by S3's answer to ``Expect: 100-continue`` if that comes late.
+    """
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="staging", daemon=True).start()
+    try:
+        return outcome.result(seconds)
+    except FutureTimeoutError:
+        if outcome.done():
+            # One that the store's own library has raised.
+            raise
+        raise TimeoutError(f"the store did not answer for {seconds:g} seconds") from None
 
 
 def fail(what: str, error: Exception) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,6 +13,9 @@ from airflow_sqlqueue.hooks.base import QueueConnectionHook
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.transactions import joined
+
+_CONNECTION = re.compile(r"(?:s3|s3a|gs|gcs)://[^/@:]+@|(?:abfss?|az)://[^/@:]+@[^/@.]+(?:/|$)")
+"""URLs as Airflow's object storage has them, with a connection. ``container@account.dfs...`` is Azure's own form."""
 
 if TYPE_CHECKING:
     import uuid
@@ -27,7 +31,22 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.progress import Progress
     from airflow_sqlqueue.drain.quarantine import Quarantined
     from airflow_sqlqueue.drain.requeue import Requeued
+    from airflow_sqlqueue.drain.staging import StagingFolder
     from airflow_sqlqueue.drain.sweep import SweepOptions, Swept
+
+
+def staging_folder(location: str | PathLike[str] | ObjectStoragePath) -> StagingFolder:
+    """A staging folder as DAGs name it: a path, a URL, also with an Airflow connection (``s3://connection@bucket/...``).
+
+    Raises :class:`ConfigurationError` for one that cannot be used.
+    """
+    from airflow_sqlqueue.drain.staging import StagingFolder
+
+    if isinstance(location, str) and _CONNECTION.match(location):
+        from airflow.sdk import ObjectStoragePath
+
+        return StagingFolder.of(ObjectStoragePath(location))
+    return StagingFolder.of(location)
 
 
 class BatchMethods(QueueConnectionHook):
@@ -53,12 +72,11 @@ class BatchMethods(QueueConnectionHook):
         if joined(self.queue_connection.settings) is not None:
             raise TransactionError("A drain commits its parts one by one: call it outside the transaction.")
         from airflow_sqlqueue.drain.drain import Drain
-        from airflow_sqlqueue.drain.staging import StagingFolder
 
         return Drain(
             self.session,
             self.find_queue(queue_name),
-            StagingFolder.of(staging),
+            staging_folder(staging),
             batch_id=batch_id,
             renew=renew,
             origin=origin,
@@ -105,9 +123,8 @@ class BatchMethods(QueueConnectionHook):
         connection. See :func:`airflow_sqlqueue.drain.requeue.requeue`.
         """
         from airflow_sqlqueue.drain.requeue import requeue
-        from airflow_sqlqueue.drain.staging import StagingFolder
 
-        folder = None if staging is None else StagingFolder.of(staging)
+        folder = None if staging is None else staging_folder(staging)
         with self._ledger(self._catalog(queue_name)) as ledger:
             return requeue(ledger, batch_id, folder)
 
@@ -122,11 +139,10 @@ class BatchMethods(QueueConnectionHook):
         The ledger is that of the queue's database (the connection's unless named). See
         :func:`airflow_sqlqueue.drain.sweep.sweep`.
         """
-        from airflow_sqlqueue.drain.staging import StagingFolder
         from airflow_sqlqueue.drain.sweep import sweep
 
         with self._ledger(self._catalog(queue_name)) as ledger:
-            return sweep(ledger, StagingFolder.of(staging), options)
+            return sweep(ledger, staging_folder(staging), options)
 
     def quarantine(self, queue_name: str) -> list[Quarantined]:
         """The messages that drains of a queue set aside because no file can keep them."""

@@ -52,7 +52,7 @@ class S3Server:
             secret=SECRET,
             endpoint_url=self.url,
             default_block_size=PART_SIZE,
-            config_kwargs={"retries": {"max_attempts": 0}, "connect_timeout": 2, "read_timeout": 2},
+            config_kwargs={"retries": {"max_attempts": 0}, "connect_timeout": 5, "read_timeout": 60},
             skip_instance_cache=True,
             **options,
         )
