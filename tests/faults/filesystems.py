@@ -34,6 +34,9 @@ class Store:
     def closing(self) -> None:
         """Overridden by stores that hang."""
 
+    def discarding(self) -> None:
+        """Overridden by stores that hang."""
+
 
 class Upload(io.BytesIO):
     """A file on its way into a store: it is there, whole, once it was closed."""
@@ -56,6 +59,7 @@ class Upload(io.BytesIO):
 
     def discard(self) -> None:
         self._given_up = True
+        self._store.discarding()
         self.close()
 
 
@@ -70,3 +74,15 @@ class HangingStore(Store):
         if not self.hangs.is_set():
             self.hangs.set()
             assert self.released.wait(60)
+
+
+class DeafStore(Store):
+    """A store without room that does not answer when a file is to be discarded, until :attr:`released`."""
+
+    def __init__(self) -> None:
+        super().__init__(room=0)
+        self.hangs, self.released = threading.Event(), threading.Event()
+
+    def discarding(self) -> None:
+        self.hangs.set()
+        assert self.released.wait(60)

@@ -20,7 +20,7 @@ from airflow_sqlqueue.errors import BatchError, LockTimeoutError, StagingError
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect, run_sql
 from tests.faults.account import Account
-from tests.faults.filesystems import HangingStore, Store
+from tests.faults.filesystems import DeafStore, HangingStore, Store
 
 SMALL_PARTS = DrainOptions(rows_per_statement=7, inline_body_bytes=8000, rows_per_part=20, settle_seconds=10)
 
@@ -130,6 +130,24 @@ def test_a_worker_that_wakes_up_after_the_seal(
     assert set(result.batch.paths) < {path.replace("bucket", "store://bucket") for path in store.files}
     with connect() as session:
         assert Ledger(session, queue.address.catalog).manifest(batch_id) == result.batch
+
+
+def test_rows_are_free_before_a_store_is_asked_to_cancel(
+    connect: Connect, queue: QueueTable, pool: ThreadPoolExecutor, batch_id: uuid.UUID
+) -> None:
+    store = DeafStore()
+    account = Account(connect, queue.address, store.staging)
+    account.send(20)
+    draining = pool.submit(drain, connect, queue, store.staging, batch_id)
+    try:
+        assert store.hangs.wait(30)
+        assert not draining.done()
+        assert account.queued() == 20
+        account.check(batch_id)
+    finally:
+        store.released.set()
+    with pytest.raises(StagingError, match="No space left on device"):
+        draining.result(60)
 
 
 def test_an_abandoned_file_is_let_go_in_silence(staging: StagingFolder, batch_id: uuid.UUID) -> None:
