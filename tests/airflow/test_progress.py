@@ -41,11 +41,10 @@ def metrics(monkeypatch: pytest.MonkeyPatch) -> Metrics:
 
 
 def test_metrics_add_up_to_what_the_ledger_says(
-    queue_name: str, tmp_path: Path, context: Any, live: str, metrics: Metrics, capsys: Any
+    queue_name: str, tmp_path: Path, context: Any, live: str, metrics: Metrics, capsys: Any, caplog: Any
 ) -> None:
-    SqlQueueHook(live).send(
-        queue_name, (Message({}, b"x" * n, timedelta(seconds=-1) if n % 5 == 0 else None) for n in range(50))
-    )
+    lifetimes = {n: timedelta(seconds=-1) for n in range(0, 50, 5)}
+    SqlQueueHook(live).send(queue_name, (Message({}, b"x" * n, lifetimes.get(n)) for n in range(50)))
     drain = SqlQueueDrainToSparkOperator(
         task_id="task",
         queue_name=queue_name,
@@ -60,7 +59,7 @@ def test_metrics_add_up_to_what_the_ledger_says(
     }
     assert metrics.others["sqlqueue.drain.held"] == 0
     assert metrics.others["sqlqueue.drain.seconds"] > timedelta(0)
-    log = capsys.readouterr().out
+    log = capsys.readouterr().out + caplog.text
     assert "Drained 40 messages" in log
     assert "a second, about 0 s left" in log
     assert f"is sealed: 40 messages and {batch['bytes']} bytes in 3 parts, 10 expired" in log
