@@ -50,6 +50,15 @@ def test_a_trigger_sees_what_changed(client: Any, audited: str) -> None:
     assert client.value("SELECT @@TRANCOUNT") == 0
 
 
+@pytest.mark.parametrize("change", ["DELETE FROM m", "UPDATE m SET x = 5"])
+def test_a_trigger_sees_columns_that_the_expression_does_not_show(client: Any, audited: str, change: str) -> None:
+    client.ok(f"INSERT {audited} (x) VALUES (1), (2); DELETE log_{audited}")
+    shown = "id" if change.startswith("DELETE") else "x"
+    client.ok(f"WITH m AS (SELECT TOP (1) {shown} FROM {audited} ORDER BY id) {change}")
+    new = None if change.startswith("DELETE") else 6
+    assert client.rows(f"SELECT o, n FROM log_{audited}") == [(1, new)]
+
+
 def test_triggers_fire_triggers_but_not_themselves(client: Any, audited: str) -> None:
     client.ok(f"CREATE TRIGGER t2_{audited} ON log_{audited} FOR INSERT AS INSERT log_{audited} (act) VALUES ('2')")
     client.ok(f"INSERT {audited} (x) EXEC ('SELECT 1 UNION ALL SELECT 2')")

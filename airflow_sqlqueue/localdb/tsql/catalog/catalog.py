@@ -27,8 +27,12 @@ SELECT json_build_object('id', o.object_id, 'name', o.name, 'type', o.type, 'pg'
       c.nullable, c.identity, c.computed, c.collation_name, c.column_id, c.seed, c.increment, c.default_object_id)
       ORDER BY c.column_id)
     FROM mssql.columns c WHERE c.object_id = o.object_id),
-  'indexes', (SELECT json_agg(json_build_array(i.name, i.index_id, i.type, i.pg_name, i.disabled) ORDER BY i.index_id)
-    FROM mssql.indexes i WHERE i.object_id = o.object_id))
+  'indexes', (SELECT json_agg(json_build_array(i.name, i.index_id, i.type, i.pg_name, i.disabled, c.folded)
+      ORDER BY i.index_id)
+    FROM mssql.indexes i
+      LEFT JOIN mssql.index_columns k ON k.object_id = i.object_id AND k.index_id = i.index_id AND k.key_ordinal = 1
+      LEFT JOIN mssql.columns c ON c.object_id = k.object_id AND c.column_id = k.column_id
+    WHERE i.object_id = o.object_id))
 FROM mssql.objects o JOIN mssql.schemas s ON s.database_id = o.database_id AND s.schema_id = o.schema_id
   JOIN mssql.databases d ON d.database_id = o.database_id
 WHERE d.folded = $1 AND s.folded = $2 AND o.folded = $3
@@ -203,7 +207,7 @@ class Catalog:
             )
             for c in data["columns"] or []
         ]
-        indexes = [IndexInfo(i[0] or "", i[1], i[2], i[3] or "", bool(i[4])) for i in data["indexes"] or []]
+        indexes = [IndexInfo(i[0] or "", i[1], i[2], i[3] or "", bool(i[4]), i[5] or "") for i in data["indexes"] or []]
         pg = f"{quoted(data['schema_pg'])}.{quoted(data['pg'] or '')}"
         return TableInfo(
             data["name"],

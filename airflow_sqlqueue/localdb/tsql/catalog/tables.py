@@ -38,6 +38,7 @@ class IndexInfo:
     type: int
     pg: str
     disabled: bool
+    first: str = ""  # the folded name of its first key column
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from airflow_sqlqueue.localdb.tsql.catalog.tables import ColumnInfo, TableInfo
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.outputs import Outputs, shown
 from airflow_sqlqueue.localdb.tsql.compiler.plan import Plan
+from airflow_sqlqueue.localdb.tsql.compiler.seeks import check_seeks
 from airflow_sqlqueue.localdb.tsql.compiler.sources import RowLock
 from airflow_sqlqueue.localdb.tsql.compiler.trees import walk
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Scope, Typed
@@ -41,7 +42,8 @@ class Changes(Outputs):
         self._check_target(chosen.table, node.outputs, "DELETE")
         names = Names([chosen.scope("deleted", "d"), *chosen.others])
         change = f"DELETE FROM {chosen.table.pg} AS d USING m WHERE d.ctid = m._ctid"
-        return self._chosen_plan(chosen, change, node.outputs, names, [])
+        whole = Names([self.table_scope(chosen.table, "deleted", "d")])
+        return self._chosen_plan(chosen, change, node.outputs, names, [], whole)
 
     def _require(self, table: TableInfo, node: nodes.Update | nodes.Delete, permission: str) -> None:
         self.env.require(table, permission)
@@ -98,7 +100,10 @@ class Changes(Outputs):
             f"UPDATE {chosen.table.pg} AS d SET {sets_sql or self._nothing(chosen.table)} FROM m WHERE d.ctid = m._ctid"
         )
         extra = [f"m.{alias}" for _, _, alias in chosen.variables]
-        plan = self._chosen_plan(chosen, change, node.outputs, names, extra)
+        whole = Names(
+            [self.table_scope(chosen.table, name, pg) for name, pg in (("inserted", "new"), ("deleted", "old"))]
+        )
+        plan = self._chosen_plan(chosen, change, node.outputs, names, extra, whole)
         plan.assign = [(name, kind) for name, kind, _ in chosen.variables]
         return plan
 
@@ -133,6 +138,7 @@ class Changes(Outputs):
         if scope is None or scope.table is None or not scope.ctid:
             raise SqlError(208, f"Invalid object name '{'.'.join(node.target)}'.", line=node.line)
         where = f" WHERE {self.predicate(node.where, names)}" if node.where is not None else ""
+        check_seeks(sources, node.where, lambda name: self.hinted(name, names))
         chosen = _Chosen(scope.table, scope)
         parts = [f"{scope.ctid} AS _ctid"]
         sets, variables = self._sets(assignments, self._as_shown(scope, scope.table), names)
@@ -213,9 +219,15 @@ class Changes(Outputs):
         return node.sources, fold(match.alias)  # type: ignore[attr-defined]
 
     def _chosen_plan(
-        self, chosen: _Chosen, change: str, outputs: list[nodes.Output], names: Names, extra: list[str]
+        self,
+        chosen: _Chosen,
+        change: str,
+        outputs: list[nodes.Output],
+        names: Names,
+        extra: list[str],
+        whole: Names,
     ) -> Plan:
-        plan = self._with_outputs(f"\x01\x00{change}", outputs, names, extra, table=chosen.table)
+        plan = self._with_outputs(f"\x01\x00{change}", outputs, names, extra, whole, table=chosen.table)
         used = set(re.findall(r"\bm\.(x\d+)\b", plan.sql))
         parts = [*chosen.head, *(f"{sql} AS {name}" for name, sql in chosen.exports.items() if name in used)]
         select = f"SELECT {', '.join(parts)}{chosen.tail}"

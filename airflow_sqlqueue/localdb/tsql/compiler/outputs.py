@@ -13,21 +13,35 @@ from airflow_sqlqueue.localdb.tsql.parser import nodes
 
 def shown(outputs: list[nodes.Output]) -> bool:
     """Whether a statement itself has an OUTPUT clause, beside those that collect rows for triggers."""
-    return any(output.into is None or not output.into[0].startswith("@@") for output in outputs)
+    return not all(map(collects, outputs))
+
+
+def collects(output: nodes.Output) -> bool:
+    """Whether an OUTPUT clause is one of those that collect rows for triggers."""
+    return output.into is not None and output.into[0].startswith("@@")
 
 
 class Outputs(Targets):
     """Adds OUTPUT clauses."""
 
     def _with_outputs(
-        self, change: str, outputs: list[nodes.Output], names: Names, extra: list[str], **options: object
+        self,
+        change: str,
+        outputs: list[nodes.Output],
+        names: Names,
+        extra: list[str],
+        whole: Names | None = None,
+        **options: object,
     ) -> Plan:
-        """Attach OUTPUT clauses to ``change`` (a statement text without RETURNING)."""
+        """Attach OUTPUT clauses to ``change`` (a statement text without RETURNING).
+
+        ``whole`` has every column of the table, for triggers, where ``names`` has those that a CTE shows.
+        """
         change, _, prefix = self._split_prefix(change)
         if not outputs:
             returning = f" RETURNING {', '.join(extra)}" if extra else ""
             return self.finish(prefix + change + returning, writes=True, **options)
-        lists = [self._output_items(output, names) for output in outputs]
+        lists = [self._output_items(output, (whole or names) if collects(output) else names) for output in outputs]
         if len(outputs) == 1 and outputs[0].into is None:
             texts = [f"{self._output(value)} AS c{i}" for i, value in enumerate(lists[0], 1)]
             return self.finish(

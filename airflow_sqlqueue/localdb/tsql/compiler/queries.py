@@ -9,6 +9,7 @@ from airflow_sqlqueue.localdb.contract import SqlError
 from airflow_sqlqueue.localdb.tsql.compiler.convert import convert
 from airflow_sqlqueue.localdb.tsql.compiler.documents import compile_document
 from airflow_sqlqueue.localdb.tsql.compiler.order import Order
+from airflow_sqlqueue.localdb.tsql.compiler.seeks import check_seeks
 from airflow_sqlqueue.localdb.tsql.compiler.sources import Compiled, RowLock
 from airflow_sqlqueue.localdb.tsql.compiler.trees import has_aggregate, has_window
 from airflow_sqlqueue.localdb.tsql.compiler.typed import Names, Typed
@@ -115,6 +116,9 @@ class Queries(Order):
             )
         self._check_clauses(select)
         where = self.predicate(select.where, names) if select.where is not None else ""
+        if self.depth == 1 or select.top is not None:
+            # From elsewhere conditions may come in, as those of a query on a view do.
+            check_seeks(select.sources, select.where, lambda name: self.hinted(name, names))
         aggregated = (
             bool(select.group)
             or select.having is not None

@@ -135,6 +135,12 @@ class Sources(Expressions):
             )
         return found
 
+    def hinted(self, name: nodes.Name, names: Names) -> TableInfo | None:
+        """The table that hints on a name are for; None for a common table expression."""
+        if len(name) == 1 and names.cte(fold(name[0])) is not None:
+            return None
+        return self.lookup(name)
+
     def _cte(
         self, cte: tuple[nodes.Cte, Names | None], node: nodes.TableSource, names: Names, carry: str | None
     ) -> str:

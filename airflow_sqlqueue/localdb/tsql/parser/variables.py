@@ -77,9 +77,10 @@ class Variables(CursorStatements):
                 names.append(self.next().upper)
             if not set(names) <= {"IO", "TIME", "XML", "PROFILE"}:
                 self.fail(self.peek(-1))
-            if self._on_off() and not set(names) <= {"IO", "TIME"}:
-                self.unsupported("SET STATISTICS XML and PROFILE")
-            return nodes.SetOption(["STATISTICS"], None)
+            on = self._on_off()
+            if on and "PROFILE" in names:
+                self.unsupported("SET STATISTICS PROFILE")
+            return nodes.SetOption([f"STATISTICS {name}" for name in names], on)
         names = [self._option_name()]
         while self.accept_op(","):
             names.append(self._option_name())

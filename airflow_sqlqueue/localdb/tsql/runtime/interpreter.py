@@ -34,6 +34,10 @@ class Interpreter(Rows, Variables, Control, Messages, Execution, Impersonation):
     """Runs parsed statements for one session."""
 
     def _dispatch(self, node: nodes.Statement, frame: Frame) -> None:
+        with self.session.explaining.statement(node, frame):
+            self._perform(node, frame)
+
+    def _perform(self, node: nodes.Statement, frame: Frame) -> None:
         session = self.session
         if isinstance(node, nodes.SelectStatement | nodes.Insert | nodes.Update | nodes.Delete | nodes.Merge):
             self._rows(node, frame)

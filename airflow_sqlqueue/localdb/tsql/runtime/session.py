@@ -24,6 +24,7 @@ from airflow_sqlqueue.localdb.tsql.runtime import calls, settings
 from airflow_sqlqueue.localdb.tsql.runtime.activity import Activity
 from airflow_sqlqueue.localdb.tsql.runtime.applock import AppLocks
 from airflow_sqlqueue.localdb.tsql.runtime.errors import DEADLOCK, STALE, translate
+from airflow_sqlqueue.localdb.tsql.runtime.explaining import Explaining
 from airflow_sqlqueue.localdb.tsql.runtime.frames import BatchEnd, Code, Frame, Identity
 from airflow_sqlqueue.localdb.tsql.runtime.interpreter import Interpreter
 from airflow_sqlqueue.localdb.tsql.runtime.receiver import Receiver
@@ -52,6 +53,7 @@ class Session:
         self.temporary = Temporary(self)
         self.applocks = AppLocks(self)
         self.interpreter = Interpreter(self)
+        self.explaining = Explaining(self)
         self.rowcount = 0
         self.error_number = 0
         self.cursors: dict[str, Any] = {}  # GLOBAL ones
@@ -323,7 +325,7 @@ class Session:
         for attempt in (1, 2):
             plan = self.plan(node, frame, build)
             try:
-                return self.run_plan(plan, frame, type(node).__name__.upper())
+                return self.run_plan(plan, frame, explained=build is None and self.explaining.active)
             except PgError as error:
                 stale = error.sqlstate in STALE and attempt == 1
                 if not stale or (self.transactions.count and self.options.xact_abort):
@@ -333,7 +335,7 @@ class Session:
                 frame.code.plans.clear()
         raise AssertionError
 
-    def run_plan(self, plan: Plan, frame: Frame, statement: str = "") -> int:
+    def run_plan(self, plan: Plan, frame: Frame, *, explained: bool = False) -> int:
         if plan.writes and self.transactions.doomed:
             raise SqlError(
                 3930,
@@ -348,6 +350,9 @@ class Session:
         middle = [Request(text) for text in plan.before]
         if plan.prelock:
             middle.append(Request(plan.prelock, request.values, plan.oids))
+        if explained:
+            request.name = b""  # a prepared statement may have a plan of its own, made for any parameters
+            middle.append(self.explaining.request(request))
         results = self.transactions.run([*middle, request], transient=plan.transient)
         receiver.finish(results)
         count = receiver.count if receiver.count else int(results.command_tuples or 0)

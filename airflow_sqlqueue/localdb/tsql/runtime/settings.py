@@ -67,6 +67,7 @@ class Options:
     textsize: int = 2147483647
     context_info: bytes | None = None
     fmtonly: bool = False
+    statistics_xml: bool = False
 
     @property
     def nocount(self) -> bool:
@@ -128,7 +129,9 @@ def _set_options(session: Session, node: nodes.SetOption, frame: Frame) -> None:
                 session.transactions.pending[0] = session.transactions.begin_sql()
         elif name == "IDENTITY_INSERT":
             _identity_insert(session, *value)
-        elif name == "STATISTICS":
+        elif name == "STATISTICS XML":
+            options.statistics_xml = bool(value)
+        elif name.startswith("STATISTICS "):
             continue
         elif name in _BITS or name == "ANSI_DEFAULTS":
             _switch(options, name, value)

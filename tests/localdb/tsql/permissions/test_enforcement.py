@@ -283,3 +283,13 @@ def test_altering_a_trigger_enables_it_and_does_not_meet_itself(client: Any, thi
     client.ok(f"ALTER TRIGGER {things}_x ON {things} INSTEAD OF DELETE AS SELECT 2")
     shown = client.rows(f"SELECT object_id, is_disabled FROM sys.triggers WHERE name = '{things}_x'")
     assert shown == [(number, False)]
+
+
+def test_a_plan_is_shown_to_those_who_may_see_it(client: Any, someone: Someone, things: str) -> None:
+    client.ok(f"GRANT SELECT ON {things} TO {someone.name}")
+    mine = someone.session()
+    mine.ok("SET STATISTICS XML ON; DECLARE @n int = 1; SELECT @n")
+    refused = mine.error(f"SELECT id FROM {things}")
+    assert (refused.number, refused.message) == (262, "SHOWPLAN permission denied in database 'shop'.")
+    client.ok(f"GRANT SHOWPLAN TO {someone.name}")
+    assert len(mine.ok(f"SELECT id FROM {things}").results) == 2
