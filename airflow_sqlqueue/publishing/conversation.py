@@ -135,10 +135,9 @@ def _waiting(replies: QueueTable, correlation_id: str) -> Iterator[int]:
     """The RowVersions of the messages with this correlation id, from the head: their order is not that of commits."""
     has_column = "CorrelationId" in replies.layout.types
     column = Fragment("[CorrelationId]" if has_column else "CAST(NULL AS varchar(255))")
-    statement = replies.query("conversation.waiting", correlation_id=column)
     after = _BEFORE_ALL
     while True:
-        page = replies.session.run(statement, PAGE, after)
+        page = replies.rows("conversation.waiting", PAGE, after, correlation_id=column)
         for row_version, headers, in_column in page:
             values = decode_headers(headers).values
             if correlation_id == (values.get(HeaderNames.CORRELATION_ID) or in_column):

@@ -23,7 +23,7 @@ from typing import Any
 from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, decode_headers
-from airflow_sqlqueue.queue.fitted import FittedTable
+from airflow_sqlqueue.queue.fitted import FIRST, FittedTable
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.sql import identifier, query
 from airflow_sqlqueue.tables.inspection import read_layout
@@ -69,14 +69,13 @@ class Backlog:
 def depth(table: FittedTable, kind: str = "exact", *, at_most: int | None = None) -> Depth:
     """Count messages, as the table above has it. With ``at_most``, exactly, in that many rows at the head alone."""
     check_kind(kind)
-    table.layout  # noqa: B018 - a clear error where there is no queue
     if kind == "quick":
-        low, high = table.session.run(table.query("queue.ends"))[0]
+        low, high = table.rows("queue.ends", FIRST, FIRST)[0]
         return Depth(0 if low is None else max(0, high - low + 1), None, kind)
     if kind == "catalog":
         return Depth(_catalog_rows(table, table.layout.table), None, kind)
-    statement = table.query("queue.depth" if at_most is None else "queue.depth_up_to")
-    total, expired = table.session.run(statement, *(() if at_most is None else (at_most,)))[0]
+    rows = table.rows("queue.depth") if at_most is None else table.rows("queue.depth_up_to", at_most, FIRST)
+    total, expired = rows[0]
     return Depth(total - expired, expired)
 
 
@@ -101,8 +100,7 @@ def backlog(table: FittedTable, kind: str = "exact", *, delayed: ResolvedAddress
 
 def oldest_seconds(table: FittedTable) -> float | None:
     """The age of the visible message with the lowest RowVersion, at least 0; see :class:`Backlog`."""
-    table.layout  # noqa: B018 - a clear error where there is no queue
-    rows = table.session.run(table.query("queue.oldest"))
+    rows = table.rows("queue.oldest", FIRST)
     if not rows:
         return None
     headers, now = rows[0]

@@ -13,7 +13,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session, retrying
-from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.sql import Fragment, Query, identifier, query, seek
 from airflow_sqlqueue.sql.columns import output
 from airflow_sqlqueue.tables.inspection import read_layout, remember_trigger
 from airflow_sqlqueue.tables.layout import Layout
@@ -25,8 +25,9 @@ FIRST, LAST = -(2**63), 2**63 - 1
 """The bounds of a RowVersion: a bigint."""
 
 _OUTPUT_NEEDS_INTO = 334
-_LAYOUT_CHANGED = {207, 213, 271, _OUTPUT_NEEDS_INTO, 515}
-"""Errors of a statement that was made for another layout: columns that went, came or are computed, a trigger."""
+_LAYOUT_CHANGED = {207, 213, 271, 308, 315, _OUTPUT_NEEDS_INTO, 515, 8622}
+"""Errors of a statement that was made for another layout: columns that went, came or are computed, a trigger, an index
+that is gone, disabled or on other columns."""
 
 _ATTEMPTS = 3
 
@@ -53,17 +54,17 @@ class FittedTable:
             self._layout = layout
         return self._layout
 
-    def fitted(self, work: Callable[[Layout], T]) -> T:
+    def fitted(self, work: Callable[[Layout], T], *, attempts: int = _ATTEMPTS) -> T:
         """Run a statement made for the layout, once more with the new one where the table was altered meanwhile.
 
-        On its own it is a transaction: after a deadlock, a lock timeout or a failover it is repeated a few times, as it
-        was rolled back and nothing was handed out. Inside a transaction nothing is repeated, because the server may
-        have rolled back what was handed out before: the error goes to its owner, :class:`LayoutChangedError` where the
-        table was altered.
+        On its own it is a transaction: after a deadlock, a lock timeout or a failover it is repeated, ``attempts``
+        times in all, as it was rolled back and nothing was handed out. Inside a transaction nothing is repeated, as the
+        server may have rolled back what was handed out before: the error goes to its owner, :class:`LayoutChangedError`
+        where the table was altered.
         """
         before = self.layout
         try:
-            return work(before) if self.session.in_transaction else retrying(lambda: work(before), attempts=_ATTEMPTS)
+            return work(before) if self.session.in_transaction else retrying(lambda: work(before), attempts=attempts)
         except (StatementError, QueueNotFoundError) as error:
             if isinstance(error, StatementError):
                 if error.number not in _LAYOUT_CHANGED:
@@ -80,14 +81,18 @@ class FittedTable:
         return work(self.layout)
 
     def query(self, name: str, **fragments: Fragment) -> Query:
-        """A query on this queue, whose errors name it."""
-        found = query(name, queue=identifier(self.address), **fragments)
+        """A query on this queue, whose errors name it. Raises where no queue stands there."""
+        found = query(name, queue=identifier(self.address), seek=seek(self.layout.seek_index), **fragments)
         return Query(found.name, found.purpose.replace("the queue", f"the queue {self.address.canonical}"), found.text)
 
     def value(self, name: str, *values: Any) -> Any:
-        """The one value of a query that suits every layout. Raises where no queue stands there."""
-        self.layout  # noqa: B018 - a clear error where there is no queue
-        return self.session.value(self.query(name), *values)
+        """The one value of a query; see :meth:`rows`."""
+        found = self.rows(name, *values)
+        return found[0][0] if found else None
+
+    def rows(self, name: str, *values: Any, **fragments: Fragment) -> list[Any]:
+        """The rows of a query, which is not repeated after a lock timeout. Raises where no queue stands there."""
+        return self.fitted(lambda _: self.session.run(self.query(name, **fragments), *values), attempts=1)
 
     def taken(self, name: str, *values: Any, body: bool = True, **fragments: Fragment) -> list[Any]:
         """The rows that a deleting query puts out; their order is undefined, their columns are ``row_columns``."""

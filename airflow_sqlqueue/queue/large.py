@@ -28,16 +28,14 @@ class LargeMessage:
 
 def lock_large(queue: FittedTable, after: int, up_to: int, max_body: int) -> LargeMessage | None:
     """Lock the first message above ``after`` with more than ``max_body`` bytes of body, passing over locked ones."""
-    queue.layout  # noqa: B018 - a clear error where there is no queue
-    rows = queue.session.run(queue.query("queue.lock_large"), after, up_to, max_body)
+    rows = queue.rows("queue.lock_large", after, up_to, max_body)
     return LargeMessage(rows[0][0], uuid.UUID(str(rows[0][1])), bool(rows[0][2])) if rows else None
 
 
 def read_body(queue: FittedTable, message: LargeMessage) -> Iterator[bytes]:
     """The body of a locked message, in pieces of :data:`PIECE` bytes."""
-    statement = queue.query("queue.read_body")
     start = 1
-    while piece := queue.session.value(statement, start, PIECE, message.row_version, str(message.id)):
+    while piece := queue.value("queue.read_body", start, PIECE, message.row_version, str(message.id)):
         yield piece
         start += len(piece)
 

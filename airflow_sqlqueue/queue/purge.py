@@ -159,13 +159,12 @@ class _Every:
 
     def __init__(self, table: FittedTable) -> None:
         self._table = table
-        self._after, self._up_to = FIRST, table.value("queue.high_water")
+        self._after, self._up_to = FIRST, table.value("queue.high_water", FIRST)
 
     def delete(self, take: int) -> tuple[int, bool]:
         if self._up_to is None:
             return 0, True
-        statement = self._table.query("queue.purge_range")
-        count, reached = self._table.session.run(statement, self._after, take, self._up_to, take)[0]
+        count, reached = self._table.rows("queue.purge_range", self._after, take, self._up_to, take)[0]
         if reached is not None:
             self._after = reached
         return int(count), reached is None or reached >= self._up_to
@@ -181,7 +180,7 @@ class _Older:
     def __init__(self, table: FittedTable, age: timedelta, dry_run: bool) -> None:
         self._table = table
         self._before: datetime = table.value("queue.now").replace(tzinfo=timezone.utc) - age
-        self._after, self._up_to = FIRST, table.value("queue.high_water")
+        self._after, self._up_to = FIRST, table.value("queue.high_water", FIRST)
         self._missed = self._undated = 0
         self._dry_run = dry_run
 

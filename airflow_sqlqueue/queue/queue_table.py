@@ -97,7 +97,7 @@ class QueueTable(FittedTable):
             found = browsing.find(self, where, at_most, window, expired=keep_expired)
             return self.take([head.row_version for head in found])
         while True:
-            rows = self.taken("queue.receive", at_most)
+            rows = self.taken("queue.receive", at_most, FIRST)
             alive = rows if keep_expired else [row for row in rows if not row[-1]]
             # What was taken is handed out at once: outside a transaction an error of one more statement would lose it.
             if alive or len(rows) < at_most:
@@ -175,8 +175,7 @@ class QueueTable(FittedTable):
 
     def ends(self) -> tuple[int, int] | None:
         """The lowest and the highest RowVersion that nobody has locked; None for an empty queue."""
-        self.layout  # noqa: B018 - a clear error where there is no queue
-        low, high = self.session.run(self.query("queue.ends"))[0]
+        low, high = self.rows("queue.ends", FIRST, FIRST)[0]
         return None if low is None or high is None else (int(low), int(high))
 
     def window_end(self, rows: int, after: int, up_to: int) -> int | None:
@@ -195,11 +194,11 @@ class QueueTable(FittedTable):
         """
         with self.session.lock_timeout(wait):
             try:
-                if self.session.value(self.query("queue.first_left"), up_to) is None:
+                if self.value("queue.first_left", up_to) is None:
                     return 0
             except LockTimeoutError:
                 pass
-        return max(1, int(self.session.value(self.query("queue.count_left"), up_to)))
+        return max(1, int(self.value("queue.count_left", up_to)))
 
     def purge(self, options: PurgeOptions | None = None) -> Purged:
         """Delete what has expired, or what the options say: see :func:`airflow_sqlqueue.queue.purge.purge`."""

@@ -16,8 +16,11 @@ SELECT [RowVersion] FROM @sent ORDER BY [RowVersion];
 
 -- receive: receive messages from the queue
 -- ORDER BY needs the inner TOP, so the DELETE goes through a common table expression (reference/statements.md 2.4).
+-- The last hint is FORCESEEK with the index on RowVersion, where there is one: for a small table the optimizer may prefer
+-- a scan and a sort, which locks every row that it meets. A seek wants a condition, here one that every row fulfils.
 {declare}WITH head AS (
-    SELECT TOP (?) {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY [RowVersion]
+    SELECT TOP (?) {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
+    WHERE [RowVersion] >= ? ORDER BY [RowVersion]
 )
 DELETE FROM head
 OUTPUT {output};
@@ -38,7 +41,7 @@ OUTPUT {output};
     SELECT {names}, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
     FROM (
         SELECT TOP (?) {names}, DATALENGTH([Headers]) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
-        FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK)
+        FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
         WHERE [RowVersion] > ? AND [RowVersion] <= ? AND COALESCE(DATALENGTH([Body]), 0) <= ? ORDER BY [RowVersion]
     ) AS first
 ),
@@ -49,16 +52,17 @@ OUTPUT {output};
 -- lock_large: find a message of the queue with a large body
 -- What is locked stays as it is, and the transaction's, until its body is read and the row deleted.
 SELECT TOP (1) [RowVersion], [Id], CAST(CASE WHEN [Expires] <= GETUTCDATE() THEN 1 ELSE 0 END AS bit)
-FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK)
+FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
 WHERE [RowVersion] > ? AND [RowVersion] <= ? AND DATALENGTH([Body]) > ? ORDER BY [RowVersion];
 
 -- read_body: read a piece of a message's body
-SELECT SUBSTRING([Body], ?, ?) FROM {queue} WHERE [RowVersion] = ? AND [Id] = ?;
+-- Its row is locked by this transaction already. Without an index those that others hold would be waited for.
+SELECT SUBSTRING([Body], ?, ?) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
 
 -- take_large: take a message with a large body out of the queue
 -- Its body is read before: the row goes without it.
 {declare}WITH head AS (
-    SELECT {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) WHERE [RowVersion] = ? AND [Id] = ?
+    SELECT {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?
 )
 DELETE FROM head
 OUTPUT {output};
@@ -67,21 +71,21 @@ OUTPUT {output};
 SELECT AVG([Bytes])
 FROM (
     SELECT TOP (?) CAST(DATALENGTH([Headers]) + COALESCE(DATALENGTH([Body]), 0) AS bigint) AS [Bytes]
-    FROM {queue} WITH (NOLOCK) WHERE [RowVersion] <= ? ORDER BY [RowVersion]
+    FROM {queue} WITH (NOLOCK{seek}) WHERE [RowVersion] <= ? ORDER BY [RowVersion]
 ) AS head;
 
 -- window_end: find the end of a window of the queue
 -- NOLOCK, because a row more or less does not matter here: windows keep workers out of each other's way, no more.
 SELECT MAX(head.[RowVersion])
 FROM (
-    SELECT TOP (?) [RowVersion] FROM {queue} WITH (NOLOCK)
+    SELECT TOP (?) [RowVersion] FROM {queue} WITH (NOLOCK{seek})
     WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
 ) AS head;
 
 -- peek: look at the queue
 -- READCOMMITTEDLOCK is what READPAST needs where READ_COMMITTED_SNAPSHOT is on (reference/statements.md 2.6).
 SELECT TOP (?) {columns}
-FROM {queue} WITH (READPAST, READCOMMITTEDLOCK)
+FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek})
 WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion];
 
 -- find_ids: look for messages in the queue
@@ -95,24 +99,30 @@ FROM {queue} WITH (READPAST, READCOMMITTEDLOCK);
 -- depth_up_to: count the messages of the queue
 -- Bounded: a poll that only needs to know whether a threshold is reached must not scan a queue of millions.
 SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN head.[Expires] <= GETUTCDATE() THEN 1 END)
-FROM (SELECT TOP (?) [Expires] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK) ORDER BY [RowVersion]) AS head;
+FROM (
+    SELECT TOP (?) [Expires] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek})
+    WHERE [RowVersion] >= ? ORDER BY [RowVersion]
+) AS head;
 
 -- ends: find both ends of the queue
 -- Two subqueries, so that each is one step into the index on RowVersion.
-SELECT (SELECT MIN([RowVersion]) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK)),
-       (SELECT MAX([RowVersion]) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK));
+SELECT (SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek})
+        WHERE [RowVersion] >= ? ORDER BY [RowVersion]),
+       (SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek})
+        WHERE [RowVersion] >= ? ORDER BY [RowVersion] DESC);
 
 -- oldest: look for the oldest message of the queue
-SELECT TOP (1) [Headers], SYSUTCDATETIME() FROM {queue} WITH (READPAST, READCOMMITTEDLOCK)
-WHERE [Expires] IS NULL OR [Expires] > GETUTCDATE() ORDER BY [RowVersion];
+SELECT TOP (1) [Headers], SYSUTCDATETIME() FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek})
+WHERE [RowVersion] >= ? AND ([Expires] IS NULL OR [Expires] > GETUTCDATE()) ORDER BY [RowVersion];
 
 -- high_water: find the end of the queue
-SELECT MAX([RowVersion]) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK);
+SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek})
+WHERE [RowVersion] >= ? ORDER BY [RowVersion] DESC;
 
 -- first_left: check that the queue is drained
 -- A locking read: it stops at a row that somebody else is receiving, which READPAST steps over and NOLOCK may not see
 -- (a row that is deleted and not committed is a ghost). Its lock timeout is the time to wait.
-SELECT TOP (1) [RowVersion] FROM {queue} WITH (READCOMMITTEDLOCK) WHERE [RowVersion] <= ? ORDER BY [RowVersion];
+SELECT TOP (1) [RowVersion] FROM {queue} WITH (READCOMMITTEDLOCK{seek}) WHERE [RowVersion] <= ? ORDER BY [RowVersion];
 
 -- count_left: count the messages that others hold
 SELECT COUNT_BIG(*) FROM {queue} WITH (NOLOCK) WHERE [RowVersion] <= ?;
@@ -129,11 +139,14 @@ SELECT @@ROWCOUNT;
 DECLARE @after bigint = ?, @to bigint;
 SELECT @to = MAX(head.[RowVersion])
 FROM (
-    SELECT TOP (?) [RowVersion] FROM {queue} WITH (NOLOCK)
+    SELECT TOP (?) [RowVersion] FROM {queue} WITH (NOLOCK{seek})
     WHERE [RowVersion] > @after AND [RowVersion] <= ? ORDER BY [RowVersion]
 ) AS head;
-DELETE TOP (?) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
-WHERE [RowVersion] > @after AND [RowVersion] <= @to;
+WITH chunk AS (
+    SELECT TOP (?) [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
+    WHERE [RowVersion] > @after AND [RowVersion] <= @to ORDER BY [RowVersion]
+)
+DELETE FROM chunk;
 SELECT @@ROWCOUNT, @to;
 
 -- purge_these: purge messages of the queue

@@ -158,6 +158,12 @@ class Layout:
         ]
         return min(fitting, key=lambda index: (index.disabled, not index.clustered), default=None)
 
+    @property
+    def seek_index(self) -> str | None:
+        """The name of the index in which rows can be sought by RowVersion; None where there is none in use."""
+        index = self.index_on("RowVersion")
+        return None if index is None or index.disabled else index.name
+
     def differences(self, shape: Shape) -> list[str]:
         """What distinguishes this queue table from a shape, as phrases; empty where it is the same."""
         found = column_differences(self.columns, shape.columns)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,9 +13,11 @@ from airflow_sqlqueue.errors import (
     MessageError,
     NotAQueueError,
     QueueNotFoundError,
+    StatementError,
 )
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
@@ -179,6 +183,72 @@ def test_a_trigger_that_comes(connect: Connect, session: Session, table: Resolve
     with connect() as owner:
         add_trigger(owner, table)
     assert [message.body for message in queue.receive()] == [b"1"]
+
+
+INDEX_CHANGES = {
+    "dropped": "DROP INDEX [Index_RowVersion] ON {table}",
+    "disabled": "ALTER INDEX [Index_RowVersion] ON {table} DISABLE",
+    "on another column": "DROP INDEX [Index_RowVersion] ON {table}; "
+    "CREATE INDEX [Index_RowVersion] ON {table} ([Id]) INCLUDE ([RowVersion])",
+    "renamed": "EXEC sp_rename N'{table}.[Index_RowVersion]', N'Index of RowVersion', N'INDEX'",
+}
+USES: dict[str, Callable[[QueueTable], Any]] = {
+    "receive": lambda queue: queue.receive()[0].body == b"0",
+    "drain": lambda queue: len(queue.take_head(2, 1, 3, 100)) == 2,
+    "window": lambda queue: queue.window_end(1, 3, 9) == 4,
+    "peek": lambda queue: queue.peek()[0].body == b"3",
+    "ends": lambda queue: queue.ends() == (4, 4),
+    "quick depth": lambda queue: queue.depth("quick").messages == 1,
+    "bounded depth": lambda queue: queue.depth(at_most=2).messages == 1,
+    "backlog": lambda queue: queue.backlog("catalog").oldest_seconds is None,
+    "held": lambda queue: queue.held(4) == 1,
+    "purge": lambda queue: queue.purge(PurgeOptions(every=True, confirm=True)).deleted == 1,
+}
+
+
+@pytest.mark.parametrize("change", INDEX_CHANGES)
+def test_an_index_that_is_changed_meanwhile(
+    connect: Connect, session: Session, table: ResolvedAddress, change: str
+) -> None:
+    create_queue(session, table)
+    queues = {use: QueueTable(session, table) for use in USES}
+    queues["receive"].send([Message(body=b"%d" % n) for n in range(4)])
+    assert {queue.layout.seek_index for queue in queues.values()} == {"Index_RowVersion"}
+    with connect() as owner:
+        run_sql(owner, INDEX_CHANGES[change].format(table=table.qualified_name))
+    for use, queue in queues.items():
+        assert USES[use](queue), use
+        assert queue.layout.seek_index == ("Index of RowVersion" if change == "renamed" else None)
+
+
+def test_an_index_that_is_dropped_under_a_transaction(
+    connect: Connect, session: Session, table: ResolvedAddress
+) -> None:
+    create_queue(session, table)
+    queue = QueueTable(session, table)
+    queue.send([Message(body=b"0")])
+    with connect() as owner:
+        run_sql(owner, INDEX_CHANGES["dropped"].format(table=table.qualified_name))
+    with pytest.raises(LayoutChangedError, match="altered under a transaction"), session.transaction():
+        queue.receive()
+    assert [message.body for message in queue.receive()] == [b"0"]
+
+
+@pytest.mark.parametrize(
+    ("hint", "condition"),
+    [
+        ("FORCESEEK", ""),
+        ("FORCESEEK", "WHERE [CorrelationId] = 'a'"),
+        ("FORCESEEK, INDEX ([Index_RowVersion])", "WHERE [Expires] = 0"),
+    ],
+)
+def test_a_seek_that_no_index_serves(session: Session, table: ResolvedAddress, hint: str, condition: str) -> None:
+    """The server has no plan then: why the hint depends on the layout, and every statement with it has a condition."""
+    create_queue(session, table)
+    text = f"SELECT TOP (1) [RowVersion] FROM {table.qualified_name} WITH ({hint}) {condition} ORDER BY [RowVersion]"
+    with pytest.raises(StatementError) as caught:
+        run_sql(session, text)
+    assert caught.value.number == 8622
 
 
 def test_a_change_under_a_transaction_rolls_it_back(connect: Connect, session: Session, table: ResolvedAddress) -> None:

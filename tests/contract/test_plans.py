@@ -1,0 +1,140 @@
+"""How the head of a queue is found: by the index on RowVersion, with no sort, in every layout that has the index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_sqlqueue import sql
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.scan import Span
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.fitted import FIRST, LAST
+from airflow_sqlqueue.queue.large import lock_large, read_body, take_large
+from airflow_sqlqueue.queue.purge import PurgeOptions
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Fragment
+from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.tables.shapes import SHAPES
+from tests.contract.conftest import HEADERS, run_sql
+from tests.plans import Operator, PlanSession, heads, sorted_heads
+
+ROWS = 3_000
+"""So many that the head is a small part of the queue, whatever is taken."""
+
+SEEKING = {name for name, query in sql._queries().items() if "{seek}" in query.text}
+"""The statements that ask for the index."""
+
+NAMED = {name for name in SEEKING if "TOP" not in sql._queries()[name].text}
+"""Those of them that find one row by its RowVersion."""
+
+UNASKED = {"errors.end"}
+"""Those that find an end of the queue by it without being told."""
+
+TRIGGER = "EXEC('CREATE TRIGGER [{schema}].[{name}.trigger] ON [{schema}].[{name}] AFTER DELETE AS SELECT 1')"
+PRIMARY_KEY = (
+    "DROP INDEX [Index_RowVersion] ON {table}; "
+    "ALTER TABLE {table} ADD CONSTRAINT [Key]]s of {name}] PRIMARY KEY NONCLUSTERED ([RowVersion])"
+)
+TABLES = {
+    **{layout: (layout, "") for layout in {shape: layout for layout, shape in SHAPES.items()}.values()},
+    "modern with a trigger": ("modern", TRIGGER),
+    "clustered with a trigger": ("clustered", TRIGGER),
+    "a primary key for the index": ("modern", PRIMARY_KEY),
+}
+"""Each shape that there is among the layouts, and what else makes other statements."""
+
+
+@pytest.fixture
+def planning(settings: ConnectionSettings) -> Iterator[PlanSession]:
+    with PlanSession(settings, lock_timeout=10) as session:
+        yield session
+
+
+def fill(session: Session, table: ResolvedAddress) -> None:
+    """Messages, and statistics that tell of them: how many there are decides about the plan."""
+    QueueTable(session, table).send([Message(HEADERS, b"%d" % number) for number in range(ROWS)])
+    run_sql(session, f"UPDATE STATISTICS {table.qualified_name}")
+
+
+def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operator]]:
+    """Run every statement that has to do with the head of a queue, and give their plans."""
+    queue = QueueTable(planning, table)
+    planning.watch()
+    queue.peek(1_000)
+    queue.browse(1_000)
+    queue.window_end(1_000, FIRST, LAST)
+    queue.mean_bytes()
+    queue.depth("quick")
+    queue.depth(at_most=1_000)
+    queue.backlog("catalog")
+    queue.held(LAST)
+    Span.of(queue, ErrorFilter())
+    queue.rows("conversation.waiting", 100, FIRST, correlation_id=Fragment("[CorrelationId]"))
+    with planning.transaction():
+        large = lock_large(queue, FIRST, LAST, 3)
+        assert large is not None
+        assert b"".join(read_body(queue, large)) == b"1000"
+        take_large(queue, large)
+    assert len(queue.take_head(500, FIRST, LAST, 2**40)) == 500
+    assert len(queue.receive(500)) == 500
+    # Most of them stay: of a queue that is nearly empty, a scan is as good a way to find the head.
+    assert queue.purge(PurgeOptions(every=True, confirm=True, chunk=250, max_messages=500)).deleted == 500
+    return planning.plans
+
+
+@pytest.mark.parametrize(("layout", "change"), TABLES.values(), ids=TABLES)
+def test_the_head_is_found_by_the_index(
+    planning: PlanSession, table: ResolvedAddress, layout: str, change: str
+) -> None:
+    create_queue(planning, table, layout=layout)
+    if change:
+        run_sql(planning, change.format(table=table.qualified_name, schema=table.schema, name=table.table))
+    fill(planning, table)
+    index = QueueTable(planning, table).layout.seek_index
+    assert index is not None
+    plans = use(planning, table)
+    assert plans.keys() >= SEEKING | UNASKED
+    for name in NAMED:
+        assert any(each.seeks and each.index == index for plan in plans[name] for each in plan), name
+    for name in (SEEKING | UNASKED) - NAMED:
+        found = heads(plans[name])
+        assert found, name
+        for head in found:
+            readers = [operator for operator in head if operator.index == index]
+            assert readers, (name, plans[name])
+            assert all(reader.seeks if name in SEEKING else reader.reads_by_index for reader in readers), name
+        assert sorted_heads(plans[name]) == [], name
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP INDEX [Index_RowVersion] ON {table}",
+        "ALTER INDEX [Index_RowVersion] ON {table} DISABLE",
+        "DROP INDEX [Index_RowVersion] ON {table}; CREATE INDEX [Index_RowVersion] ON {table} ([RowVersion]) "
+        "WHERE [Expires] IS NOT NULL",
+        "DROP INDEX [Index_RowVersion] ON {table}; CREATE INDEX [Index_RowVersion] ON {table} ([Id], [RowVersion])",
+    ],
+)
+def test_without_the_index_the_plans_tell(planning: PlanSession, table: ResolvedAddress, change: str) -> None:
+    """What the test above looks for is seen where it stands."""
+    create_queue(planning, table)
+    run_sql(planning, change.format(table=table.qualified_name))
+    fill(planning, table)
+    assert QueueTable(planning, table).layout.seek_index is None
+    plans = use(planning, table)
+    for name in (
+        "queue.peek",
+        "queue.receive",
+        "queue.take_head",
+        "queue.first_left",
+        "queue.high_water",
+        "queue.ends",
+    ):
+        assert sorted_heads(plans[name]), name
+        assert not any(operator.seeks for head in heads(plans[name]) for operator in head), name
