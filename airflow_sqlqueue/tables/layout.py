@@ -27,6 +27,8 @@ _KINDS: dict[str, dict[str, set[str]]] = {
 }
 """What makes a table one of a kind: its columns and the base types that statements can work with."""
 
+_OURS = {"BatchId", "Expired"}
+
 NAMES = {name.lower(): name for name in (*queue_columns("", legacy=True, body_string=True), *DELAYED, *SUBSCRIPTION)}
 """The transport's columns by their lower-case names: the server may compare without case."""
 
@@ -227,7 +229,12 @@ def expires_state(index: Index | None) -> str:
 
 
 def kind_of(types: Mapping[str, str]) -> str:
-    """queue, delayed, subscription or other, by the names and base types of the columns."""
+    """queue, delayed, subscription or other, by the names and base types of the columns.
+
+    The drain's own tables have a queue's columns, and those that say which batch a row belongs to.
+    """
+    if _OURS <= types.keys():
+        return "other"
     return next((kind for kind in _KINDS if not _missing(kind, types)), "other")
 
 
