@@ -20,9 +20,8 @@ $(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/system_parts.p
 demo: $(READY) ## Run the main job on a local server with realistic traffic
 	@$(RUN)/python scripts/demo.py
 
-bench: $(READY) ## Measure sends, purges and drains against the plain statements
-	@$(RUN)/python scripts/bench_queue.py
-	@$(RUN)/python scripts/bench_drain.py
+bench: $(READY) ## Measure speed, growth and memory (some 15 minutes; PARTS="drain growth" for some parts)
+	@$(RUN)/python scripts/bench.py $(PARTS)
 
 test: $(READY) ## Run the tests
 	@$(RUN)/python -m pytest

@@ -1,4 +1,4 @@
-"""How fast a drain is, beside receiving one at a time and beside a bare loop of the statements that it is made of.
+"""How fast a drain is, beside single receives, beside a bare loop of its statements, and beside doing it oneself.
 
 ``python scripts/bench_drain.py [--json]``, as ``bench_queue.py``. Two workers can only be faster than one where server
 and client have cores to spare: with fewer than four cores that ratio has no bound.
@@ -6,14 +6,14 @@ and client have cores to spare: with fewer than four cores that ratio has no bou
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench_queue import Comparison, messages, report
+from bench_report import Comparison, cores, report
+from bench_setting import TURNS, best_rates, fill
+from bench_staging import staged_move
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
@@ -24,33 +24,38 @@ from airflow_sqlqueue.server.opening import open_connection
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql.columns import output
 
-TURNS = 3
+SINGLE, BARE, STAGED = "single receives", "bare loop", "do it yourself"
+ENOUGH_CORES = 4
 
 
 def compare_drains(
-    queue: QueueTable, *, count: int = 40_000, single: int = 500, turns: int = TURNS
+    queue: QueueTable, *, count: int = 100_000, single: int = 500, turns: int = TURNS
 ) -> list[Comparison]:
-    """The best of some turns of each kind, all in one run; the first, which prepares statements, does not count."""
-    best: dict[str, float] = {}
-    kinds: dict[str, Callable[[], int]] = {
-        "single receives": lambda: sum(len(queue.receive()) for _ in range(single)),
-        "bare loop": lambda: _bare_loop(queue),
-        **{f"{n}-worker drain": (lambda n=n: _drain(queue, n)) for n in (1, 2, 4)},  # type: ignore[misc]
-    }
-    for turn in range(turns + 1):
-        for name, work in kinds.items():
-            queue.send(messages(single if name == "single receives" else count))
-            started = time.perf_counter()
-            done = work()
-            if turn:
-                best[name] = max(best.get(name, 0.0), done / (time.perf_counter() - started))
-    spare = 1.5 if (os.cpu_count() or 1) >= 4 else 0.0
+    """Drains with 1, 2 and 4 workers and what they are measured against, all of the same messages."""
+    with staged_move(queue) as move, tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
+        kinds: dict[str, Callable[[], int]] = {
+            SINGLE: lambda: sum(len(queue.receive()) for _ in range(single)),
+            BARE: lambda: _bare_loop(queue),
+            STAGED: lambda: move.run(Path(folder, "moved.parquet")),
+            **{_drained_by(n): (lambda n=n: drain(queue, n)) for n in (1, 2, 4)},  # type: ignore[misc]
+        }
+        best = best_rates(kinds, turns, before=lambda name: fill(queue, single if name == SINGLE else count))
+    one, two, four = map(_drained_by, (1, 2, 4))
+    spare = cores() >= ENOUGH_CORES
+    note = f"{cores()} cores" + ("" if spare else ": too few for a bound")
     pairs = (
-        ("4-worker drain", "single receives", 25.0),
-        ("1-worker drain", "bare loop", 0.8),
-        ("2-worker drain", "1-worker drain", spare),
+        (four, SINGLE, 25.0, ""),
+        (one, BARE, 0.8, ""),
+        (two, one, 1.5 if spare else None, note),
+        (two, STAGED, 1.0, "the default"),
+        (four, STAGED, None, ""),
+        (one, STAGED, None, ""),
     )
-    return [Comparison(name, best[name], base, best[base], bound) for name, base, bound in pairs]
+    return [Comparison(name, best[name], base, best[base], bound, note=note) for name, base, bound, note in pairs]
+
+
+def _drained_by(workers: int) -> str:
+    return f"{workers}-worker drain"
 
 
 def _bare_loop(queue: QueueTable) -> int:
@@ -77,13 +82,14 @@ def _bare_loop(queue: QueueTable) -> int:
     return total
 
 
-def _drain(queue: QueueTable, workers: int) -> int:
+def drain(queue: QueueTable, workers: int = DrainOptions.workers) -> int:
+    """Drain the queue with the default settings, or with another number of workers, to files that are then removed."""
     settings = queue.session.settings
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
-        staging = StagingFolder.of(Path(folder))
-        options = DrainOptions(workers=workers)
-        return Drain(lambda: Session(settings), queue.address, staging, options=options).run().batch.messages
+        staging, options = StagingFolder.of(Path(folder)), DrainOptions(workers=workers)
+        batch = Drain(lambda: Session(settings), queue.address, staging, options=options).run().batch
+    return batch.messages + batch.expired
 
 
 if __name__ == "__main__":
-    sys.exit(report(__doc__ or "", compare_drains))
+    sys.exit(report(__doc__ or "", {"drain": compare_drains}))

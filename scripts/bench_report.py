@@ -1,0 +1,113 @@
+"""How the parts of the bench tell what they measured: a table for people, JSON for machines.
+
+What counts are ratios: both sides of one run on one server, in turns, so that a machine that is busy for a while slows
+both down. A ratio may have a bound; where one is not kept, the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bench_setting import a_queue
+from rich.console import Console
+from rich.table import Table
+
+from airflow_sqlqueue import __version__
+from airflow_sqlqueue.localdb import LocalServer
+from airflow_sqlqueue.queue import QueueTable
+
+RATE = "messages/s"
+_WIDTH = 120
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two figures of one run, both in ``unit``.
+
+    ``bound`` is the least that their ratio may be, with ``at_most`` the most, None where it is only told; ``note`` says
+    what one has to know to read them.
+    """
+
+    name: str
+    value: float
+    base_name: str
+    base_value: float
+    bound: float | None = None
+    at_most: bool = False
+    unit: str = RATE
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return self.value / self.base_value
+
+    @property
+    def passed(self) -> bool:
+        if self.bound is None:
+            return True
+        return self.ratio <= self.bound if self.at_most else self.ratio >= self.bound
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "ratio": self.ratio, "passed": self.passed}
+
+
+Part = Callable[[QueueTable], list[Comparison]]
+
+
+def cores() -> int:
+    """The cores that this process may run on; a local server has the same ones."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def report(doc: str, parts: Mapping[str, Part]) -> int:
+    """Run the parts that the command line names, all unless it does, and print what they measured.
+
+    All run on one server: a local one, or the one that ``SQLQUEUE_TEST_SERVER`` names, each with a queue of its own.
+    Returns 1 where a ratio is not within its bound.
+    """
+    parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
+    if len(parts) > 1:
+        parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(parts)}; all unless given")
+    parser.add_argument("--json", action="store_true", help="print JSON alone; the tables go to stderr")
+    arguments = parser.parse_args()
+    names: Sequence[str] = getattr(arguments, "parts", None) or list(parts)
+    if unknown := set(names) - set(parts):
+        parser.error(f"there is no part {sorted(unknown)[0]!r}: choose of {', '.join(parts)}")
+    console = Console(stderr=arguments.json)
+    console.width = max(console.width, _WIDTH)
+    url = os.environ.get("SQLQUEUE_TEST_SERVER")
+    where = "the server of SQLQUEUE_TEST_SERVER" if url else "a local server"
+    console.print(f"{cores()} cores, {where}, Python {platform.python_version()}")
+    measured: dict[str, list[Comparison]] = {}
+    with ExitStack() as stack:
+        url = url or stack.enter_context(LocalServer()).url("sqlqueue")
+        for name in names:
+            with a_queue(url if "?" in url else f"{url}?Encrypt=yes&TrustServerCertificate=yes") as queue:
+                measured[name] = parts[name](queue)
+            console.print(table(name, measured[name]))
+    passed = all(each.passed for comparisons in measured.values() for each in comparisons)
+    facts = {"version": __version__, "cores": cores(), "server": where, "python": platform.python_version()}
+    parts_told = {name: [each.to_dict() for each in comparisons] for name, comparisons in measured.items()}
+    print(json.dumps({**facts, "parts": parts_told, "passed": passed}))  # noqa: T201
+    return 0 if passed else 1
+
+
+def table(title: str, comparisons: Sequence[Comparison]) -> Table:
+    found = Table(title, "", "against", "", "", "ratio", "bound", "note")
+    for each in comparisons:
+        figures = (_figure(each.value), each.base_name, _figure(each.base_value), each.unit)
+        bound = "" if each.bound is None else f"{'at most' if each.at_most else 'at least'} {each.bound:g}"
+        verdict = "" if each.passed else "red"
+        found.add_row(each.name, *figures, f"{each.ratio:.2f}", bound, each.note, style=verdict)
+    return found
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"

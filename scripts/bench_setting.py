@@ -1,0 +1,110 @@
+"""What every part of the bench stands on: a queue of its own on a server, messages, and turns."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from itertools import cycle, islice
+from random import Random
+
+from airflow_sqlqueue.envelope.times import format_time
+from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.tables.drop import drop_queue
+
+TURNS = 3
+"""Turns that each side of a comparison gets."""
+
+
+@contextmanager
+def a_queue(url: str) -> Iterator[QueueTable]:
+    """A queue of its own on a server, dropped at the end."""
+    settings = ConnectionSettings.from_url(url)
+    address = AddressResolver(default_catalog=settings.database).resolve(f"bench.{uuid.uuid4().hex[:12]}")
+    with Session(settings) as session:
+        create_queue(session, address)
+        try:
+            yield QueueTable(session, address)
+        finally:
+            drop_queue(session, address, force=True)
+
+
+def messages(count: int, lives: timedelta | None = None) -> Iterator[Message]:
+    """Messages as an endpoint would send them, a day old, with bodies of half a kilobyte, the same every time."""
+    sent = format_time(datetime.now(timezone.utc) - timedelta(days=1))
+    for number, body in enumerate(islice(cycle(_bodies()), count)):
+        message_id = str(uuid.UUID(int=number))
+        headers = {
+            HeaderNames.MESSAGE_ID: message_id,
+            HeaderNames.CORRELATION_ID: message_id,
+            HeaderNames.ENCLOSED_MESSAGE_TYPES: "Shop.Messages.OrderPlaced, Shop.Messages",
+            HeaderNames.CONTENT_TYPE: "application/json",
+            HeaderNames.TIME_SENT: sent,
+        }
+        yield Message(headers, body, lives)
+
+
+def fill(queue: QueueTable, count: int) -> None:
+    """Make ``count`` messages of an empty queue: the first are sent, the others are copies that the server makes."""
+    have, name = queue.send(messages(min(count, _DIFFERENT))), queue.address.qualified_name
+    while have < count:
+        copied = min(have, count - have)
+        text = (
+            f"INSERT INTO {name} ([Id], {_COPIED}) "  # noqa: S608 - our own names
+            f"SELECT TOP ({copied}) NEWID(), {_COPIED} FROM {name} ORDER BY [RowVersion]"
+        )
+        queue.session.run(Query("bench.fill", "copy messages", text))
+        have += copied
+
+
+_COPIED = "[CorrelationId], [ReplyToAddress], [Recoverable], [Expires], [Headers], [Body]"
+_DIFFERENT = 20_000
+"""How many bodies there are. A row group of a Parquet file has no more rows, so that none gets small by repetition."""
+
+
+@lru_cache
+def _bodies() -> list[bytes]:
+    return [_order(Random(number)) for number in range(_DIFFERENT)]  # noqa: S311 - repeatable on purpose
+
+
+def _order(rng: Random) -> bytes:
+    lines = [
+        {"Sku": f"{rng.getrandbits(40):010X}", "Quantity": rng.randint(1, 9), "Price": rng.randint(100, 50_000) / 100}
+        for _ in range(8)
+    ]
+    return json.dumps({"OrderId": str(uuid.UUID(int=rng.getrandbits(128))), "Lines": lines}).encode()
+
+
+def rate_of(work: Callable[[], int]) -> float:
+    """Messages per second of work that returns how many messages it was done to."""
+    started = time.perf_counter()
+    count = work()
+    return count / (time.perf_counter() - started)
+
+
+def best_rates(
+    kinds: Mapping[str, Callable[[], int]], turns: int, before: Callable[[str], object] = lambda name: None
+) -> dict[str, float]:
+    """The best rate of each kind of work.
+
+    The kinds take turns; ``before``, which is not measured, is told whose turn it is. The first turn of each, which
+    prepares statements, does not count.
+    """
+    best = dict.fromkeys(kinds, 0.0)
+    for turn in range(turns + 1):
+        for name, work in kinds.items():
+            before(name)
+            rate = rate_of(work)
+            if turn:
+                best[name] = max(best[name], rate)
+    return best
