@@ -69,8 +69,8 @@ def _bare_loop(queue: QueueTable) -> int:
     try:
         cursor = connection.cursor()
         cursor.execute("SET NOCOUNT ON")
-        values = (MAX_ROWS_PER_STATEMENT, LAST, options.bytes_per_statement)
-        while rows := cursor.execute(text, values[0], after, *values[1:]).fetchall():
+        limits = (LAST, options.inline_body_bytes, options.bytes_per_statement)
+        while rows := cursor.execute(text, MAX_ROWS_PER_STATEMENT, after, *limits).fetchall():
             total, in_part = total + len(rows), in_part + len(rows)
             after = max(row[7] for row in rows)
             if in_part >= options.rows_per_part:

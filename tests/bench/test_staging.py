@@ -1,7 +1,4 @@
-"""What a drain is measured against does what it says.
-
-The rates themselves are for ``make bench``: in short, what a drain costs by itself is most of it.
-"""
+"""What a drain is measured against does what it says: the do-it-yourself way, and the filling of queues."""
 
 from __future__ import annotations
 

@@ -1,0 +1,44 @@
+"""What ``scripts/bench_drain.py`` and ``bench_growth.py`` measure is done, in short.
+
+The rates themselves are for ``make bench``: of a short drain, most is what a drain costs by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bench_drain
+import bench_growth
+import pytest
+
+
+def test_every_kind_of_drain_is_measured_and_leaves_nothing(queue: Any) -> None:
+    found = bench_drain.compare_drains(queue, count=30, single=3, turns=1)
+    assert queue.depth().messages == 0
+    assert all(each.ratio > 0 for each in found)
+
+
+@pytest.mark.parametrize(("cores", "bound", "note"), [(4, 1.5, "4 cores"), (2, None, "2 cores: too few for a bound")])
+def test_two_workers_owe_nothing_where_there_are_no_cores_to_spare(
+    queue: Any, monkeypatch: pytest.MonkeyPatch, cores: int, bound: float | None, note: str
+) -> None:
+    monkeypatch.setattr(bench_drain, "cores", lambda: cores)
+    monkeypatch.setattr(bench_drain, "best_rates", lambda kinds, turns, before: dict.fromkeys(kinds, 1.0))
+    found = bench_drain.compare_drains(queue)
+    assert {(each.name, each.base_name): (each.bound, each.note) for each in found} == {
+        ("4-worker drain", "single receives"): (25, ""),
+        ("1-worker drain", "bare loop"): (0.8, ""),
+        ("2-worker drain", "1-worker drain"): (bound, note),
+        ("2-worker drain", "do it yourself"): (1, "the default"),
+        ("4-worker drain", "do it yourself"): (None, ""),
+        ("1-worker drain", "do it yourself"): (None, ""),
+    }
+
+
+def test_growth_is_the_cost_of_a_message_against_smaller_drains(queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = iter([99.0, 50.0, 40.0, 60.0, 45.0, 61.0])
+    monkeypatch.setattr(bench_growth, "_cost", lambda queue, size: next(costs))
+    monkeypatch.setattr(bench_growth, "TURNS", {10: 2, 100: 2, 1000: 1})
+    found = bench_growth.compare_growth(queue)
+    told = [(each.value, each.base_value, each.passed) for each in found]
+    assert told == [(45, 40, True), (61, 40, False), (61, 45, False)]
