@@ -20,7 +20,7 @@ $(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/system_parts.p
 demo: $(READY) ## Run the main job on a local server with realistic traffic
 	@$(RUN)/python scripts/demo.py
 
-bench: $(READY) ## Measure speed, growth and memory (some 15 minutes; PARTS="drain growth" for some parts)
+bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="drain growth" for some parts)
 	@$(RUN)/python scripts/bench.py $(PARTS)
 
 test: $(READY) ## Run the tests

@@ -54,7 +54,7 @@ def compare_memory(
         started = time.monotonic()
         drained = _drain_apart(queue, folder)
         seconds = time.monotonic() - started
-        _check(drained["paths"], sent)
+        check_bodies(drained["paths"], sent)
     note = (
         f"{len(sizes):,} bodies of {min(sizes)} to {max(sizes):,} bytes in {seconds:.0f} s; "
         f"{drained['imported'] / MB:.0f} MB after the imports"
@@ -115,8 +115,11 @@ def _peak() -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-def _check(paths: Sequence[str], sent: dict[str, str]) -> None:
-    """Compare what is in the files with what was sent, one row group at a time."""
+def check_bodies(paths: Sequence[str], sent: dict[str, str]) -> None:
+    """Compare the messages in part files with those sent, given by their ids and the hashes of their bodies.
+
+    Raises :class:`BodiesDifferError` where one is missing, doubled or another.
+    """
     left = dict(sent)
     for path in paths:
         with fsspec.open(path) as stream, pq.ParquetFile(stream) as file:

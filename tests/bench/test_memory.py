@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import bench_memory
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 MB, MIB = bench_memory.MB, bench_memory.MIB
@@ -23,7 +27,20 @@ def test_memory_of_a_drain_is_bounded(queue: Any) -> None:
     assert memory.ratio <= 1, memory
 
 
-def test_a_body_that_comes_back_otherwise_is_found(queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_memory, "_hash", lambda row: "another")
-    with pytest.raises(bench_memory.BodiesDifferError, match="is not the one sent"):
-        bench_memory.compare_memory(queue, total=1 * MB, largest=100_000)
+def test_every_body_is_found_in_its_row_or_in_its_own_file_as_it_was_sent(tmp_path: Path) -> None:
+    (tmp_path / "body.bin").write_bytes(b"large")
+    rows = [
+        {"Id": "a", "Body": b"small", "BodyFile": None},
+        {"Id": "b", "Body": None, "BodyFile": f"file://{tmp_path}/body.bin"},
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "part.parquet")
+    sent = {"a": hashlib.sha256(b"small").hexdigest(), "b": hashlib.sha256(b"large").hexdigest()}
+    paths = [f"file://{tmp_path}/part.parquet"]
+    bench_memory.check_bodies(paths, sent)
+    with pytest.raises(bench_memory.BodiesDifferError, match="1 of 3 messages are in no file"):
+        bench_memory.check_bodies(paths, {**sent, "c": sent["a"]})
+    for name in sent:
+        with pytest.raises(bench_memory.BodiesDifferError, match=f"message {name} in .* is not the one sent"):
+            bench_memory.check_bodies(paths, {**sent, name: "another"})
+    with pytest.raises(bench_memory.BodiesDifferError, match="message a in .* is not the one sent"):
+        bench_memory.check_bodies(paths * 2, sent)
