@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_PREPARED = 4
+"""Statements that are kept prepared: the few that a loop of transactions takes turns with."""
+
 DEFAULT_LOCK_TIMEOUT = 30.0
 """Seconds a statement waits for a lock before it is given up (error 1222)."""
 
@@ -52,8 +55,7 @@ class Session:
         self._connection = retrying(lambda: open_connection(settings))
         self._connection.timeout = statement_timeout
         self._is_freetds = "tdsodbc" in self._connection.getinfo(load_pyodbc().SQL_DRIVER_NAME).lower()
-        self._cursor: pyodbc.Cursor | None = None
-        self._cursor_text = ""
+        self._cursors: dict[str, pyodbc.Cursor] = {}
         self._in_transaction = self._doomed = False
         self._lock_timeout = self._lock_timeout_now = lock_timeout
         try:
@@ -84,7 +86,7 @@ class Session:
         """
         self._check_alive()
         try:
-            cursor = self._prepared(statement.text)
+            cursor = self._prepared(statement.text if values else "")
             if sizes is not None and not self._is_freetds:
                 cursor.setinputsizes(sizes)
             cursor.execute(statement.text, values) if values else cursor.execute(statement.text)
@@ -95,22 +97,26 @@ class Session:
                 if not cursor.nextset():
                     return rows
         except Exception as error:
-            self._discard_cursor()
+            self._discard_cursors()
             self.doom()
             raise translate(error, statement.purpose) from quiet(error)
 
     def _prepared(self, text: str) -> pyodbc.Cursor:
-        """A cursor for the text: the last one where it is the same again, which the server has prepared."""
-        if self._cursor is None or self._cursor_text != text:
-            self._cursor, self._cursor_text = self._connection.cursor(), text
-        return self._cursor
+        """The cursor of a text that has run before, which the server has prepared, or a new one. A few are kept."""
+        cursor = self._cursors.pop(text, None)
+        if cursor is None:
+            cursor = self._connection.cursor()
+            if len(self._cursors) >= _PREPARED:
+                self._cursors.pop(next(iter(self._cursors))).close()
+        self._cursors[text] = cursor
+        return cursor
 
-    def _discard_cursor(self) -> None:
-        """Close the cursor at once: the exception keeps it alive, and while it has results the connection is busy."""
-        if self._cursor is not None:
+    def _discard_cursors(self) -> None:
+        """Close them at once: the exception keeps one alive, and while it has results the connection is busy."""
+        for cursor in self._cursors.values():
             with suppress(Exception):
-                self._cursor.close()
-        self._cursor = None
+                cursor.close()
+        self._cursors.clear()
 
     def value(self, statement: Query, *values: Any) -> Any:
         """The first column of the first row, None where there is no row."""

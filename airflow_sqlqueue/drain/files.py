@@ -20,6 +20,9 @@ from airflow_sqlqueue.message import drained_row_schema
 
 _ROW_VERSION = 7
 
+# The first array of a process loads pandas where it is installed, for a second: not while rows are locked.
+pa.array([], pa.int64())
+
 
 class UnwritableError(Exception):
     """Rows that no file can keep: ``reasons`` by RowVersion. Nothing of their statement was written."""
