@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.worker import CancelledError, DrainTask, PartDone, Worker
+from airflow_sqlqueue.drain.worker import CancelledError, DrainTask, Worker
 from airflow_sqlqueue.errors import ConnectionLostError, ServerUnreachableError, TransientError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.fitted import FIRST
@@ -109,9 +110,9 @@ class Crew:
     ) -> None:
         self._connect, self._worker, self._on_part = connect, worker, on_part
         self._options, self._quota = options, quota
-        self._windows = Windows(up_to)
+        self._up_to, self._windows = up_to, Windows(up_to)
         self._cancelled = threading.Event()
-        self._lock = threading.Lock()
+        self._lock, self._dealing = threading.Lock(), threading.Lock()
         self._threads: list[threading.Thread] = []
         self._failure: BaseException | None = None
 
@@ -119,7 +120,7 @@ class Crew:
         """Work until no window is left. Raises the first error of a worker, when all others have ended."""
         try:
             self._add_worker()
-            # A worker that finds a window adds another one to the list.
+            # A worker that finds a window, and more behind it, adds another one to the list.
             for thread in self._threads:
                 thread.join()
         except BaseException:
@@ -152,10 +153,10 @@ class Crew:
             try:
                 with closing(self._connect()) as session:
                     worker = self._worker(session, self._cancelled)
-                    while (window := self._windows.take(worker.queue, worker.rows_per_part)) is not None:
-                        self._add_worker()
-                        if not self._drain(worker, *window):
-                            break
+                    while (window := self._next(worker)) is not None:
+                        if window.up_to < self._up_to:
+                            self._add_worker()
+                        self._drain(worker, window)
                         failures = 0
                 return
             except RETRIED as error:
@@ -166,32 +167,45 @@ class Crew:
                 if self._cancelled.wait(pause_after(failures)):
                     return
 
-    def _drain(self, worker: Worker, after: int, up_to: int) -> bool:
-        """Take parts until the window is empty; False where a limit was reached."""
-        start = after
-        while reserved := self._quota.reserve(self._options.rows_per_part):
-            done = self._part(worker, after, up_to, reserved)
-            if done is not None:
-                with self._lock:
-                    self._on_part(done.part)
-            elif after == start:
-                return True
-            # From the start again: messages with large bodies are taken after all others.
-            after = start if done is None or done.reached_end else done.part.max_row_version
-        return False
+    def _next(self, worker: Worker) -> _Window | None:
+        """The next window, as large as the limits allow: together, so that they take the messages at the head."""
+        with self._dealing:
+            rows = self._quota.reserve(worker.rows_per_part)
+            ends = self._windows.take(worker.queue, rows) if rows else None
+            if ends is None:
+                self._quota.give_back(rows)
+                return None
+            return _Window(*ends, rows)
 
-    def _part(self, worker: Worker, after: int, up_to: int, reserved: int) -> PartDone | None:
-        used = 0
+    def _drain(self, worker: Worker, window: _Window) -> None:
+        """Take parts until the window is empty, or as many messages as it was given."""
+        left, after = window.rows, window.after
         try:
-            done = worker.drain_part(after, up_to, reserved)
-            used = 0 if done is None else done.part.rows
-            return done
+            while left > 0:
+                done = worker.drain_part(after, window.up_to, left)
+                if done is not None:
+                    left -= done.part.rows
+                    with self._lock:
+                        self._on_part(done.part)
+                elif after == window.after:
+                    return
+                # From the start again: messages with large bodies are taken after all others.
+                after = window.after if done is None or done.reached_end else done.part.max_row_version
         except ConnectionLostError:
             # The COMMIT may have taken effect: the ledger knows, and the drain asks it before it goes on alone.
-            used = reserved
+            left = 0
             raise
         finally:
-            self._quota.give_back(reserved - used)
+            self._quota.give_back(left)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """RowVersions above ``after`` and not above ``up_to``, and how many messages may be taken of them."""
+
+    after: int
+    up_to: int
+    rows: int
 
 
 class Threads:

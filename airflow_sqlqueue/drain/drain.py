@@ -144,7 +144,7 @@ class Drain:
         if options.max_seconds is not None:
             self._until = time.monotonic() + options.max_seconds - row.age
         if ends is not None and row.state == "open":
-            self._task = replace(self._task, mean_bytes=queue.mean_bytes())
+            self._task = replace(self._task, mean_bytes=queue.mean_bytes(), layout=queue.layout)
             self._tally.begin(ends[0], ends[1] if row.up_to is None else min(ends[1], row.up_to))
         return row
 

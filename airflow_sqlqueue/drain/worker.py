@@ -18,6 +18,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.tables.layout import Layout
 
 
 class CancelledError(Exception):
@@ -28,7 +29,7 @@ class CancelledError(Exception):
 class DrainTask:
     """What a worker has to know, wherever it runs.
 
-    ``mean_bytes`` is the size of a message as far as it is known before the first one is taken.
+    ``mean_bytes`` and ``layout`` are what the drain has seen of the queue: the size of a message, and the table.
     """
 
     batch_id: uuid.UUID
@@ -37,6 +38,7 @@ class DrainTask:
     options: DrainOptions
     ledger_schema: str = LEDGER_SCHEMA
     mean_bytes: int | None = None
+    layout: Layout | None = None
 
     def ledger(self, session: Session) -> Ledger:
         return Ledger(session, self.queue.catalog, self.ledger_schema)
@@ -55,7 +57,7 @@ class Worker:
 
     def __init__(self, session: Session, task: DrainTask, cancelled: Event | None = None) -> None:
         self._session, self._task, self._options = session, task, task.options
-        self.queue = QueueTable(session, task.queue)
+        self.queue = QueueTable(session, task.queue, task.layout)
         self._ledger = task.ledger(session)
         self._quarantine = Quarantine(session, task.queue.catalog, task.ledger_schema)
         self._cancelled = cancelled or Event()

@@ -35,12 +35,15 @@ T = TypeVar("T")
 
 
 class FittedTable:
-    """One queue table, through one connection. ``address`` is where it was looked for; a synonym may stand there."""
+    """One queue table, through one connection. ``address`` is where it was looked for; a synonym may stand there.
 
-    def __init__(self, session: Session, address: ResolvedAddress) -> None:
+    ``layout`` is what somebody else has just read of it.
+    """
+
+    def __init__(self, session: Session, address: ResolvedAddress, layout: Layout | None = None) -> None:
         self.session = session
         self.address = address
-        self._layout: Layout | None = None
+        self._layout = layout
 
     @property
     def layout(self) -> Layout:

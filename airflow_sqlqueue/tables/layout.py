@@ -233,7 +233,7 @@ def kind_of(types: Mapping[str, str]) -> str:
 
     The drain's own tables have a queue's columns, and those that say which batch a row belongs to.
     """
-    if _OURS <= types.keys():
+    if types.keys() >= _OURS:
         return "other"
     return next((kind for kind in _KINDS if not _missing(kind, types)), "other")
 
