@@ -61,6 +61,13 @@ BEGIN
 END;
 COMMIT TRANSACTION;
 
+-- lock_window: take the application lock of a window of the batch
+-- The session's lock: the server lets go of it once the connection is gone and nothing of it is under way any more.
+DECLARE @result int;
+EXEC @result = {catalog}.sys.sp_getapplock
+    @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = ?;
+SELECT @result;
+
 -- seal: seal the batch
 -- Waits, up to the lock timeout, for parts that are in their last round trip; after it, none can be added.
 UPDATE {batch} SET [State] = 'sealed', [SealedAt] = SYSUTCDATETIME() WHERE [BatchId] = ? AND [State] = 'open';
