@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.errors import TransactionError
+from airflow_sqlqueue.errors import ConfigurationError, TransactionError
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from airflow.sdk import ObjectStoragePath
+    from pyspark.sql import SparkSession
 
     from airflow_sqlqueue.drain.catalog import BatchInfo
-    from airflow_sqlqueue.drain.drain import DrainResult
+    from airflow_sqlqueue.drain.drain import DrainResult, Engine
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.progress import Progress
@@ -61,13 +62,18 @@ class BatchMethods(QueueConnectionHook):
         renew: bool = False,
         origin: str = "",
         options: DrainOptions | None = None,
+        engine: str = "threads",
+        spark: SparkSession | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> DrainResult:
         """Drain a queue into a sealed batch of Parquet files under ``staging``: exactly once, from queue to files.
 
         The same ``batch_id`` resumes an open batch and returns a sealed one; with ``renew`` a new batch is drained
         where that one was consumed or put back. See
-        :class:`airflow_sqlqueue.drain.drain.Drain`.
+        :class:`airflow_sqlqueue.drain.drain.Drain`. ``engine`` is where the workers run: ``threads`` of this process,
+        or ``spark``, the executors of the session ``spark``
+        (:class:`airflow_sqlqueue.spark.executors.SparkEngine`), which need this package and an ODBC driver, and reach
+        the server and ``staging``. A batch that one engine began, another may resume.
         """
         if joined(self.queue_connection.settings) is not None:
             raise TransactionError("A drain commits its parts one by one: call it outside the transaction.")
@@ -82,8 +88,21 @@ class BatchMethods(QueueConnectionHook):
             origin=origin,
             options=options,
             ledger_schema=self.ledger_schema,
+            engine=self._engine(engine, spark),
             on_progress=on_progress,
         ).run()
+
+    def _engine(self, name: str, spark: SparkSession | None) -> Engine | None:
+        if name not in ("threads", "spark"):
+            raise ConfigurationError(f"The engine {name!r} is not known: use threads or spark.")
+        if name == "threads":
+            return None
+        if spark is None:
+            raise ConfigurationError("The engine spark needs a session to drain with: give it as spark=...")
+        from airflow_sqlqueue.spark.executors import SparkEngine
+
+        read = self.queue_connection
+        return SparkEngine(spark, read.settings, lock_timeout=read.lock_timeout)
 
     def batches(
         self, queue_name: str | None = None, *, states: Sequence[str] = (), older_than: timedelta | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from airflow_sqlqueue.operators.base import QueueTask, task_key
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
+    from pyspark.sql import SparkSession
 
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.options import DrainOptions
@@ -45,6 +47,10 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
     :param spark_conn_id: a connection of type ``spark`` or ``spark_connect``; None: Spark on this machine (templated)
     :param spark_conf: Spark settings, over those of the connection (templated)
     :param drain_options: limits of the drain, see :class:`~airflow_sqlqueue.drain.options.DrainOptions` (templated)
+    :param engine: where the drain's workers run: ``threads`` of this task, or ``spark``, the executors of the session
+        that ``python_callable`` gets as well. They need this package and an ODBC driver, and reach the server and
+        ``staging``; the login goes to them in a broadcast, which no plan, web UI or event log shows. Not for Spark
+        Connect.
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
@@ -76,6 +82,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
         drain_options: Mapping[str, Any] | None = None,
+        engine: str = "threads",
         sqlqueue_conn_id: str = "sqlqueue_default",
         hook_params: dict[str, Any] | None = None,
         **kwargs: Any,
@@ -92,6 +99,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self.drain_options = drain_options
+        self.engine = engine
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
         self._process: subprocess.Popen[str] | None = None
@@ -105,8 +113,9 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
 
         key = task_key(context)
         drain_log = DrainLog(self.log)
-        with fail_without_retry():
+        with fail_without_retry(), ExitStack() as stack:
             options = self._check()
+            spark = stack.enter_context(self._session()) if self.engine == "spark" else None
             drained = self.hook.drain(
                 self.queue_name,
                 self.staging,
@@ -114,10 +123,15 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
                 renew=self.renew,
                 origin=" ".join(map(str, key)),
                 options=options,
+                engine=self.engine,
+                spark=spark,
                 on_progress=drain_log.progress,
             )
             drain_log.end(drained)
-            batch, result = self._run_job(drained.batch)
+            if self.python_callable is None:
+                # An application brings a session of its own, and may want this one's place on the cluster.
+                stack.close()
+            batch, result = self._run_job(drained.batch, spark)
         return {"batch": batch.to_dict(), "held": drained.held, "seconds": drained.seconds, "result": result}
 
     def on_kill(self) -> None:
@@ -139,7 +153,15 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         except TypeError as error:
             raise ConfigurationError(f"The drain_options cannot be used: {error}.") from error
 
-    def _run_job(self, batch: Batch) -> tuple[Batch, Any]:
+    def _session(self) -> AbstractContextManager[SparkSession]:
+        from airflow_sqlqueue.hooks.spark import SparkTarget
+
+        # A cluster's own default would let it run a task of the drain twice.
+        settings = {"spark.speculation": "false"} if self.engine == "spark" else {}
+        target = SparkTarget.of(self.spark_conn_id, self.spark_conf)
+        return replace(target, settings={**settings, **target.settings}).session(f"{self.dag_id}.{self.task_id}")
+
+    def _run_job(self, batch: Batch, spark: SparkSession | None) -> tuple[Batch, Any]:
         """Run the job where there is one and the batch is for it; the batch as it is then, and the job's result."""
         if batch.state != "sealed":
             self.log.info("Batch %s is %s: the job does not run again", batch.batch_id, batch.state)
@@ -149,7 +171,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
             return batch, None
         result = None
         if batch.messages or self.run_on_empty:
-            result = self._call(batch) if self.python_callable else None
+            result = self._call(batch, spark) if self.python_callable else None
             if self.application:
                 self._submit(batch)
         else:
@@ -157,11 +179,9 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         self.hook.mark_consumed(batch)
         return replace(batch, state="consumed"), result
 
-    def _call(self, batch: Batch) -> Any:
-        from airflow_sqlqueue.hooks.spark import SparkTarget
-
+    def _call(self, batch: Batch, spark: SparkSession | None) -> Any:
         assert self.python_callable is not None
-        with SparkTarget.of(self.spark_conn_id, self.spark_conf).session(f"{self.dag_id}.{self.task_id}") as spark:
+        with nullcontext(spark) if spark is not None else self._session() as spark:
             self.log.info("The job gets batch %s: %d messages", batch.batch_id, batch.messages)
             return self.python_callable(spark, batch, **(self.op_kwargs or {}))
 

@@ -12,23 +12,25 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 from pickle import PickleError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import airflow_sqlqueue.errors
 from airflow_sqlqueue.drain.crew import MAX_FAILURES, RETRIED, Quota, Windows, pause_after
-from airflow_sqlqueue.drain.ledger import Ledger, Part
+from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import MAX_WORKERS
+from airflow_sqlqueue.drain.to_files import FileStage
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
-from airflow_sqlqueue.errors import ConfigurationError, SparkJobError, SqlQueueError
+from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, StagingError
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
+from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT
 from airflow_sqlqueue.spark.actions import Action
 from airflow_sqlqueue.spark.secrets import Shipped, ship
-from airflow_sqlqueue.sql import identifier
+from airflow_sqlqueue.spark.windows import RETURNED, Orders, Window, drain_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,38 +42,6 @@ T = TypeVar("T")
 
 _LOOK_SECONDS = 2.0
 """How often the driver looks into the ledger for parts that the executors have committed."""
-
-_RETURNED = "part string, error string, message string"
-
-
-@dataclass(frozen=True)
-class Window:
-    """RowVersions above ``after`` and not above ``up_to``.
-
-    ``at_most`` is how many rows the batch's parts inside may hold in the end, those of earlier tries included, so that
-    a task that is repeated does not drain its share twice; None where there is no limit.
-    """
-
-    after: int
-    up_to: int
-    at_most: int | None = None
-
-    def rows(self, parts: Iterable[Part]) -> int:
-        """How many rows the parts hold that lie inside the window."""
-        return sum(p.rows for p in parts if p.min_row_version > self.after and p.max_row_version <= self.up_to)
-
-
-@dataclass(frozen=True)
-class Orders:
-    """What executors have to know, secrets included; ``windows`` are those of each Spark task."""
-
-    settings: ConnectionSettings
-    lock_timeout: float
-    task: DrainTask
-    windows: tuple[tuple[Window, ...], ...] = ()
-
-    def connect(self) -> Session:
-        return Session(self.settings, lock_timeout=self.lock_timeout)
 
 
 class SparkEngine:
@@ -125,20 +95,26 @@ class SparkEngine:
         tasks = min(len(windows), self._tasks)
         orders = replace(orders, windows=tuple(tuple(windows[number::tasks]) for number in range(tasks)))
         log.info("Batch %s: Spark drains %d windows in %d tasks", task.batch_id, len(windows), tasks)
-        ledger = _Watch(orders, {part.id for part in before}, on_part)
-        shipped = self._ship(orders)
-        try:
-            title = f"drain {task.queue.canonical} into batch {task.batch_id}"
-            with Action(self._spark, title, _frame(self._spark, shipped, tasks).collect) as action:
-                while not action.ended(within=_LOOK_SECONDS):
-                    ledger.look()
-                returned = action.result()
-        finally:
-            shipped.recall()
-        ledger.look()
+        watch = _Watch(orders, {part.id for part in before}, on_part)
+        with _landmark(task) as landmark:
+            returned = self._act(replace(orders, landmark=landmark), watch)
+        watch.look()
         for row in returned:
             if row["error"] is not None:
                 raise _error(row["error"], row["message"])
+
+    def _act(self, orders: Orders, watch: _Watch) -> Any:
+        """Run the one action; what it returns are its tasks' rows."""
+        shipped = self._ship(orders)
+        try:
+            title = f"drain {orders.task.queue.canonical} into batch {orders.task.batch_id}"
+            drained = drained_frame(self._spark, shipped, len(orders.windows))
+            with Action(self._spark, title, drained.collect) as action:
+                while not action.ended(within=_LOOK_SECONDS):
+                    watch.look()
+                return action.result()
+        finally:
+            shipped.recall()
 
     def _cut(self, orders: Orders, up_to: int, quota: Quota) -> tuple[list[Part], list[Window]]:
         """The parts that the batch has, and windows of about a part's size with their shares of what is left."""
@@ -185,95 +161,31 @@ class _Watch:
                 self._on_part(part)
 
 
-def _frame(spark: SparkSession, shipped: Shipped[Orders], tasks: int) -> DataFrame:
-    """The drain as a DataFrame: whoever runs an action on it drains. A row per Spark task, each in its own partition."""
+def drained_frame(spark: SparkSession, shipped: Shipped[Orders], tasks: int) -> DataFrame:
+    """The drain as a DataFrame, a partition per Spark task: whoever runs an action on it drains."""
 
     def drain_windows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return drain_tasks(shipped.value, batches)
 
-    return spark.range(0, tasks, 1, tasks).mapInArrow(drain_windows, _RETURNED)
+    return spark.range(0, tasks, 1, tasks).mapInArrow(drain_windows, RETURNED)
 
 
-def drain_tasks(orders: Orders, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What an executor runs: drain the windows of the tasks that the batches number.
-
-    Gives a row for each part, which shows in Spark's metrics, and one for an error of ours, which ends the task without
-    Spark repeating it: this has tried again whatever is worth it.
-    """
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            try:
-                with closing(_Executor(orders)) as executor:
-                    for window in orders.windows[number]:
-                        for part in executor.drain(window):
-                            yield _row(part=str(part.id))
-            except SqlQueueError as error:
-                yield _row(error=type(error).__name__, message=str(error))
-
-
-class _Executor:
-    """Drains windows through one connection, opened anew after a failure that a drain outlives."""
-
-    def __init__(self, orders: Orders) -> None:
-        self._orders, self._task = orders, orders.task
-        self._session: Session | None = None
-
-    def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
-        self._session = None
-
-    def drain(self, window: Window) -> Iterator[Part]:
-        """Take parts until the window is empty or its limit is reached; a part that was undone is taken anew."""
-        failures = 0
-        while True:
-            try:
-                for part in self._parts(window):
-                    failures = 0
-                    yield part
-                return
-            except RETRIED as error:
-                self.close()
-                failures += 1
-                if failures > MAX_FAILURES:
-                    raise
-                log.warning("A part was undone; what it took is taken anew: %s", error)
-                time.sleep(pause_after(failures))
-
-    def _parts(self, window: Window) -> Iterator[Part]:
-        self._session = self._session or self._orders.connect()
-        quota = self._quota(self._task.ledger(self._session), window)
-        worker, after = Worker(self._session, self._task), window.after
-        while wish := quota.reserve(self._task.options.rows_per_part):
-            done = worker.drain_part(after, window.up_to, wish)
-            if done is None:
-                return
-            quota.give_back(wish - done.part.rows)
-            yield done.part
-            if done.reached_end:
-                return
-            after = done.part.max_row_version
-
-    def _quota(self, ledger: Ledger, window: Window) -> Quota:
-        """What the limits leave of the window, by the ledger: an earlier attempt of this task may have drained some."""
-        batch_id, seconds = self._task.batch_id, self._task.options.max_seconds
-        until = None if seconds is None else time.monotonic() + seconds - ledger.find(batch_id).age
-        if window.at_most is None:
-            return Quota(None, until)
-        # While the earlier attempt lives, or its COMMIT is under way, the ledger cannot say what its share comes to.
-        resource = f"sqlqueue.window.{batch_id}.{window.after}"
-        wait = int(self._orders.lock_timeout * 1000)
-        lock = ledger.query("lock_window", catalog=identifier(ledger.catalog))
-        if ledger.session.value(lock, resource, wait) < 0:
-            return Quota(0)
-        return Quota(max(0, window.at_most - window.rows(ledger.parts(batch_id))), until)
-
-
-def _row(**values: str) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    names = [field.split()[0] for field in _RETURNED.split(", ")]
-    return pa.RecordBatch.from_pylist([values], schema=pa.schema([(name, pa.string()) for name in names]))
+@contextmanager
+def _landmark(task: DrainTask) -> Iterator[Path | None]:
+    """A file in a local staging folder, by which executors see whether it is the same on their machine."""
+    if not isinstance(task.stage, FileStage) or not task.stage.folder.is_local:
+        yield None
+        return
+    path = Path(task.stage.folder.root, f".sqlqueue-{uuid.uuid4()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise StagingError(f"The staging folder {path.parent} cannot be written: {error.strerror}.") from error
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _error(name: str, message: str) -> SqlQueueError:
