@@ -27,10 +27,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A session in a zone that is not UTC, so that whatever leans on the session's zone shows."""
-    config = {"spark.sql.session.timeZone": "America/Sao_Paulo", "spark.sql.shuffle.partitions": "2"}
-    with local_session("tests", config=config) as session:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session in a zone that is not UTC, so that whatever leans on the session's zone shows.
+
+    It repeats failed tasks as a cluster does, and tells all that a session can tell: in a web UI and an event log.
+    """
+    config = {
+        "spark.sql.session.timeZone": "America/Sao_Paulo",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "true",
+        "spark.ui.port": "0",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": tmp_path_factory.mktemp("events").as_uri(),
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    with local_session("tests", "local[2,4]", config) as session:
         yield session
 
 

@@ -1,0 +1,68 @@
+"""A stage of which something goes wrong on an executor, in the middle of a part."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import uuid
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.quarantine import Quarantine
+from airflow_sqlqueue.drain.stage import PartPlan, StagedPart, Took
+from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.errors import StagingError
+from airflow_sqlqueue.queue import QueueTable
+
+KILL, FAIL, HANG = "kill", "fail", "hang"
+
+_closed: Counter[uuid.UUID] = Counter()
+"""Parts by batch that this process has closed."""
+
+
+@dataclass(frozen=True)
+class FaultyStage:
+    """Files, until a process is about to close the second part of a batch. That happens once: ``mark`` is there then.
+
+    The process is killed, the part fails, or the process hangs for good.
+    """
+
+    stage: FileStage
+    mark: Path
+    fault: str
+    name = "files"
+
+    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> StagedPart:
+        return FaultyPart(self.stage.part(queue, quarantine, plan, options), self, plan.batch_id)
+
+
+class FaultyPart:
+    def __init__(self, part: StagedPart, stage: FaultyStage, batch_id: uuid.UUID) -> None:
+        self._part, self._stage, self._batch_id = part, stage, batch_id
+
+    def take(self, rows: int) -> Took | None:
+        return self._part.take(rows)
+
+    def close(self) -> str | None:
+        path = self._part.close()
+        _closed[self._batch_id] += 1
+        if _closed[self._batch_id] > 1 and self._is_first():
+            if self._stage.fault == KILL:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self._stage.fault == FAIL:
+                raise StagingError("The disk is full.")
+            threading.Event().wait()
+        return path
+
+    def abandon(self) -> None:
+        self._part.abandon()
+
+    def _is_first(self) -> bool:
+        try:
+            self._stage.mark.touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True

@@ -1,0 +1,327 @@
+"""A drain whose workers are Spark's executors: on a session of this machine, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pytest
+
+from airflow_sqlqueue.drain.crew import Quota
+from airflow_sqlqueue.drain.drain import Drain, DrainResult, Engine
+from airflow_sqlqueue.drain.ledger import Ledger, Part
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.progress import Progress
+from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.worker import DrainTask
+from airflow_sqlqueue.errors import ConfigurationError, SparkJobError, StagingError
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.fitted import FIRST, LAST
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.spark.executors import SparkEngine
+from airflow_sqlqueue.spark.windows import Orders, Window, drain_tasks
+from airflow_sqlqueue.sql import Query
+from tests.contract.conftest import (  # noqa: F401 - fixtures
+    Connect,
+    address_of,
+    connect,
+    queue,
+    queue_name,
+    server_url,
+    settings,
+)
+from tests.faults.account import Account
+from tests.faults.conftest import account, batch_id, staging  # noqa: F401 - fixtures
+from tests.spark.faulty import FAIL, HANG, KILL, FaultyStage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# ruff: noqa: F811 - fixtures again
+
+SMALL = DrainOptions(rows_per_statement=3, rows_per_part=6)
+
+DrainWith = Callable[..., DrainResult]
+
+
+@pytest.fixture
+def drain(connect: Connect, queue: QueueTable, staging: StagingFolder, batch_id: uuid.UUID) -> DrainWith:
+    """Drain the queue of the test into its batch."""
+
+    def run(engine: Engine | None = None, *, stage: Any = staging, **options: Any) -> DrainResult:
+        on_progress = options.pop("on_progress", None)
+        return Drain(
+            connect,
+            queue.address,
+            stage,
+            batch_id=batch_id,
+            options=replace(SMALL, **options),
+            engine=engine,
+            on_progress=on_progress,
+        ).run()
+
+    return run
+
+
+@pytest.fixture
+def engine(spark: SparkSession, settings: ConnectionSettings) -> SparkEngine:
+    """Few tasks, so that each has several windows."""
+    return SparkEngine(spark, settings, lock_timeout=10, tasks=3)
+
+
+@pytest.fixture
+def parts(connect: Connect, queue: QueueTable, batch_id: uuid.UUID) -> Callable[[], list[Part]]:
+    """What the ledger lists of the test's batch."""
+
+    def listed() -> list[Part]:
+        with connect() as session:
+            return Ledger(session, queue.address.catalog).parts(batch_id)
+
+    return listed
+
+
+def test_executors_drain_what_is_there(
+    engine: SparkEngine, drain: DrainWith, account: Account, connect: Connect, batch_id: uuid.UUID
+) -> None:
+    account.send(100)
+    seen: list[Progress] = []
+    drained = drain(engine, on_progress=seen.append)
+    account.check(batch_id)
+    assert (account.queued(), drained.held, drained.resumed) == (0, 0, False)
+    assert (seen[-1].messages, seen[-1].bytes) == (drained.batch.messages, drained.batch.bytes)
+    assert seen[-1].rows == 100
+    with connect() as session:
+        text = "SELECT DISTINCT [Worker] FROM [sqlqueue].[Part] WHERE [BatchId] = ?"
+        workers = {row[0].split(":")[1] for row in session.run(Query("who", "who?", text), str(batch_id))}
+    assert str(os.getpid()) not in workers
+
+
+def test_an_empty_queue_starts_no_job(
+    engine: SparkEngine, drain: DrainWith, spark: SparkSession, account: Account
+) -> None:
+    account.send(0)
+    tracker = spark.sparkContext.statusTracker()
+    before = tracker.getJobIdsForGroup()
+    assert drain(engine).batch.messages == 0
+    assert tracker.getJobIdsForGroup() == before
+
+
+@pytest.mark.parametrize("limit", [None, 50])
+def test_an_executor_that_is_killed_in_the_middle_of_a_part(
+    engine: SparkEngine,
+    drain: DrainWith,
+    account: Account,
+    staging: StagingFolder,
+    batch_id: uuid.UUID,
+    tmp_path: Path,
+    limit: int | None,
+) -> None:
+    """Spark repeats its task, whose first part is in the ledger already: nothing is lost, doubled, or over the limit."""
+    account.send(80)
+    stage = FaultyStage(FileStage(staging), tmp_path / "killed", KILL)
+    drain(engine, stage=stage, max_messages=limit)
+    assert stage.mark.exists()
+    account.check(batch_id)
+    assert account.queued() == 80 - (limit or 80)
+
+
+def test_a_repeated_task_does_not_drain_its_share_twice(
+    queue: QueueTable,
+    account: Account,
+    staging: StagingFolder,
+    batch_id: uuid.UUID,
+    settings: ConnectionSettings,
+    parts: Callable[[], list[Part]],
+) -> None:
+    """More rows than its share stand in its window: they came after it was cut. While it runs, another one waits."""
+    account.send(30)
+    task = DrainTask(batch_id, queue.address, FileStage(staging), SMALL)
+    with queue.session as session:
+        Ledger(session, queue.address.catalog).open(batch_id, queue.address.canonical, "test", LAST)
+    orders = Orders(settings, 0.1, task, windows=((Window(FIRST, LAST, at_most=15),),))
+    numbers = pa.record_batch({"id": [0]})
+    first = drain_tasks(orders, [numbers])
+    next(first)
+    assert sum(part.rows for part in parts()) == 6
+    assert list(drain_tasks(orders, [numbers])) == []
+    cast(Any, first).close()
+    assert len(list(drain_tasks(orders, [numbers]))) == 2
+    assert list(drain_tasks(orders, [numbers])) == []
+    assert [part.rows for part in parts()] == [6, 6, 3]
+    account.check(batch_id)
+
+
+class Died(Exception):
+    pass
+
+
+class DiesAfterwards:
+    """An engine whose driver dies before the seal."""
+
+    def __init__(self, engine: SparkEngine) -> None:
+        self._engine = engine
+
+    def run(self, task: DrainTask, up_to: int, quota: Quota, on_part: Callable[[Part], None]) -> None:
+        self._engine.run(task, up_to, quota, on_part)
+        raise Died
+
+
+def die(_: Progress) -> None:
+    raise Died
+
+
+def test_threads_resume_what_spark_began(
+    engine: SparkEngine, drain: DrainWith, account: Account, batch_id: uuid.UUID
+) -> None:
+    account.send(60)
+    with pytest.raises(Died):
+        drain(DiesAfterwards(engine))
+    account.check(batch_id)
+    account.send(20, seed=1)
+    drained = drain()
+    assert (drained.resumed, drained.batch.state, account.queued()) == (True, "sealed", 20)
+    account.check(batch_id)
+
+
+def test_spark_resumes_what_threads_began(
+    engine: SparkEngine, drain: DrainWith, account: Account, batch_id: uuid.UUID, parts: Callable[[], list[Part]]
+) -> None:
+    account.send(60)
+    with pytest.raises(Died):
+        drain(workers=1, max_messages=40, on_progress=die)
+    assert len(parts()) == 1
+    drained = drain(engine, max_messages=40)
+    assert (drained.resumed, drained.batch.state, account.queued()) == (True, "sealed", 20)
+    account.check(batch_id)
+
+
+def test_an_error_on_an_executor_is_ours(
+    engine: SparkEngine,
+    drain: DrainWith,
+    account: Account,
+    staging: StagingFolder,
+    batch_id: uuid.UUID,
+    tmp_path: Path,
+) -> None:
+    account.send(60)
+    with pytest.raises(StagingError, match=r"On a Spark executor: The disk is full\."):
+        drain(engine, stage=FaultyStage(FileStage(staging), tmp_path / "failed", FAIL))
+    account.check(batch_id)
+    assert drain(engine).batch.state == "sealed"
+    account.check(batch_id)
+
+
+def test_a_caller_that_gives_up_cancels_the_job(
+    engine: SparkEngine,
+    drain: DrainWith,
+    account: Account,
+    staging: StagingFolder,
+    batch_id: uuid.UUID,
+    tmp_path: Path,
+    spark: SparkSession,
+) -> None:
+    """One executor hangs for good, so the job would never end."""
+    account.send(60)
+    with pytest.raises(Died):
+        drain(engine, stage=FaultyStage(FileStage(staging), tmp_path / "hangs", HANG), on_progress=die)
+    assert (tmp_path / "hangs").exists()
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+    account.check(batch_id)
+
+
+def test_a_job_that_fails_is_one_error(
+    engine: SparkEngine, drain: DrainWith, account: Account, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        raise RuntimeError("not one of ours")
+
+    account.send(10)
+    frame = spark.range(1).mapInArrow(breaks, "part string")
+    monkeypatch.setattr("airflow_sqlqueue.spark.executors.drained_frame", lambda *_: frame)
+    with pytest.raises(SparkJobError, match="Spark could not drain"):
+        drain(engine)
+    assert account.queued() == 10
+
+
+def test_a_folder_that_executors_do_not_share_is_refused_before_anything_is_taken(
+    queue: QueueTable, account: Account, staging: StagingFolder, settings: ConnectionSettings, tmp_path: Path
+) -> None:
+    account.send(10)
+    task = DrainTask(uuid.uuid4(), queue.address, FileStage(staging), SMALL)
+    orders = Orders(settings, 10, task, windows=((Window(FIRST, LAST),),), landmark=tmp_path / "elsewhere")
+    (row,) = drain_tasks(orders, [pa.record_batch({"id": [0]})])
+    assert row.to_pylist()[0]["error"] == "ConfigurationError"
+    assert "not the one of the driver" in row.to_pylist()[0]["message"]
+    assert account.queued() == 10
+
+
+def test_the_landmark_goes_again(
+    engine: SparkEngine, drain: DrainWith, account: Account, staging: StagingFolder
+) -> None:
+    account.send(10)
+    drain(engine)
+    assert list(Path(staging.root).glob(".*")) == []
+
+
+def test_what_cannot_be_pickled_is_refused(
+    engine: SparkEngine, drain: DrainWith, account: Account, staging: StagingFolder
+) -> None:
+    account.send(10)
+    unpicklable = replace(staging, filesystem=lambda: None, uri="store://bucket")
+    with pytest.raises(ConfigurationError, match="cannot be pickled"):
+        drain(engine, stage=unpicklable)
+    assert account.queued() == 10
+
+
+def test_speculation_and_spark_connect_are_refused(settings: ConnectionSettings) -> None:
+    context = SimpleNamespace(getConf=lambda: {"spark.speculation": "True"})
+    with pytest.raises(ConfigurationError, match=r"set spark\.speculation to false"):
+        SparkEngine(cast(Any, SimpleNamespace(sparkContext=context)), settings)
+    with pytest.raises(ConfigurationError, match="Spark Connect cannot hand a login"):
+        SparkEngine(cast(Any, object()), settings)
+
+
+def test_executors_need_no_airflow(
+    account: Account, queue: QueueTable, staging: StagingFolder, server_url: str
+) -> None:
+    account.send(10)
+    batch_id = uuid.uuid4()
+    with queue.session as session:
+        Ledger(session, queue.address.catalog).open(batch_id, queue.address.canonical, "test", LAST)
+    program = """
+import sys, uuid
+sys.modules["airflow"] = None
+import pyarrow as pa
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.worker import DrainTask
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.spark import executors
+from airflow_sqlqueue.spark.windows import Orders, Window, drain_tasks
+url, queue, folder, batch_id = sys.argv[1:]
+stage = FileStage(StagingFolder.of(folder))
+task = DrainTask(uuid.UUID(batch_id), AddressResolver().resolve(queue), stage, DrainOptions())
+orders = Orders(ConnectionSettings.from_url(url), 10, task, windows=((Window(-2**63, 2**63 - 1),),))
+print(len(list(drain_tasks(orders, [pa.record_batch({"id": [0]})]))))
+"""
+    arguments = [server_url, queue.address.canonical, staging.root, str(batch_id)]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (done.stdout, done.stderr) == ("1\n", "")
+    account.check(batch_id)
