@@ -125,7 +125,7 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_part(
     tmp_path: Path,
     limit: int | None,
 ) -> None:
-    """Spark repeats its task, whose first part is in the ledger already: nothing is lost, doubled, or over the limit."""
+    """Spark repeats its task, whose first part is in the ledger: nothing is lost, doubled, or over the limit."""
     account.send(80)
     stage = FaultyStage(FileStage(staging), tmp_path / "killed", KILL)
     drain(engine, stage=stage, max_messages=limit)

@@ -1,0 +1,130 @@
+"""What a session tells while executors drain: of the login and of the staging folder's key, nothing, anywhere."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
+
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+
+from airflow_sqlqueue.drain.drain import Drain
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.spark import executors
+from tests.contract.conftest import (  # noqa: F401 - fixtures
+    Connect,
+    address_of,
+    connect,
+    queue,
+    queue_name,
+    server_url,
+    settings,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# ruff: noqa: F811 - fixtures again
+
+PAGES = ("environment", "jobs", "stages?details=true", "allexecutors", "storage/rdd", "sql?details=true&length=10000")
+
+
+@dataclass(frozen=True)
+class Told:
+    """Everything that a session told, by where."""
+
+    spark: SparkSession
+    log: Path
+
+    def everywhere(self, frames: list[DataFrame], caplog: pytest.LogCaptureFixture) -> dict[str, str]:
+        context = self.spark.sparkContext
+        folder = Path((context.getConf().get("spark.eventLog.dir") or "").removeprefix("file:").replace("//", "/"))
+        texts = {
+            "event log": "".join(path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()),
+            "Spark's log": self.log.read_text(),
+            "our log": caplog.text,
+            "plan": "".join(frame._jdf.queryExecution().toString() for frame in frames),  # type: ignore[operator]
+            "plan as JSON": "".join(frame._jdf.queryExecution().logical().toJSON() for frame in frames),  # type: ignore[operator]
+        }
+        for page in PAGES:
+            with urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/{page}") as answer:
+                texts[f"UI: {page}"] = json.dumps(json.load(answer))
+        return texts
+
+
+@pytest.fixture
+def told(spark: SparkSession, tmp_path: Path) -> Iterator[Told]:
+    """Spark's own log goes to a file as well, with all that it has to say."""
+    jvm: Any = spark.sparkContext._jvm
+    path = tmp_path / "spark.log"
+    appender = jvm.org.apache.logging.log4j.core.appender.FileAppender.newBuilder()
+    layout = jvm.org.apache.logging.log4j.core.layout.PatternLayout.createDefaultLayout()
+    file = appender.setName(f"test {uuid.uuid4()}").setLayout(layout).withFileName(str(path)).build()
+    root = jvm.org.apache.logging.log4j.LogManager.getRootLogger()
+    file.start()
+    root.addAppender(file)
+    spark.sparkContext.setLogLevel("DEBUG")
+    yield Told(spark, path)
+    spark.sparkContext.setLogLevel("ERROR")
+    root.removeAppender(file)
+    file.stop()
+
+
+def test_no_secret_shows_anywhere(
+    spark: SparkSession,
+    queue: QueueTable,
+    connect: Connect,
+    settings: ConnectionSettings,
+    told: Told,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside them go canaries, which are told on purpose: whatever is looked at has to tell of those."""
+    caplog.set_level(logging.DEBUG)
+    key, canary = f"hush-{uuid.uuid4().hex}", f"canary-{uuid.uuid4().hex}"
+    frames = _kept(monkeypatch)
+    queue.send([Message({}, b"hush-body")] * 20)
+    staging = StagingFolder(LocalFileSystem(secret=key, skip_instance_cache=True), str(tmp_path), tmp_path.as_uri())
+    engine = executors.SparkEngine(spark, settings, tasks=2)
+    drained = Drain(connect, queue.address, staging, options=DrainOptions(rows_per_part=5), engine=engine).run()
+    assert drained.batch.messages == 20
+
+    spark.sparkContext.setJobDescription(canary)
+    frames.append(spark.sql(f"SELECT '{canary}' AS told"))
+    frames[-1].collect()
+    spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
+    logging.getLogger("test").debug(canary)
+
+    texts = told.everywhere(frames, caplog)
+    silent = {"UI: environment", "UI: allexecutors", "UI: storage/rdd"}
+    assert {where for where, text in texts.items() if canary not in text} == silent
+    assert "America/Sao_Paulo" in texts["UI: environment"]
+    texts["output"] = "".join(capfd.readouterr())
+    assert len(str(settings.password)) > 10
+    for secret in (str(settings.password), key, "hush-body"):
+        assert [where for where, text in texts.items() if secret in text] == []
+
+
+def _kept(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
+    """The DataFrames whose action drains."""
+    frames: list[DataFrame] = []
+    make: Callable[..., DataFrame] = executors.drained_frame
+
+    def keep(*arguments: Any) -> DataFrame:
+        frames.append(make(*arguments))
+        return frames[-1]
+
+    monkeypatch.setattr(executors, "drained_frame", keep)
+    return frames
