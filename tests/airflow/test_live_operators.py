@@ -20,7 +20,7 @@ from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.replying import reply
 from airflow_sqlqueue.envelope.times import format_time
-from airflow_sqlqueue.errors import BatchError, QueueNotFoundError, SparkJobError
+from airflow_sqlqueue.errors import BatchError, ConfigurationError, QueueNotFoundError, SparkJobError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import (
@@ -394,3 +394,34 @@ def test_an_application_gets_the_manifest(
     assert json.loads(answer.read_text()) == {**done["batch"], "state": "sealed"}
     assert done["batch"]["state"] == "consumed"
     assert capsys.readouterr().out.count("the application was here") == 2
+
+
+@pytest.mark.spark
+def test_executors_drain_and_the_job_has_their_session(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, monkeypatch: Any
+) -> None:
+    from airflow_sqlqueue.spark import executors
+
+    drained_with: list[str] = []
+    frame = executors.drained_frame
+
+    def note(spark: Any, *arguments: Any) -> Any:
+        drained_with.append(spark.sparkContext.applicationId)
+        return frame(spark, *arguments)
+
+    def job(spark: Any, batch: Batch) -> dict[str, Any]:
+        conf = spark.sparkContext.getConf()
+        return {"application": spark.sparkContext.applicationId, "speculation": conf.get("spark.speculation")}
+
+    monkeypatch.setattr(executors, "drained_frame", note)
+    hook.send(queue_name, [Message({}, b"x")] * 20)
+    done = drain(queue_name, str(tmp_path), python_callable=job, engine="spark").execute(context())
+    assert done["batch"]["messages"] == 20
+    assert [done["result"]] == [{"application": name, "speculation": "false"} for name in drained_with]
+
+
+def test_an_engine_needs_what_it_runs_on(hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any) -> None:
+    with pytest.raises(AirflowFailException, match="'cluster' is not known: use threads or spark"):
+        drain(queue_name, str(tmp_path), engine="cluster").execute(context())
+    with pytest.raises(ConfigurationError, match="needs a session to drain with"):
+        hook.drain(queue_name, tmp_path, engine="spark")

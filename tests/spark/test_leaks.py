@@ -108,7 +108,9 @@ def test_no_secret_shows_anywhere(
     logging.getLogger("test").debug(canary)
 
     texts = told.everywhere(frames, caplog)
-    silent = {"UI: environment", "UI: allexecutors", "UI: storage/rdd"}
+    texts["function"] = _pickled(frames[0])
+    assert "drain_tasks" in texts["function"]
+    silent = {"function", "UI: environment", "UI: allexecutors", "UI: storage/rdd"}
     assert {where for where, text in texts.items() if canary not in text} == silent
     assert "America/Sao_Paulo" in texts["UI: environment"]
     texts["output"] = "".join(capfd.readouterr())
@@ -128,3 +130,10 @@ def _kept(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
 
     monkeypatch.setattr(executors, "drained_frame", keep)
     return frames
+
+
+def _pickled(drained: DataFrame) -> str:
+    """The function in the plan, as it goes to executors."""
+    plan: Any = drained._jdf.queryExecution().logical()  # type: ignore[operator]
+    numbers = plan.functionExpr().func().command().mkString(" ")
+    return bytes(int(number) % 256 for number in numbers.split()).decode("latin-1")
