@@ -10,24 +10,25 @@ Source: reference/spark.md 1.3 and 1.4.
 from __future__ import annotations
 
 import logging
+import pickle
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from pickle import PickleError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import airflow_sqlqueue.errors
 from airflow_sqlqueue.drain.crew import MAX_FAILURES, RETRIED, Quota, Windows, pause_after
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import MAX_WORKERS
+from airflow_sqlqueue.drain.stores import said
 from airflow_sqlqueue.drain.to_files import FileStage
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, StagingError
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT
+from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.spark.actions import Action
 from airflow_sqlqueue.spark.secrets import Shipped, ship
 from airflow_sqlqueue.spark.windows import RETURNED, Orders, Window, drain_tasks
@@ -95,10 +96,10 @@ class SparkEngine:
         tasks = min(len(windows), self._tasks)
         orders = replace(orders, windows=tuple(tuple(windows[number::tasks]) for number in range(tasks)))
         log.info("Batch %s: Spark drains %d windows in %d tasks", task.batch_id, len(windows), tasks)
-        watch = _Watch(orders, {part.id for part in before}, on_part)
-        with _landmark(task) as landmark:
-            returned = self._act(replace(orders, landmark=landmark), watch)
-        watch.look()
+        with closing(_Watch(orders, {part.id for part in before}, on_part)) as watch:
+            with _landmark(task) as landmark:
+                returned = self._act(replace(orders, landmark=landmark), watch)
+            watch.look()
         for row in returned:
             if row["error"] is not None:
                 raise _error(row["error"], row["message"])
@@ -137,12 +138,14 @@ class SparkEngine:
 
     def _ship(self, orders: Orders) -> Shipped[Orders]:
         try:
-            return ship(self._spark, orders)
-        except (PickleError, TypeError, AttributeError) as error:
+            # Beforehand, as Spark would print the error and leave what it has written by then.
+            pickle.dumps(orders)
+        except Exception as error:
             raise ConfigurationError(
-                "The staging folder's file system cannot be sent to executors, as it cannot be pickled: name the "
-                'folder by a URL that they can open by themselves, or use engine="threads".'
-            ) from error
+                f"The staging folder's file system cannot be pickled, and so not sent to executors: {said(error)}. "
+                'Name the folder by a URL that they can open by themselves, or use engine="threads".'
+            ) from None
+        return ship(self._spark, orders)
 
 
 class _Watch:
@@ -150,15 +153,26 @@ class _Watch:
 
     def __init__(self, orders: Orders, known: set[uuid.UUID], on_part: Callable[[Part], None]) -> None:
         self._orders, self._known, self._on_part = orders, known, on_part
+        self._session: Session | None = None
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = None
 
     def look(self) -> None:
-        parts: list[Part] = []
-        with suppress(*RETRIED), closing(self._orders.connect()) as session:
-            parts = self._orders.task.ledger(session).parts(self._orders.task.batch_id)
-        for part in parts:
+        for part in self._parts():
             if part.id not in self._known:
                 self._known.add(part.id)
                 self._on_part(part)
+
+    def _parts(self) -> list[Part]:
+        try:
+            self._session = self._session or self._orders.connect()
+            return self._orders.task.ledger(self._session).parts(self._orders.task.batch_id)
+        except RETRIED:
+            self.close()
+            return []
 
 
 def drained_frame(spark: SparkSession, shipped: Shipped[Orders], tasks: int) -> DataFrame:

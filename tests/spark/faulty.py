@@ -14,10 +14,10 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.drain.stage import PartPlan, StagedPart, Took
 from airflow_sqlqueue.drain.to_files import FileStage
-from airflow_sqlqueue.errors import StagingError
+from airflow_sqlqueue.errors import DeadlockError, StagingError
 from airflow_sqlqueue.queue import QueueTable
 
-KILL, FAIL, HANG = "kill", "fail", "hang"
+KILL, FAIL, HANG, DEADLOCK = "kill", "fail", "hang", "deadlock"
 
 _closed: Counter[uuid.UUID] = Counter()
 """Parts by batch that this process has closed."""
@@ -27,7 +27,7 @@ _closed: Counter[uuid.UUID] = Counter()
 class FaultyStage:
     """Files, until a process is about to close the second part of a batch. That happens once: ``mark`` is there then.
 
-    The process is killed, the part fails, or the process hangs for good.
+    The process is killed, the part fails, for good or by a deadlock, or the process hangs.
     """
 
     stage: FileStage
@@ -54,6 +54,8 @@ class FaultyPart:
                 os.kill(os.getpid(), signal.SIGKILL)
             if self._stage.fault == FAIL:
                 raise StagingError("The disk is full.")
+            if self._stage.fault == DEADLOCK:
+                raise DeadlockError("1205")
             threading.Event().wait()
         return path
 

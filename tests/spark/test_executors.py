@@ -41,7 +41,7 @@ from tests.contract.conftest import (  # noqa: F401 - fixtures
 )
 from tests.faults.account import Account
 from tests.faults.conftest import account, batch_id, staging  # noqa: F401 - fixtures
-from tests.spark.faulty import FAIL, HANG, KILL, FaultyStage
+from tests.spark.faulty import DEADLOCK, FAIL, HANG, KILL, FaultyStage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,29 +134,63 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_part(
     assert account.queued() == 80 - (limit or 80)
 
 
+@pytest.fixture
+def orders(
+    queue: QueueTable, account: Account, staging: StagingFolder, batch_id: uuid.UUID, settings: ConnectionSettings
+) -> Orders:
+    """Orders of one task for the whole queue, in which 30 messages are, and an open batch."""
+    account.send(30)
+    Ledger(queue.session, queue.address.catalog).open(batch_id, queue.address.canonical, "test", LAST)
+    task = DrainTask(batch_id, queue.address, FileStage(staging), SMALL)
+    return Orders(settings, 0.1, task, windows=((Window(FIRST, LAST),),))
+
+
+NUMBERS = pa.record_batch({"id": [0]})
+"""What Spark hands the first task."""
+
+
+def errors(orders: Orders) -> list[Any]:
+    """Drain as an executor does; what it reports."""
+    return [row["error"] for batch in drain_tasks(orders, [NUMBERS]) for row in batch.to_pylist()]
+
+
 def test_a_repeated_task_does_not_drain_its_share_twice(
-    queue: QueueTable,
-    account: Account,
-    staging: StagingFolder,
-    batch_id: uuid.UUID,
-    settings: ConnectionSettings,
-    parts: Callable[[], list[Part]],
+    orders: Orders, account: Account, batch_id: uuid.UUID, parts: Callable[[], list[Part]]
 ) -> None:
     """More rows than its share stand in its window: they came after it was cut. While it runs, another one waits."""
-    account.send(30)
-    task = DrainTask(batch_id, queue.address, FileStage(staging), SMALL)
-    with queue.session as session:
-        Ledger(session, queue.address.catalog).open(batch_id, queue.address.canonical, "test", LAST)
-    orders = Orders(settings, 0.1, task, windows=((Window(FIRST, LAST, at_most=15),),))
-    numbers = pa.record_batch({"id": [0]})
-    first = drain_tasks(orders, [numbers])
+    orders = replace(orders, windows=((Window(FIRST, LAST, at_most=15),),))
+    first = drain_tasks(orders, [NUMBERS])
     next(first)
     assert sum(part.rows for part in parts()) == 6
-    assert list(drain_tasks(orders, [numbers])) == []
+    assert errors(orders) == []
     cast(Any, first).close()
-    assert len(list(drain_tasks(orders, [numbers]))) == 2
-    assert list(drain_tasks(orders, [numbers])) == []
+    assert errors(orders) == [None, None]
+    assert errors(orders) == []
     assert [part.rows for part in parts()] == [6, 6, 3]
+    account.check(batch_id)
+
+
+def test_the_time_of_the_batch_is_that_of_executors(
+    orders: Orders, queue: QueueTable, account: Account, batch_id: uuid.UUID
+) -> None:
+    """However late Spark runs their task, and whatever their clocks say."""
+    text = "UPDATE [sqlqueue].[Batch] SET [OpenedAt] = DATEADD(minute, -2, [OpenedAt]) WHERE [BatchId] = ?"
+    queue.session.run(Query("age", "make the batch older", text), str(batch_id))
+    late, in_time = (
+        replace(orders, task=replace(orders.task, options=replace(SMALL, max_seconds=seconds))) for seconds in (60, 600)
+    )
+    assert errors(late) == []
+    assert account.queued() == 30
+    assert errors(in_time) == [None] * 5
+    assert account.queued() == 0
+
+
+def test_an_executor_takes_a_part_anew_that_was_undone(
+    orders: Orders, account: Account, batch_id: uuid.UUID, tmp_path: Path
+) -> None:
+    stage = FaultyStage(cast(FileStage, orders.task.stage), tmp_path / "deadlock", DEADLOCK)
+    assert errors(replace(orders, task=replace(orders.task, stage=stage))) == [None] * 5
+    assert stage.mark.exists()
     account.check(batch_id)
 
 
@@ -253,15 +287,12 @@ def test_a_job_that_fails_is_one_error(
 
 
 def test_a_folder_that_executors_do_not_share_is_refused_before_anything_is_taken(
-    queue: QueueTable, account: Account, staging: StagingFolder, settings: ConnectionSettings, tmp_path: Path
+    orders: Orders, account: Account, tmp_path: Path
 ) -> None:
-    account.send(10)
-    task = DrainTask(uuid.uuid4(), queue.address, FileStage(staging), SMALL)
-    orders = Orders(settings, 10, task, windows=((Window(FIRST, LAST),),), landmark=tmp_path / "elsewhere")
-    (row,) = drain_tasks(orders, [pa.record_batch({"id": [0]})])
+    (row,) = drain_tasks(replace(orders, landmark=tmp_path / "elsewhere"), [NUMBERS])
     assert row.to_pylist()[0]["error"] == "ConfigurationError"
     assert "not the one of the driver" in row.to_pylist()[0]["message"]
-    assert account.queued() == 10
+    assert account.queued() == 30
 
 
 def test_the_landmark_goes_again(
@@ -291,12 +322,8 @@ def test_speculation_and_spark_connect_are_refused(settings: ConnectionSettings)
 
 
 def test_executors_need_no_airflow(
-    account: Account, queue: QueueTable, staging: StagingFolder, server_url: str
+    orders: Orders, account: Account, staging: StagingFolder, batch_id: uuid.UUID, server_url: str
 ) -> None:
-    account.send(10)
-    batch_id = uuid.uuid4()
-    with queue.session as session:
-        Ledger(session, queue.address.catalog).open(batch_id, queue.address.canonical, "test", LAST)
     program = """
 import sys, uuid
 sys.modules["airflow"] = None
@@ -315,7 +342,7 @@ task = DrainTask(uuid.UUID(batch_id), AddressResolver().resolve(queue), stage, D
 orders = Orders(ConnectionSettings.from_url(url), 10, task, windows=((Window(-2**63, 2**63 - 1),),))
 print(len(list(drain_tasks(orders, [pa.record_batch({"id": [0]})]))))
 """
-    arguments = [server_url, queue.address.canonical, staging.root, str(batch_id)]
+    arguments = [server_url, orders.task.queue.canonical, staging.root, str(batch_id)]
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         capture_output=True,
