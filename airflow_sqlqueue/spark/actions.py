@@ -55,7 +55,7 @@ class Action:
             return self._result
         if "No module named 'airflow_sqlqueue" in str(self._failure):
             raise ConfigurationError(
-                "The Spark executors lack this package: install 'airflow-sqlqueue[driver]' in their Python."
+                "The Spark executors lack this package: install airflow-sqlqueue and an ODBC driver in their Python."
             ) from self._failure
         raise SparkJobError(f"Spark could not {self._title}: see the error that it gave.") from self._failure
 

@@ -90,7 +90,12 @@ def parts(connect: Connect, queue: QueueTable, batch_id: uuid.UUID) -> Callable[
 
 
 def test_executors_drain_what_is_there(
-    engine: SparkEngine, drain: DrainWith, account: Account, connect: Connect, batch_id: uuid.UUID
+    engine: SparkEngine,
+    drain: DrainWith,
+    account: Account,
+    staging: StagingFolder,
+    connect: Connect,
+    batch_id: uuid.UUID,
 ) -> None:
     account.send(100)
     seen: list[Progress] = []
@@ -103,6 +108,7 @@ def test_executors_drain_what_is_there(
         text = "SELECT DISTINCT [Worker] FROM [sqlqueue].[Part] WHERE [BatchId] = ?"
         workers = {row[0].split(":")[1] for row in session.run(Query("who", "who?", text), str(batch_id))}
     assert str(os.getpid()) not in workers
+    assert [path.name for path in Path(staging.root).iterdir()] == [str(batch_id)]
 
 
 def test_an_empty_queue_starts_no_job(
@@ -293,14 +299,6 @@ def test_a_folder_that_executors_do_not_share_is_refused_before_anything_is_take
     assert row.to_pylist()[0]["error"] == "ConfigurationError"
     assert "not the one of the driver" in row.to_pylist()[0]["message"]
     assert account.queued() == 30
-
-
-def test_the_landmark_goes_again(
-    engine: SparkEngine, drain: DrainWith, account: Account, staging: StagingFolder
-) -> None:
-    account.send(10)
-    drain(engine)
-    assert list(Path(staging.root).glob(".*")) == []
 
 
 def test_what_cannot_be_pickled_is_refused(
