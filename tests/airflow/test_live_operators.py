@@ -410,6 +410,8 @@ def test_executors_drain_and_the_job_has_their_session(
         return frame(spark, *arguments)
 
     def job(spark: Any, batch: Batch) -> dict[str, Any]:
+        # Nobody has asked for a web UI.
+        assert spark.sparkContext.uiWebUrl is None
         conf = spark.sparkContext.getConf()
         return {"application": spark.sparkContext.applicationId, "speculation": conf.get("spark.speculation")}
 

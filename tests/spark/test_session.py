@@ -61,7 +61,8 @@ def test_a_java_home_without_java_is_refused(tmp_path: Path, monkeypatch: pytest
 def test_the_session_is_private_and_strict(spark: SparkSession) -> None:
     assert spark.conf.get("spark.driver.host") == "127.0.0.1"
     assert spark.conf.get("spark.driver.bindAddress") == "127.0.0.1"
-    assert spark.conf.get("spark.ui.enabled") == "false"
+    # The fixture has asked for a web UI.
+    assert str(spark.sparkContext.uiWebUrl).startswith("http://127.0.0.1:")
     assert spark.conf.get("spark.sql.files.ignoreMissingFiles") == "false"
 
 
