@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -38,11 +39,12 @@ class Action:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._ended.is_set():
-            # A context that was stopped has no jobs left either.
+        until = time.monotonic() + _STOP_SECONDS
+        while not self._ended.is_set() and time.monotonic() < until:
+            # Again and again, as its job may not have begun. A context that was stopped has none left.
             with suppress(Exception):
                 self._context.cancelJobsWithTag(self._tag)
-        self._thread.join(_STOP_SECONDS)
+            self._ended.wait(1)
 
     def ended(self, within: float) -> bool:
         """Wait so many seconds for its end; False where it goes on."""

@@ -27,6 +27,7 @@ from airflow_sqlqueue.errors import ConfigurationError, SparkJobError, StagingEr
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.fitted import FIRST, LAST
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.spark.actions import Action
 from airflow_sqlqueue.spark.executors import SparkEngine
 from airflow_sqlqueue.spark.windows import Orders, Window, drain_tasks
 from airflow_sqlqueue.sql import Query
@@ -290,6 +291,14 @@ def test_a_job_that_fails_is_one_error(
     with pytest.raises(SparkJobError, match="Spark could not drain"):
         drain(engine)
     assert account.queued() == 10
+
+
+def test_executors_without_this_package_are_told_of(spark: SparkSession) -> None:
+    def fail() -> None:
+        raise RuntimeError("ModuleNotFoundError: No module named 'airflow_sqlqueue'")
+
+    with Action(spark, "drain", fail) as action, pytest.raises(ConfigurationError, match="executors lack this package"):
+        action.result()
 
 
 def test_a_folder_that_executors_do_not_share_is_refused_before_anything_is_taken(
