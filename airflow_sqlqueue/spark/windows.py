@@ -122,13 +122,13 @@ class _Executor:
         worker, after = Worker(self._session, self._task), window.after
         while wish := quota.reserve(self._task.options.rows_per_part):
             done = worker.drain_part(after, window.up_to, wish)
-            if done is None:
+            quota.give_back(wish - (done.part.rows if done else 0))
+            if done is not None:
+                yield done.part
+            elif after == window.after:
                 return
-            quota.give_back(wish - done.part.rows)
-            yield done.part
-            if done.reached_end:
-                return
-            after = done.part.max_row_version
+            # From the start again: messages with large bodies are taken after all others.
+            after = window.after if done is None or done.reached_end else done.part.max_row_version
 
     def _quota(self, ledger: Ledger, window: Window) -> Quota:
         """What the limits leave of the window, by the ledger: an earlier attempt of this task may have drained some."""

@@ -192,6 +192,13 @@ def test_the_time_of_the_batch_is_that_of_executors(
     assert account.queued() == 0
 
 
+def test_an_executor_takes_large_bodies_as_well(orders: Orders, account: Account, batch_id: uuid.UUID) -> None:
+    options = DrainOptions(rows_per_statement=3, rows_per_part=6, inline_body_bytes=1000)
+    assert set(errors(replace(orders, task=replace(orders.task, options=options)))) == {None}
+    assert account.queued() == 0
+    account.check(batch_id)
+
+
 def test_an_executor_takes_a_part_anew_that_was_undone(
     orders: Orders, account: Account, batch_id: uuid.UUID, tmp_path: Path
 ) -> None:
