@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.worker import CancelledError, DrainTask, Worker
-from airflow_sqlqueue.errors import ConnectionLostError, ServerUnreachableError, TransientError
+from airflow_sqlqueue.errors import ServerUnreachableError, TransientError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.fitted import FIRST
 from airflow_sqlqueue.session import Session
@@ -73,6 +73,10 @@ class Quota:
     @property
     def seconds_left(self) -> float | None:
         return None if self._until is None else max(0.0, self._until - time.monotonic())
+
+    def share(self, rows: int) -> Quota:
+        """A quota of so many messages and the same time."""
+        return Quota(rows, self._until)
 
     def reserve(self, wish: int) -> int:
         """As many messages as are left, up to the wish; none once the time is over."""
@@ -175,37 +179,43 @@ class Crew:
             if ends is None:
                 self._quota.give_back(rows)
                 return None
-            return _Window(*ends, rows)
+            return _Window(*ends, self._quota.share(rows))
 
     def _drain(self, worker: Worker, window: _Window) -> None:
-        """Take parts until the window is empty, or as many messages as it was given."""
-        left, after = window.rows, window.after
         try:
-            while left > 0:
-                done = worker.drain_part(after, window.up_to, left)
-                if done is not None:
-                    left -= done.part.rows
-                    with self._lock:
-                        self._on_part(done.part)
-                elif after == window.after:
-                    return
-                # From the start again: messages with large bodies are taken after all others.
-                after = window.after if done is None or done.reached_end else done.part.max_row_version
-        except ConnectionLostError:
-            # The COMMIT may have taken effect: the ledger knows, and the drain asks it before it goes on alone.
-            left = 0
-            raise
+            for part in drain_window(worker, window.after, window.up_to, window.quota):
+                with self._lock:
+                    self._on_part(part)
         finally:
-            self._quota.give_back(left)
+            # Without what a part that failed was to take: it may have been committed. The ledger knows, and the drain
+            # asks it before it goes on alone.
+            self._quota.give_back(window.quota.left or 0)
 
 
 @dataclass(frozen=True)
 class _Window:
-    """RowVersions above ``after`` and not above ``up_to``, and how many messages may be taken of them."""
+    """RowVersions above ``after`` and not above ``up_to``, and what may be taken of them."""
 
     after: int
     up_to: int
-    rows: int
+    quota: Quota
+
+
+def drain_window(worker: Worker, after: int, up_to: int, quota: Quota) -> Iterator[Part]:
+    """Take parts of the RowVersions above ``after`` and not above ``up_to``, until none is left or the quota is used.
+
+    The quota of a part that raises is not given back: its COMMIT may have taken effect.
+    """
+    start = after
+    while wish := quota.reserve(worker.most_rows):
+        done = worker.drain_part(after, up_to, wish)
+        quota.give_back(wish - (done.part.rows if done else 0))
+        if done is not None:
+            yield done.part
+        elif after == start:
+            return
+        # From the start again: messages with large bodies are taken after all others.
+        after = start if done is None or done.reached_end else done.part.max_row_version
 
 
 class Threads:

@@ -65,6 +65,11 @@ class Worker:
         self._name = f"{socket.gethostname()}:{os.getpid()}:{current_thread().name}"
 
     @property
+    def most_rows(self) -> int:
+        """How many messages a part has at the most, however small they are."""
+        return self._options.rows_per_part
+
+    @property
     def rows_per_part(self) -> int:
         """How many messages of the present size make a part."""
         return max(1, min(self._options.rows_per_part, self._options.bytes_per_part // self._mean_bytes))

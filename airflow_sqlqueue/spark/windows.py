@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.drain.crew import MAX_FAILURES, RETRIED, Quota, pause_after
+from airflow_sqlqueue.drain.crew import MAX_FAILURES, RETRIED, Quota, drain_window, pause_after
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
@@ -119,16 +119,7 @@ class _Executor:
     def _parts(self, window: Window) -> Iterator[Part]:
         self._session = self._session or self._orders.connect()
         quota = self._quota(self._task.ledger(self._session), window)
-        worker, after = Worker(self._session, self._task), window.after
-        while wish := quota.reserve(self._task.options.rows_per_part):
-            done = worker.drain_part(after, window.up_to, wish)
-            quota.give_back(wish - (done.part.rows if done else 0))
-            if done is not None:
-                yield done.part
-            elif after == window.after:
-                return
-            # From the start again: messages with large bodies are taken after all others.
-            after = window.after if done is None or done.reached_end else done.part.max_row_version
+        yield from drain_window(Worker(self._session, self._task), window.after, window.up_to, quota)
 
     def _quota(self, ledger: Ledger, window: Window) -> Quota:
         """What the limits leave of the window, by the ledger: an earlier attempt of this task may have drained some."""

@@ -45,7 +45,7 @@ class Worker:
     """Takes parts of made-up rows; what it does before is the test's."""
 
     def __init__(self, queue: Queue, before: Callable[[], None]) -> None:
-        self.queue, self.before, self.rows_per_part = queue, before, 10
+        self.queue, self.before, self.rows_per_part, self.most_rows = queue, before, 10, 10
 
     def drain_part(self, after: int, up_to: int, at_most: int) -> PartDone | None:
         self.before()
