@@ -65,7 +65,7 @@ class PartFile:
             batch = to_arrow(rows, body_file)
         except (pa.ArrowException, UnicodeError, ValueError):
             # The cause would quote the value.
-            raise UnwritableError({row[_ROW_VERSION]: reason for row in rows if (reason := _unwritable(row))}) from None
+            raise UnwritableError({row[_ROW_VERSION]: reason for row in rows if (reason := unwritable(row))}) from None
         if self._writer is None:
             self._open()
         assert self._writer is not None
@@ -143,8 +143,8 @@ def to_arrow(rows: Sequence[Sequence[Any]], body_file: str | None = None) -> pa.
     return pa.record_batch(arrays, schema=schema)
 
 
-def _unwritable(row: Sequence[Any]) -> str | None:
-    """Why a row cannot be kept, without what it holds; None where it can."""
+def unwritable(row: Sequence[Any]) -> str | None:
+    """Why neither a file nor Spark can keep a row, without what it holds; None where they can."""
     try:
         to_arrow([row])
     except UnicodeError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
+from airflow_sqlqueue.drain.batch_table import batch_table_definition
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.quarantine import quarantine_definition
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
@@ -66,12 +67,13 @@ class Part:
 
 
 def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, ...]:
-    """The ledger's tables and the quarantine, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
+    """The ledger's tables and those beside it, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
     batch, part = (ResolvedAddress(name, schema, catalog) for name in _TABLES)
     statements = {name: _query(name, batch, part) for name in ("make_batch", "make_part", "index_part")}
     return (
         Definition(batch, "ledger", (statements["make_batch"],), with_schema=True),
         Definition(part, "ledger", (statements["make_part"], statements["index_part"]), with_schema=True),
+        batch_table_definition(catalog, schema),
         quarantine_definition(catalog, schema),
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -18,7 +18,14 @@ from airflow_sqlqueue.queue.browsing import marks, of_fixed_size
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
-from airflow_sqlqueue.sql.columns import STAGED, STAGED_NAMES, definitions, row_columns, row_names
+from airflow_sqlqueue.sql.columns import (
+    STAGED,
+    STAGED_DELETED,
+    STAGED_NAMES,
+    definitions,
+    row_columns,
+    row_names,
+)
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition
 
 
@@ -62,27 +69,45 @@ class Quarantine:
 
     def move(self, queue: QueueTable, batch_id: uuid.UUID, reasons: Mapping[int, str]) -> int:
         """Move the rows with these RowVersions out of the queue and return how many; those that others hold stay."""
+        types = queue.layout.types
+        fragments = {
+            "queue": identifier(queue.address),
+            "names": row_names(types),
+            "values": row_columns(types, "deleted."),
+        }
+        return self._move("move", fragments, queue.address, batch_id, reasons)
+
+    def move_staged(
+        self,
+        rows: ResolvedAddress,
+        queue: ResolvedAddress,
+        batch_id: uuid.UUID,
+        part_id: uuid.UUID,
+        reasons: Mapping[int, str],
+    ) -> int:
+        """Move rows of a part out of ``rows``, the table of staged messages, and return how many."""
+        fragments = {"rows": identifier(rows), "values": STAGED_DELETED}
+        return self._move("move_staged", fragments, queue, batch_id, reasons, str(part_id))
+
+    def _move(
+        self,
+        name: str,
+        fragments: Mapping[str, Fragment],
+        queue: ResolvedAddress,
+        batch_id: uuid.UUID,
+        reasons: Mapping[int, str],
+        *values: str,
+    ) -> int:
         by_reason: dict[str, list[int]] = defaultdict(list)
         for row_version, reason in reasons.items():
             by_reason[reason].append(row_version)
-        return sum(
-            self._move(queue, batch_id, reason, chunk)
-            for reason, row_versions in by_reason.items()
-            for chunk in of_fixed_size(row_versions)
-        )
-
-    def _move(self, queue: QueueTable, batch_id: uuid.UUID, reason: str, row_versions: Sequence[int]) -> int:
-        types = queue.layout.types
-        statement = self._query(
-            "move",
-            queue=identifier(queue.address),
-            names=row_names(types),
-            values=row_columns(types, "deleted."),
-            columns=STAGED_NAMES,
-            row_versions=marks(row_versions),
-        )
-        origin = (str(batch_id), queue.address.canonical[:400], reason[:200])
-        return int(self._session.value(statement, *origin, *row_versions))
+        moved = 0
+        for reason, row_versions in by_reason.items():
+            origin = (str(batch_id), queue.canonical[:400], reason[:200])
+            for chunk in of_fixed_size(row_versions):
+                statement = self._query(name, **fragments, columns=STAGED_NAMES, row_versions=marks(chunk))
+                moved += int(self._session.value(statement, *origin, *values, *chunk))
+        return moved
 
     def messages(self, queue: ResolvedAddress) -> list[Quarantined]:
         """The messages of a queue in quarantine, in the order in which they came."""

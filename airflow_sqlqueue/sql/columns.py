@@ -56,6 +56,7 @@ STAGED = {
 """The nine columns of a row that was taken, of whatever types the queue has them."""
 
 STAGED_NAMES = Fragment(", ".join(f"[{name}]" for name in STAGED))
+STAGED_DELETED = Fragment(", ".join(f"deleted.[{name}]" for name in STAGED))
 
 
 def queue_columns(headers: str, *, legacy: bool, body_string: bool) -> dict[str, str]:
@@ -96,6 +97,17 @@ def row_columns(types: Mapping[str, str], source: str = "", *, body: bool = True
     if not body:
         columns[_ORDER.index("Body")] = "CAST(NULL AS varbinary(max)) AS [Body]"
     return Fragment(", ".join([*columns, _expired(source)]))
+
+
+def unsure(types: Mapping[str, str]) -> Fragment:
+    """The condition that holds for every staged row that a reader may refuse, and for few others.
+
+    Half a surrogate pair stands in UTF-16 only, and outside of what a binary collation has between blank and tilde; a
+    row with other such characters is looked at by a client, who can tell.
+    """
+    texts = [name for name in ("Headers", *ADDRESSED) if types.get(name) in {"nvarchar", "nchar"}]
+    found = [f"[{name}] LIKE N'%[^ -~]%' COLLATE Latin1_General_BIN2" for name in texts]
+    return Fragment(" OR ".join(["[Id] IS NULL", "[Headers] IS NULL", *found]))
 
 
 def head_columns(types: Mapping[str, str]) -> Fragment:

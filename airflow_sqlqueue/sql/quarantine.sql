@@ -20,6 +20,16 @@ OUTPUT @batch, @queue, @reason, SYSUTCDATETIME(), {values}
 INTO {quarantine} ([BatchId], [Queue], [Reason], [QuarantinedAt], {columns});
 SELECT @@ROWCOUNT;
 
+-- move_staged: move staged messages into quarantine
+DECLARE @batch uniqueidentifier = ?, @queue nvarchar(400) = ?, @reason nvarchar(200) = ?;
+WITH head AS (
+    SELECT {columns} FROM {rows} WHERE [BatchId] = @batch AND [PartId] = ? AND [RowVersion] IN ({row_versions})
+)
+DELETE FROM head
+OUTPUT @batch, @queue, @reason, SYSUTCDATETIME(), {values}
+INTO {quarantine} ([BatchId], [Queue], [Reason], [QuarantinedAt], {columns});
+SELECT @@ROWCOUNT;
+
 -- list: look at the quarantine
 SELECT [QuarantineId], [BatchId], [Reason], [QuarantinedAt], [Id], [RowVersion], DATALENGTH([Headers]),
        COALESCE(DATALENGTH([Body]), 0)
