@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_sqlqueue.drain.ledger import Ledger
     from airflow_sqlqueue.drain.options import DrainOptions
-    from airflow_sqlqueue.drain.staging import StagingFolder
+    from airflow_sqlqueue.drain.stage import Stage
 
 QueueOption = Annotated[
     Optional[str],  # noqa: UP045
@@ -31,10 +31,14 @@ QueueOption = Annotated[
 
 def drain(
     queue: Queue,
-    staging: Annotated[str, typer.Option(help="The folder or object store URL for the batch's files.")],
+    staging: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The folder or object store URL for the batch's files."),
+    ] = None,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
+    stage: Annotated[str, typer.Option(help="files, or table: a table beside the queue, without --staging.")] = "files",
     batch_id: Annotated[Optional[uuid.UUID], typer.Option(help="Resume this batch.")] = None,  # noqa: UP045
     max_messages: Annotated[Optional[int], typer.Option(help="Stop after so many.")] = None,  # noqa: UP045
     max_seconds: Annotated[Optional[float], typer.Option(help="Begin no part after so long.")] = None,  # noqa: UP045
@@ -45,10 +49,10 @@ def drain(
     workers: Annotated[int, typer.Option(help="Threads at the most, each with a connection.")] = 2,
     secondary: Annotated[bool, typer.Option("--secondary", help="Its secondary queues too, a batch each.")] = False,
 ) -> None:
-    """Drain the queue into a sealed batch of Parquet files."""
+    """Drain the queue into a sealed batch: Parquet files, or rows of a table."""
     # Arrow takes longer to load than most commands take to run.
     from airflow_sqlqueue.drain.options import DrainOptions
-    from airflow_sqlqueue.drain.staging import StagingFolder
+    from airflow_sqlqueue.drain.stages import stage_of
 
     if secondary and batch_id is not None:
         raise ConfigurationError(
@@ -62,16 +66,16 @@ def drain(
         keep_expired=keep_expired,
     )
     target = Target.of(url, conn_id)
-    folder = StagingFolder.of(staging)
+    place = stage_of(stage, staging, target.ledger_schema)
     with target.queue(queue) as table:
         tables = list_tables(table.session, table.address.catalog) if secondary else []
         queues = [table, *(QueueTable(table.session, found) for found in secondary_queues(tables, table.address))]
-        drained = [_drain(target, each, folder, options, batch_id) for each in queues]
+        drained = [_drain(target, each, place, options, batch_id) for each in queues]
     show(drained if secondary else drained[0], as_json=as_json)
 
 
 def _drain(
-    target: Target, table: QueueTable, folder: StagingFolder, options: DrainOptions, batch_id: uuid.UUID | None
+    target: Target, table: QueueTable, stage: Stage, options: DrainOptions, batch_id: uuid.UUID | None
 ) -> dict[str, Any]:
     from airflow_sqlqueue.drain.drain import Drain
 
@@ -81,7 +85,7 @@ def _drain(
         result = Drain(
             target.connect,
             table.address,
-            folder,
+            stage,
             batch_id=batch_id,
             origin="sqlqueue drain",
             options=options,
@@ -128,7 +132,10 @@ def requeue(
 
 
 def sweep(
-    staging: Annotated[str, typer.Argument(help="The folder or object store URL of the batches' files.")],
+    staging: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(help="The folder or object store URL of the batches' files; without it they stay."),
+    ] = None,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
@@ -141,7 +148,7 @@ def sweep(
     forget_sent: Annotated[Optional[str], typer.Option(help="Forget sendings that are older.")] = None,  # noqa: UP045
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
 ) -> None:
-    """Remove orphaned files, and batches past their retention; never a file that an open or sealed batch lists."""
+    """Remove orphaned files, and batches past their retention; never what an open or sealed batch lists."""
     from airflow_sqlqueue.drain.staging import StagingFolder
     from airflow_sqlqueue.drain.sweep import SweepOptions
     from airflow_sqlqueue.drain.sweep import sweep as sweep_folder
@@ -149,7 +156,7 @@ def sweep(
     forget = None if forget_sent is None else age("--forget-sent", forget_sent)
     options = SweepOptions(age("--retain", retain), age("--grace", grace), unknown, forget, dry_run)
     with _ledger(Target.of(url, conn_id), queue) as (ledger, _):
-        swept = sweep_folder(ledger, StagingFolder.of(staging), options)
+        swept = sweep_folder(ledger, None if staging is None else StagingFolder.of(staging), options)
     show(asdict(swept), as_json=as_json)
 
 
@@ -169,5 +176,5 @@ def _ledger(target: Target, queue: str | None) -> Iterator[tuple[Ledger, str | N
 
 def _line(values: dict[str, Any]) -> dict[str, Any]:
     """What fits a line of a table: of the times only the age."""
-    hidden = {"stage", "opened", "sealed", "consumed", "requeued"}
+    hidden = {"opened", "sealed", "consumed", "requeued"}
     return {name: value for name, value in values.items() if name not in hidden}

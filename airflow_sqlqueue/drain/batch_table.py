@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_sqlqueue.errors import BatchMismatchError
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.fitted import FIRST
 from airflow_sqlqueue.routing import ResolvedAddress
@@ -111,9 +112,9 @@ class BatchTable:
         return self._session.run(statement, str(batch_id), str(part_id), after)
 
     def pages(self, batch_id: uuid.UUID, part_id: uuid.UUID, *, page_bytes: int = PAGE_BYTES) -> Iterator[list[Any]]:
-        """The rows of a part by ascending RowVersion, as ``take_head`` has them, in pages.
+        """The rows of a part by ascending RowVersion, with the columns of ``take_head``, in pages.
 
-        No more than a page is held in memory, and no result is open on the server between two.
+        No result is open on the server between two pages, however long the caller takes.
         """
         statement = self._query("read", columns=STAGED_NAMES)
         after = FIRST
@@ -122,6 +123,21 @@ class BatchTable:
         ):
             yield page
             after = page[-1][_ROW_VERSION]
+
+    def part(self, batch_id: uuid.UUID, part_id: uuid.UUID, messages: int) -> Iterator[list[Any]]:
+        """:meth:`pages` of a part of which the ledger says how many messages it has.
+
+        Raises :class:`BatchMismatchError`, in the end, where they are fewer or more.
+        """
+        read = 0
+        for page in self.pages(batch_id, part_id):
+            read += len(page)
+            yield page
+        if read != messages:
+            raise BatchMismatchError(
+                f"The part {part_id} of batch {batch_id} has {read} messages, the ledger says {messages}: the batch "
+                "was swept meanwhile, or the database was changed."
+            )
 
     def remove(self, batch_id: uuid.UUID) -> int:
         """Delete the rows of a batch, in chunks that are committed one by one, and return how many there were."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.staged import rows_in_order
+from airflow_sqlqueue.drain.staged import rows_in_order, table_rows_in_order
 from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError
 from airflow_sqlqueue.queue import QueueTable
@@ -37,8 +37,9 @@ def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None =
     stand behind those that came meanwhile. Messages that had expired when they were drained were dropped then and do
     not come back. Until the COMMIT nobody can receive them. The transaction log must hold the batch.
 
-    Whoever reads the batch's files at this moment cannot mark it consumed afterwards. Repeated, as after a COMMIT whose
-    answer was lost, it sends nothing. ``staging`` as for :func:`~airflow_sqlqueue.drain.staged.rows_in_order`.
+    Whoever reads the batch at this moment cannot mark it consumed afterwards. Repeated, as after a COMMIT whose answer
+    was lost, it sends nothing. Files, and rows in the table of staged messages, stay until they are swept. ``staging``
+    as for :func:`~airflow_sqlqueue.drain.staged.rows_in_order`.
 
     Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch that is open or consumed, and with nothing
     changed :class:`BatchMismatchError`, :class:`StagingError` or an error of the queue's.
@@ -50,11 +51,14 @@ def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None =
             return _refuse_or_repeat(ledger, batch_id)
         batch = ledger.manifest(batch_id)
         queue = QueueTable(ledger.session, AddressResolver().resolve(batch.queue))
-        sent = queue.restore(rows_in_order(ledger.parts(batch_id), staging))
+        parts = ledger.parts(batch_id)
+        if batch.stage == "table":
+            sent = queue.restore(table_rows_in_order(ledger, batch_id, parts))
+        else:
+            sent = queue.restore(rows_in_order(parts, staging))
         if sent != batch.messages:
             raise BatchMismatchError(
-                f"The files of batch {batch_id} have {sent} messages, the ledger says {batch.messages}: nothing was "
-                "put back."
+                f"Batch {batch_id} has {sent} messages, the ledger says {batch.messages}: nothing was put back."
             )
     log.info("Batch %s is in %s again: %d messages", batch_id, batch.queue, sent)
     return Requeued(batch, repeated=False)

@@ -1,17 +1,20 @@
-"""Part files as they lie in staging: their rows, in the order of the queue."""
+"""Parts as they lie in staging, files or rows of a table: their rows, in the order of the queue."""
 
 from __future__ import annotations
 
 import heapq
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timezone
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_sqlqueue.drain.ledger import Part
+from airflow_sqlqueue.drain.batch_table import BatchTable
+from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.stores import fail
 from airflow_sqlqueue.errors import BatchMismatchError, SqlQueueError, StagingError
@@ -35,6 +38,21 @@ def rows_in_order(parts: Iterable[Part], staging: StagingFolder | None = None) -
         return _rows(part, *_locate(str(part.path), staging))
 
     return merged((part for part in parts if part.path is not None), rows)
+
+
+def table_rows_in_order(ledger: Ledger, batch_id: uuid.UUID, parts: Iterable[Part]) -> Iterator[StoredRow]:
+    """The rows of the parts in the table of staged messages by ascending RowVersion, through the ledger's connection.
+
+    Memory holds one page of each part that overlaps the present RowVersion. Raises :class:`BatchMismatchError` for a
+    part that does not have as many rows as the ledger says.
+    """
+    table = BatchTable(ledger.session, ledger.catalog, ledger.schema)
+
+    def rows(part: Part) -> Iterator[StoredRow]:
+        for page in table.part(batch_id, part.id, part.messages):
+            yield from map(_table_row, page)
+
+    return merged((part for part in parts if part.messages), rows)
 
 
 def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[StoredRow]]) -> Iterator[StoredRow]:
@@ -104,6 +122,20 @@ def _row(row: dict[str, Any], body: bytes | None) -> StoredRow:
         recoverable=row["Recoverable"],
         expires=row["Expires"],
         headers=row["Headers"],
+        body=body,
+    )
+
+
+def _table_row(row: Any) -> StoredRow:
+    identity, correlation_id, reply_to_address, recoverable, expires, headers, body, row_version, _ = row
+    return StoredRow(
+        row_version=row_version,
+        id=str(identity),
+        correlation_id=correlation_id,
+        reply_to_address=reply_to_address,
+        recoverable=recoverable,
+        expires=expires and expires.replace(tzinfo=timezone.utc),
+        headers=headers,
         body=body,
     )
 

@@ -23,10 +23,7 @@ def check_stage(stage: str, staging: Any | None) -> None:
         raise ConfigurationError("A drain into a table writes no files: leave out the staging folder.")
 
 
-def stage_of(stage: str, staging: Any | None, ledger_schema: str = LEDGER_SCHEMA) -> Stage:
-    """The stage ``files`` in a staging folder (what :meth:`StagingFolder.of` takes), or ``table``.
-
-    Raises :class:`ConfigurationError` as :func:`check_stage` does, and for a folder that cannot be used.
-    """
+def stage_of(stage: str, staging: StagingFolder | None, ledger_schema: str = LEDGER_SCHEMA) -> Stage:
+    """The stage ``files`` in a staging folder, or ``table``. Raises as :func:`check_stage` does."""
     check_stage(stage, staging)
-    return TableStage(ledger_schema) if stage == "table" else FileStage(StagingFolder.of(staging))
+    return TableStage(ledger_schema) if staging is None else FileStage(staging)

@@ -1,8 +1,9 @@
-"""Sweeping a staging folder: files that no batch lists, and batches that are done with and past their retention.
+"""Sweeping: files of a staging folder that no batch lists, and batches that are done with and past their retention.
 
 What may go is told by states, not by clocks: once a batch is sealed no part can be added, so a file that it does not
 list is an orphan for good. In an open batch a file that is not listed may be that of a part whose COMMIT is still to
 come, however long its worker has been stopped, so nothing of it is touched. Files are listed before the ledger is read.
+Rows in the table of staged messages have no orphans: a part that is undone takes them with it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
+from airflow_sqlqueue.drain.batch_table import BatchTable
 from airflow_sqlqueue.drain.catalog import batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.listing import StagedFile, remove, remove_folder, staged_files
@@ -59,24 +61,27 @@ class SweepOptions:
 class Swept:
     """What a sweep removed, or would remove.
 
-    ``files`` with their ``bytes`` on disk, ``orphans`` of them that no batch listed, ``batches`` and ``sendings`` that
-    the ledgers have forgotten. ``unknown`` files were left because the ledger does not know their batch.
+    ``files`` with their ``bytes`` on disk, ``orphans`` of them that no batch listed, ``rows`` of the table of staged
+    messages, ``batches`` and ``sendings`` that the ledgers have forgotten. ``unknown`` files were left because the
+    ledger does not know their batch.
     """
 
     files: int = 0
     bytes: int = 0
     orphans: int = 0
+    rows: int = 0
     batches: int = 0
     sendings: int = 0
     unknown: int = 0
     dry_run: bool = False
 
 
-def sweep(ledger: Ledger, staging: StagingFolder, options: SweepOptions | None = None) -> Swept:
-    """Remove orphans, and what is past its retention; never a file that an open or a sealed batch lists.
+def sweep(ledger: Ledger, staging: StagingFolder | None = None, options: SweepOptions | None = None) -> Swept:
+    """Remove orphans, and what is past its retention; never what an open or a sealed batch lists.
 
-    The files of a batch go before its rows in the ledger, so a sweep that dies is made good by the next. A batch with
-    files in another staging folder stays in the ledger. May run beside drains and other sweeps.
+    The files of a batch, or its rows in the table of staged messages, go before its rows in the ledger, so a sweep that
+    dies is made good by the next. A batch with files in another staging folder stays in the ledger; without ``staging``
+    every batch with files does. May run beside drains and other sweeps.
 
     Raises :class:`StagingError` where a file cannot be listed or removed, and :class:`TransactionError` inside a
     transaction: no rollback brings files back.
@@ -84,30 +89,34 @@ def sweep(ledger: Ledger, staging: StagingFolder, options: SweepOptions | None =
     if ledger.session.in_transaction:
         raise TransactionError("A sweep removes files, which no rollback brings back: call it outside the transaction.")
     swept = _Sweep(ledger, staging, options or SweepOptions()).run()
-    log.info("Swept %s: %d files, %d bytes, %d batches", staging.uri, swept.files, swept.bytes, swept.batches)
+    log.info(
+        "Swept %s: %d files, %d bytes, %d staged rows, %d batches",
+        *(staging.uri if staging else "the ledger", swept.files, swept.bytes, swept.rows, swept.batches),
+    )
     return swept
 
 
 class _Sweep:
-    def __init__(self, ledger: Ledger, staging: StagingFolder, options: SweepOptions) -> None:
+    def __init__(self, ledger: Ledger, staging: StagingFolder | None, options: SweepOptions) -> None:
         self._ledger, self._staging, self._options = ledger, staging, options
         self._before = datetime.now(timezone.utc) - options.grace
-        self._done = {info.batch_id for info in batches(ledger, states=_DONE, older_than=options.retain)}
+        self._done = {info.batch_id: info for info in batches(ledger, states=_DONE, older_than=options.retain)}
         self._swept = Swept(dry_run=options.dry_run)
 
     def run(self) -> Swept:
         here: dict[uuid.UUID, set[uuid.UUID]] = {}
-        for batch_id, files in staged_files(self._staging):
-            self._sweep_files(batch_id, files)
-            if batch_id in self._done:
-                here[batch_id] = {file.part_id for file in files}
+        if self._staging is not None:
+            for batch_id, files in staged_files(self._staging):
+                self._sweep_files(self._staging, batch_id, files)
+                if batch_id in self._done:
+                    here[batch_id] = {file.part_id for file in files}
         for batch_id in sorted(self._done):
             self._forget(batch_id, here.get(batch_id, set()))
         if self._options.forget_sent is not None:
             self._forget_sent(self._options.forget_sent)
         return self._swept
 
-    def _sweep_files(self, batch_id: uuid.UUID, files: list[StagedFile]) -> None:
+    def _sweep_files(self, staging: StagingFolder, batch_id: uuid.UUID, files: list[StagedFile]) -> None:
         known = batches(self._ledger, batch_id=batch_id)
         if not known and not self._options.unknown:
             self._swept.unknown += len(files)
@@ -117,28 +126,30 @@ class _Sweep:
         listed = {part.id for part in self._ledger.parts(batch_id)} if known else set()
         orphans = [file for file in files if file.part_id not in listed]
         if batch_id in self._done:
-            self._remove(files)
+            self._remove(staging, files)
             self._swept.orphans += len(orphans)
         else:
             old = [file for file in orphans if file.modified is not None and file.modified <= self._before]
-            self._remove(old)
+            self._remove(staging, old)
             self._swept.orphans += len(old)
         if not self._options.dry_run and (batch_id in self._done or not known):
-            remove_folder(self._staging, batch_id)
+            remove_folder(staging, batch_id)
 
-    def _remove(self, files: Iterable[StagedFile]) -> None:
+    def _remove(self, staging: StagingFolder, files: Iterable[StagedFile]) -> None:
         for file in files:
             if not self._options.dry_run:
-                remove(self._staging, file)
+                remove(staging, file)
             self._swept.files += 1
             self._swept.bytes += file.bytes
 
     def _forget(self, batch_id: uuid.UUID, here: set[uuid.UUID]) -> None:
         """Delete the batch's rows, unless it has files that are neither here nor gone from here."""
         for part in self._ledger.parts(batch_id):
-            if part.path is not None and part.id not in here and not part.path.startswith(f"{self._staging.uri}/"):
+            if part.path is not None and part.id not in here and not self._is_here(part.path):
                 return
         self._swept.batches += 1
+        if self._done[batch_id].stage == "table":
+            self._remove_rows(batch_id)
         if self._options.dry_run:
             return
         session = self._ledger.session
@@ -146,6 +157,13 @@ class _Sweep:
             while session.value(self._ledger.query("forget_parts"), MAX_ROWS_PER_STATEMENT, str(batch_id)):
                 pass
             session.run(self._ledger.query("forget_batch"), str(batch_id))
+
+    def _is_here(self, path: str) -> bool:
+        return self._staging is not None and path.startswith(f"{self._staging.uri}/")
+
+    def _remove_rows(self, batch_id: uuid.UUID) -> None:
+        table = BatchTable(self._ledger.session, self._ledger.catalog, self._ledger.schema)
+        self._swept.rows += self._done[batch_id].messages if self._options.dry_run else table.remove(batch_id)
 
     def _forget_sent(self, older_than: timedelta) -> None:
         sent = SentLedger(self._ledger.session, self._ledger.catalog, self._ledger.schema)

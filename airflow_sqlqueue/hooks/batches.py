@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from airflow.sdk import ObjectStoragePath
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from airflow_sqlqueue.drain.catalog import BatchInfo
     from airflow_sqlqueue.drain.drain import DrainResult, Engine
@@ -56,8 +56,9 @@ class BatchMethods(QueueConnectionHook):
     def drain(
         self,
         queue_name: str,
-        staging: str | PathLike[str] | ObjectStoragePath,
+        staging: str | PathLike[str] | ObjectStoragePath | None = None,
         *,
+        stage: str = "files",
         batch_id: uuid.UUID | None = None,
         renew: bool = False,
         origin: str = "",
@@ -66,10 +67,11 @@ class BatchMethods(QueueConnectionHook):
         spark: SparkSession | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> DrainResult:
-        """Drain a queue into a sealed batch of Parquet files under ``staging``: exactly once, from queue to files.
+        """Drain a queue into a sealed batch: exactly once, from the queue to the batch.
 
-        The same ``batch_id`` resumes an open batch and returns a sealed one; with ``renew`` a new batch is drained
-        where that one was consumed or put back. See
+        ``stage`` is ``files`` for Parquet files under ``staging``, or ``table`` for a table beside the queue, without a
+        staging folder; :meth:`read_batch` reads both. The same ``batch_id`` resumes an open batch and returns a sealed
+        one; with ``renew`` a new batch is drained where that one was consumed or put back. See
         :class:`airflow_sqlqueue.drain.drain.Drain`. ``engine`` is where the workers run: ``threads`` of this process,
         or ``spark``, the executors of the session ``spark``
         (:class:`airflow_sqlqueue.spark.executors.SparkEngine`), which need this package and an ODBC driver, and reach
@@ -78,11 +80,14 @@ class BatchMethods(QueueConnectionHook):
         if joined(self.queue_connection.settings) is not None:
             raise TransactionError("A drain commits its parts one by one: call it outside the transaction.")
         from airflow_sqlqueue.drain.drain import Drain
+        from airflow_sqlqueue.drain.stages import stage_of
 
+        folder = None if staging is None else staging_folder(staging)
+        place = stage_of(stage, folder, self.ledger_schema)
         return Drain(
             self.session,
             self.find_queue(queue_name),
-            staging_folder(staging),
+            place,
             batch_id=batch_id,
             renew=renew,
             origin=origin,
@@ -122,6 +127,16 @@ class BatchMethods(QueueConnectionHook):
         with self._ledger(self._catalog(queue_name)) as ledger:
             return ledger.manifest(batch_id)
 
+    def read_batch(self, spark: SparkSession, batch: Batch) -> DataFrame:
+        """The messages of a sealed batch, whether in files or in a table, as a DataFrame.
+
+        Of a batch in a table Spark's tasks read with this connection's login, which is in no plan. Where there is no
+        Airflow, :func:`airflow_sqlqueue.spark.read_batch` takes ``queue_connection.settings``, or others.
+        """
+        from airflow_sqlqueue.spark import read_batch
+
+        return read_batch(spark, batch, self.queue_connection.settings, ledger_schema=self.ledger_schema)
+
     def mark_consumed(self, batch: Batch) -> None:
         """Mark a sealed batch consumed: it was read for good. Idempotent; raises BatchError for any other state."""
         # The routing may have changed since the drain: the manifest's own address says where the ledger stands.
@@ -149,19 +164,19 @@ class BatchMethods(QueueConnectionHook):
 
     def sweep(
         self,
-        staging: str | PathLike[str] | ObjectStoragePath,
+        staging: str | PathLike[str] | ObjectStoragePath | None = None,
         queue_name: str | None = None,
         options: SweepOptions | None = None,
     ) -> Swept:
-        """Remove orphaned part files, and batches that are done with and past their retention, from a staging folder.
+        """Remove orphaned part files from a staging folder, and batches that are done with and past their retention.
 
-        The ledger is that of the queue's database (the connection's unless named). See
-        :func:`airflow_sqlqueue.drain.sweep.sweep`.
+        Without a folder only batches that have no files go: those of the stage ``table``. The ledger is that of the
+        queue's database (the connection's unless named). See :func:`airflow_sqlqueue.drain.sweep.sweep`.
         """
         from airflow_sqlqueue.drain.sweep import sweep
 
         with self._ledger(self._catalog(queue_name)) as ledger:
-            return sweep(ledger, staging_folder(staging), options)
+            return sweep(ledger, None if staging is None else staging_folder(staging), options)
 
     def quarantine(self, queue_name: str) -> list[Quarantined]:
         """The messages that drains of a queue set aside because no file can keep them."""

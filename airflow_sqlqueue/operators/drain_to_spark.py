@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
-    """Drain a queue into a sealed batch of Parquet files, run a Spark job on it, and mark the batch consumed.
+    """Drain a queue into a sealed batch, run a Spark job on it, and mark the batch consumed.
 
-    Delivery: queue to files is exactly once. The job runs at least once: it is run again with the same batch when it
-    failed, so its output should be keyed by the batch id, which makes it exactly once as well.
+    Delivery: from the queue to the batch is exactly once. The job runs at least once: it is run again with the same
+    batch when it failed, so its output should be keyed by the batch id, which makes it exactly once as well.
 
     The batch belongs to the task instance. A retried or cleared task resumes its batch while that is open, runs the job
     again on a sealed one, and does nothing for one that is consumed, unless ``renew`` asks for a new one. A batch
@@ -36,7 +36,10 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath`` with its Airflow connection.
-        Spark must reach it too (templated)
+        Spark must reach it too. None where the stage is ``table`` (templated)
+    :param stage: ``files``, or ``table`` for a table beside the queue, where nothing is written to a folder and Spark
+        reads from the server. The job reads that with ``SqlQueueHook(...).read_batch(spark, batch)``, or with
+        ``read_batch(spark, batch, settings)`` of :mod:`airflow_sqlqueue.spark` (templated)
     :param python_callable: the job, called as ``python_callable(spark, batch, **op_kwargs)``.
     :param op_kwargs: further arguments of ``python_callable`` (templated)
     :param application: the job instead, a script or a JAR for spark-submit, which gets ``--manifest`` and the path of a
@@ -58,6 +61,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
     template_fields: Sequence[str] = (
         "queue_name",
         "staging",
+        "stage",
         "op_kwargs",
         "application",
         "application_args",
@@ -72,7 +76,8 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         self,
         *,
         queue_name: str,
-        staging: str | ObjectStoragePath,
+        staging: str | ObjectStoragePath | None = None,
+        stage: str = "files",
         python_callable: Callable[..., Any] | None = None,
         op_kwargs: Mapping[str, Any] | None = None,
         application: str | None = None,
@@ -90,6 +95,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         super().__init__(**kwargs)
         self.queue_name = queue_name
         self.staging = staging
+        self.stage = stage
         self.python_callable = python_callable
         self.op_kwargs = op_kwargs
         self.application = application
@@ -119,6 +125,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
             drained = self.hook.drain(
                 self.queue_name,
                 self.staging,
+                stage=self.stage,
                 batch_id=batch_id_for(*key),
                 renew=self.renew,
                 origin=" ".join(map(str, key)),
@@ -142,8 +149,10 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
 
     def _check(self) -> DrainOptions:
         from airflow_sqlqueue.drain.options import DrainOptions
+        from airflow_sqlqueue.drain.stages import check_stage
         from airflow_sqlqueue.errors import ConfigurationError
 
+        check_stage(self.stage, self.staging)
         if self.python_callable is not None and self.application is not None:
             raise ConfigurationError("Both python_callable and application are given: give the one that is the job.")
         if self.python_callable is not None and not callable(self.python_callable):

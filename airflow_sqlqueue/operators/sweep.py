@@ -1,4 +1,4 @@
-"""Sweep a staging folder."""
+"""Sweep a staging folder and the ledger."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 class SqlQueueSweepOperator(ServerTask, BaseOperator):
     """Remove orphaned part files, and batches that were consumed or requeued and are past their retention.
 
-    Never a file that an open or a sealed batch lists. Safe to repeat and beside drains. A task that is cleared after
-    its batch was swept makes a new batch.
+    Never what an open or a sealed batch lists, in files or in the table of staged messages. Safe to repeat and beside
+    drains. A task that is cleared after its batch was swept makes a new batch.
 
-    XCom: ``files``, ``bytes``, ``orphans``, ``batches``, ``sendings``, ``unknown`` and ``dry_run``, as
+    XCom: ``files``, ``bytes``, ``orphans``, ``rows``, ``batches``, ``sendings``, ``unknown`` and ``dry_run``, as
     :class:`~airflow_sqlqueue.drain.sweep.Swept` has them.
 
-    :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath`` (templated)
+    :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath``; None where the drains' stage is
+        ``table``: batches with files stay then (templated)
     :param queue_name: a queue in whose database the ledger stands; None: the connection's database (templated)
     :param retain: how long a batch is kept after it was consumed or requeued.
     :param grace: how old an orphan must be.
@@ -42,7 +43,7 @@ class SqlQueueSweepOperator(ServerTask, BaseOperator):
     def __init__(
         self,
         *,
-        staging: str | ObjectStoragePath,
+        staging: str | ObjectStoragePath | None = None,
         queue_name: str | None = None,
         retain: timedelta = timedelta(days=7),
         grace: timedelta = timedelta(days=1),
@@ -72,5 +73,8 @@ class SqlQueueSweepOperator(ServerTask, BaseOperator):
         with fail_without_retry():
             options = SweepOptions(self.retain, self.grace, self.unknown, self.forget_sent, self.only_count)
             swept = self.hook.sweep(self.staging, self.queue_name, options)
-        self.log.info("Swept %d files of %d bytes and %d batches", swept.files, swept.bytes, swept.batches)
+        self.log.info(
+            "Swept %d files of %d bytes, %d staged rows and %d batches",
+            *(swept.files, swept.bytes, swept.rows, swept.batches),
+        )
         return asdict(swept)

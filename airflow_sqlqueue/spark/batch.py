@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.errors import BatchError, BatchMismatchError
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.spark.files import missing_files_told
 from airflow_sqlqueue.spark.headers import first_type, headers_malformed, last_wins, parse_headers, wire_time
@@ -16,6 +16,8 @@ from airflow_sqlqueue.spark.headers import first_type, headers_malformed, last_w
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from airflow_sqlqueue.server.settings import ConnectionSettings
 
 _TEXTS = {
     "correlation_id": HeaderNames.CORRELATION_ID,
@@ -55,7 +57,13 @@ def raw_schema() -> StructType:
     )
 
 
-def read_batch(spark: SparkSession, batch: Batch) -> DataFrame:
+def read_batch(
+    spark: SparkSession,
+    batch: Batch,
+    connection: ConnectionSettings | None = None,
+    *,
+    ledger_schema: str = "sqlqueue",
+) -> DataFrame:
     """The messages of a batch: the columns of the queue table, the headers as a map, and the headers people ask for.
 
     - The row: ``Id``, ``CorrelationId``, ``ReplyToAddress``, ``Recoverable``, ``Expires``, ``Body``, ``RowVersion`` and
@@ -69,16 +77,25 @@ def read_batch(spark: SparkSession, batch: Batch) -> DataFrame:
     - Instants: ``time_sent``, ``processing_started``, ``processing_ended``, ``time_of_failure``; null where the header
       is missing or in another form. They do not depend on the session's time zone. ``processing_ms``: milliseconds.
 
-    Reads exactly the files that the manifest names, whatever the session's settings; reading twice gives the same rows.
-    Works with Spark Connect. Raises :class:`BatchError` for a batch that is open (its files are not final) or requeued
-    (its messages are in the queue again), :class:`BatchMismatchError` where a file is missing; with Spark Connect, or
-    where a file goes missing later, the latter comes from :func:`verify_count`.
+    Of a batch in files it reads exactly those that the manifest names, whatever the session's settings, and works with
+    Spark Connect. Of a batch in a table (stage ``table``) Spark's tasks read from the server, part by part, and each
+    checks that it has as many messages as the ledger says: that needs ``connection``, the ledger's schema where it is
+    another, this package and an ODBC driver on the executors, and a session with a master. The login is in no plan, no
+    web UI and no event log. Every action reads from the server anew, all columns, and large bodies stand in their rows:
+    ``persist`` the DataFrame where it is used twice. Either way reading twice gives the same rows.
+
+    Raises :class:`BatchError` for a batch that is open (it is not final) or requeued (its messages are in the queue
+    again), :class:`BatchMismatchError` where a file is missing; with Spark Connect, or where a file or rows go missing
+    later, the latter comes from :func:`verify_count`. For a batch in a table :class:`ConfigurationError` without a
+    ``connection`` and with Spark Connect, and what a session raises.
     """
     from pyspark.sql import functions as sf
 
     if batch.state not in ("sealed", "consumed"):
         raise BatchError(f"Batch {batch.batch_id} is {batch.state}: only a sealed or consumed batch can be read.")
-    raw = _rows(spark, batch).withColumnRenamed("Headers", "headers_raw")
+    in_table = batch.stage == "table"
+    rows = _table_rows(spark, batch, connection, ledger_schema) if in_table else _file_rows(spark, batch)
+    raw = rows.withColumnRenamed("Headers", "headers_raw")
     text = sf.col("headers_raw")
     flagged = raw.withColumn("headers_malformed", headers_malformed(text))
     parsed = flagged.withColumn("headers", parse_headers(text, sf.col("headers_malformed")))
@@ -98,8 +115,9 @@ def read_batch(spark: SparkSession, batch: Batch) -> DataFrame:
 def verify_count(df: DataFrame, batch: Batch) -> int:
     """The number of rows that Spark reads, which is the ledger's: the check before a batch is marked consumed.
 
-    Cheap on what :func:`read_batch` returned: Parquet keeps its counts in the footers. Raises
-    :class:`BatchMismatchError` where the counts differ or a file is missing.
+    Cheap on what :func:`read_batch` returned of files, as Parquet keeps its counts in the footers; of a batch in a
+    table it reads everything, unless that is persisted. Raises :class:`BatchMismatchError` where the counts differ, or
+    a file or rows are missing.
     """
     with missing_files_told(batch):
         rows = df.count()
@@ -111,7 +129,19 @@ def verify_count(df: DataFrame, batch: Batch) -> int:
     return rows
 
 
-def _rows(spark: SparkSession, batch: Batch) -> DataFrame:
+def _table_rows(
+    spark: SparkSession, batch: Batch, connection: ConnectionSettings | None, ledger_schema: str
+) -> DataFrame:
+    if connection is None:
+        raise ConfigurationError(
+            f"Batch {batch.batch_id} is in a table of the server: give read_batch the connection to it."
+        )
+    from airflow_sqlqueue.spark.table import table_rows
+
+    return table_rows(spark, batch, connection, ledger_schema, raw_schema())
+
+
+def _file_rows(spark: SparkSession, batch: Batch) -> DataFrame:
     schema = raw_schema()
     if not batch.paths:
         return spark.createDataFrame([], schema)

@@ -1,4 +1,4 @@
-"""What Spark says of files that are not there, as our own error."""
+"""What Spark says of files, or rows of a table, that are not there, as our own error."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from airflow_sqlqueue.errors import BatchMismatchError
 
 @contextmanager
 def missing_files_told(batch: Batch) -> Iterator[None]:
-    """Raise :class:`BatchMismatchError` where Spark misses a file of the batch, or cannot read it."""
+    """Raise :class:`BatchMismatchError` where Spark misses a file or rows of the batch, or cannot read a file."""
     try:
         yield
     except Exception as error:  # PySpark's own tree leaves out a task's failure, which stays an error of Py4J
+        if batch.stage == "table" and BatchMismatchError.__name__ in str(error):
+            raise BatchMismatchError(
+                f"Messages of batch {batch.batch_id} are not in its table any more: it was swept, or the database was "
+                "changed."
+            ) from error
         if not re.search("PATH_NOT_FOUND|FAILED_READ_FILE", str(error)):
             raise
         raise BatchMismatchError(

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
 import uuid
-from collections import Counter
-from dataclasses import replace
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pytest
 
 from airflow_sqlqueue.drain.batch_table import BatchTable
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
-from airflow_sqlqueue.drain.files import to_arrow
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.to_table import TableStage
-from airflow_sqlqueue.errors import BatchError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.tables.create import create_queue
-from tests.contract.conftest import Connect, run_sql
+from tests.contract.conftest import Connect
 
 SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
 
