@@ -11,6 +11,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from unittest.mock import ANY
 
 import pyarrow.parquet as pq
 import pytest
@@ -22,9 +23,11 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.requeue import Requeued, requeue
+from airflow_sqlqueue.drain.stage import Stage
 from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepOptions, Swept, sweep
 from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.to_table import TableStage
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
 from airflow_sqlqueue.errors import (
     BatchError,
@@ -47,6 +50,8 @@ SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_second
 SCHEMA = f"batches_{uuid.uuid4().hex[:10]}"
 """A ledger of this module's own: a sweep takes whatever is past its retention."""
 
+NOW = SweepOptions(retain=timedelta(0), grace=timedelta(0))
+
 DrainIt = Callable[..., Batch]
 
 
@@ -55,16 +60,24 @@ def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
     """Drop the ledger afterwards."""
     yield
     with Session(settings) as session:
-        run_sql(
-            session,
-            "; ".join(f"DROP TABLE IF EXISTS [{SCHEMA}].[{name}]" for name in ("Batch", "Part", "Quarantine", "Sent")),
-        )
+        tables = ("Batch", "Part", "BatchRow", "Quarantine", "Sent")
+        run_sql(session, "; ".join(f"DROP TABLE IF EXISTS [{SCHEMA}].[{name}]" for name in tables))
         run_sql(session, f"DROP SCHEMA IF EXISTS [{SCHEMA}]")
 
 
 @pytest.fixture
 def staging(tmp_path: Path) -> StagingFolder:
     return StagingFolder.of(tmp_path / "staging")
+
+
+@pytest.fixture(params=["files", "table"])
+def stage(
+    request: pytest.FixtureRequest, queue_name: str, settings: ConnectionSettings, staging: StagingFolder
+) -> Iterator[Stage]:
+    """Each of the stages; what is done with in the table goes afterwards, as no folder keeps it from other sweeps."""
+    yield FileStage(staging) if request.param == "files" else TableStage(SCHEMA)
+    with Session(settings) as session:
+        sweep(Ledger(session, settings.database, SCHEMA), None, NOW)
 
 
 @pytest.fixture
@@ -78,7 +91,7 @@ def ledger(queue: QueueTable) -> Ledger:
 def drain(connect: Connect, queue: QueueTable, staging: StagingFolder) -> DrainIt:
     """Send so many messages, each with its number for a body, and drain them."""
 
-    def run(count: int = 0, *, staging: StagingFolder = staging, batch_id: uuid.UUID | None = None) -> Batch:
+    def run(count: int = 0, *, staging: StagingFolder | Stage = staging, batch_id: uuid.UUID | None = None) -> Batch:
         queue.send(Message({"n": f"{n}"}, b"body %d" % n) for n in range(count))
         return (
             Drain(
@@ -97,14 +110,16 @@ def drain(connect: Connect, queue: QueueTable, staging: StagingFolder) -> DrainI
     return run
 
 
-def worker_of(queue: QueueTable, batch_id: uuid.UUID, staging: StagingFolder) -> Worker:
-    return Worker(queue.session, DrainTask(batch_id, queue.address, FileStage(staging), SMALL_PARTS, SCHEMA))
+def worker_of(queue: QueueTable, batch_id: uuid.UUID, staging: StagingFolder | Stage) -> Worker:
+    stage = FileStage(staging) if isinstance(staging, StagingFolder) else staging
+    return Worker(queue.session, DrainTask(batch_id, queue.address, stage, SMALL_PARTS, SCHEMA))
 
 
-def open_batch(queue: QueueTable, ledger: Ledger, staging: StagingFolder, parts: int) -> uuid.UUID:
+def open_batch(queue: QueueTable, ledger: Ledger, staging: StagingFolder | Stage, parts: int) -> uuid.UUID:
     """A batch that was interrupted after so many parts."""
     batch_id = uuid.uuid4()
-    ledger.open(batch_id, queue.address.canonical, "test", queue.ends()[1])
+    name = "files" if isinstance(staging, StagingFolder) else staging.name
+    ledger.open(batch_id, queue.address.canonical, "test", queue.ends()[1], name)
     worker = worker_of(queue, batch_id, staging)
     for _ in range(parts):
         assert worker.drain_part(-1, 2**62, None) is not None
@@ -192,9 +207,7 @@ def rows(queue: QueueTable) -> list[tuple[object, ...]]:
     return [(*row[:7],) for row in found]
 
 
-def test_a_requeued_batch_is_in_the_queue_as_it_was(
-    any_queue: QueueTable, connect: Connect, staging: StagingFolder
-) -> None:
+def test_a_requeued_batch_is_in_the_queue_as_it_was(any_queue: QueueTable, connect: Connect, stage: Stage) -> None:
     queue, legacy = any_queue, "CorrelationId" in any_queue.layout.types
     lifetime = timedelta(days=3, seconds=7)
     headers = {"NServiceBus.CorrelationId": "c", "NServiceBus.ReplyToAddress": "r"}
@@ -209,7 +222,7 @@ def test_a_requeued_batch_is_in_the_queue_as_it_was(
         changes = "[CorrelationId] = '', [ReplyToAddress] = 'x ', [Recoverable] = 0"
         run_sql(queue.session, f"UPDATE {table} SET {changes} WHERE [RowVersion] % 5 = 0")
     before = rows(queue)
-    batch = Drain(connect, queue.address, staging, options=SMALL_PARTS, ledger_schema=SCHEMA).run().batch
+    batch = Drain(connect, queue.address, stage, options=SMALL_PARTS, ledger_schema=SCHEMA).run().batch
     assert rows(queue) == []
     queue.send([Message(body=b"came meanwhile")])
     done = requeue(Ledger(queue.session, queue.address.catalog, SCHEMA), uuid.UUID(batch.batch_id))
@@ -243,14 +256,14 @@ def test_a_queue_that_was_altered_meanwhile_gets_what_fits(
 
 
 def test_parts_that_interleave_come_back_in_the_order_of_the_queue(
-    connect: Connect, queue: QueueTable, ledger: Ledger, staging: StagingFolder
+    connect: Connect, queue: QueueTable, ledger: Ledger, stage: Stage
 ) -> None:
     """A worker that stepped over locked rows leaves a part that stands inside another."""
     queue.send(Message({}, b"%d" % n) for n in range(60))
     first = queue.browse(1)[0].row_version
     batch_id = uuid.uuid4()
-    ledger.open(batch_id, queue.address.canonical, "test", queue.ends()[1])
-    worker = worker_of(queue, batch_id, staging)
+    ledger.open(batch_id, queue.address.canonical, "test", queue.ends()[1], stage.name)
+    worker = worker_of(queue, batch_id, stage)
     with connect() as other, other.transaction():
         QueueTable(other, queue.address).take([first + n for n in range(0, 60, 3)])
         while worker.drain_part(-1, 2**62, None):
@@ -264,21 +277,19 @@ def test_parts_that_interleave_come_back_in_the_order_of_the_queue(
     assert [message.body for message in queue.receive(100)] == [b"%d" % n for n in range(60)]
 
 
-def test_a_requeued_batch_is_done_with(
-    queue: QueueTable, ledger: Ledger, drain: DrainIt, staging: StagingFolder
-) -> None:
+def test_a_requeued_batch_is_done_with(queue: QueueTable, ledger: Ledger, drain: DrainIt, stage: Stage) -> None:
     batch_id = uuid.uuid4()
-    batch = drain(10, batch_id=batch_id)
-    requeue(ledger, batch_id, staging)
-    assert requeue(ledger, batch_id, staging) == Requeued(replace(batch, state="requeued"), repeated=True)
+    batch = drain(10, batch_id=batch_id, staging=stage)
+    requeue(ledger, batch_id)
+    assert requeue(ledger, batch_id) == Requeued(replace(batch, state="requeued"), repeated=True)
     assert ledger.manifest(batch_id).state == "requeued"
     with pytest.raises(BatchError, match="ask for a new batch"):
-        drain(batch_id=batch_id)
+        drain(batch_id=batch_id, staging=stage)
     with pytest.raises(BatchError, match="it was put back into"):
         ledger.consume(batch)
     assert queue.depth().messages == 10
     (info,) = batches(ledger, batch_id=batch_id)
-    assert (info.state, info.messages) == ("requeued", 10)
+    assert (info.state, info.stage, info.messages) == ("requeued", stage.name, 10)
     assert info.requeued is not None
     assert drain().messages == 10, "a new batch takes them"
 
@@ -397,8 +408,6 @@ def test_a_requeue_killed_in_the_middle_loses_and_doubles_nothing(
 
 
 # Sweep
-
-NOW = SweepOptions(retain=timedelta(0), grace=timedelta(0))
 
 
 @pytest.fixture(params=["local disk", "memory"])
@@ -555,6 +564,49 @@ def test_a_sweep_forgets_old_sendings(queue: QueueTable, ledger: Ledger, staging
     assert sweep(ledger, staging, SweepOptions(forget_sent=timedelta(days=365))).sendings == 1
     assert not sent.send(queue, send_id, [Message()]).repeated
     assert sweep(Ledger(queue.session, catalog, "no ledger here"), staging, old).sendings == 0
+
+
+def staged_rows(queue: QueueTable, batch: Batch) -> int:
+    text = f"SELECT COUNT(*) FROM [{SCHEMA}].[BatchRow] WHERE [BatchId] = '{batch.batch_id}'"
+    return int(run_sql(queue.session, text)[0][0])
+
+
+def test_staged_rows_go_with_a_batch_that_is_done_with(
+    queue: QueueTable, ledger: Ledger, drain: DrainIt, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In chunks; a batch that is open or sealed keeps its rows, and one in files stays without its folder."""
+    monkeypatch.setattr("airflow_sqlqueue.drain.batch_table.MAX_ROWS_PER_STATEMENT", 7)
+    table = TableStage(SCHEMA)
+    sealed, consumed, requeued = (drain(30, staging=table) for _ in range(3))
+    files = drain(5)
+    for batch in (consumed, files):
+        ledger.consume(batch)
+    requeue(ledger, uuid.UUID(requeued.batch_id))
+    opened = open_batch(queue, ledger, table, 1)
+    assert sweep(ledger).batches == 0, "the retention is not over"
+    expected = Swept(rows=60, batches=2)
+    assert sweep(ledger, None, replace(NOW, dry_run=True)) == replace(expected, dry_run=True)
+    assert sweep(ledger, None, NOW) == expected
+    assert sweep(ledger, None, NOW) == Swept()
+    assert [staged_rows(queue, batch) for batch in (sealed, consumed, requeued)] == [30, 0, 0]
+    listed = {info.batch_id: info.state for info in batches(ledger, queue=queue.address.canonical)}
+    assert listed == {
+        uuid.UUID(sealed.batch_id): "sealed",
+        uuid.UUID(files.batch_id): "consumed",
+        opened: "open",
+    }
+    assert sweep(ledger, staging, NOW) == Swept(files=1, bytes=ANY, batches=1)
+
+
+def test_a_batch_whose_rows_are_not_what_the_ledger_says_stays_sealed(
+    queue: QueueTable, ledger: Ledger, drain: DrainIt
+) -> None:
+    batch = drain(30, staging=TableStage(SCHEMA))
+    run_sql(queue.session, f"DELETE TOP (1) FROM [{SCHEMA}].[BatchRow] WHERE [BatchId] = '{batch.batch_id}'")
+    with pytest.raises(BatchMismatchError, match="has 19 messages, the ledger says 20"):
+        requeue(ledger, uuid.UUID(batch.batch_id))
+    assert ledger.manifest(uuid.UUID(batch.batch_id)).state == "sealed"
+    assert queue.depth().messages == 0
 
 
 def test_sweeps_that_cannot_be(ledger: Ledger, staging: StagingFolder, tmp_path: Path) -> None:

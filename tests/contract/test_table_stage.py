@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
+import pickle
 import uuid
+from collections import Counter
+from datetime import timedelta
 from typing import Any
+
+import pytest
 
 from airflow_sqlqueue.drain.batch_table import BatchTable
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.quarantine import Quarantine
+from airflow_sqlqueue.drain.stages import stage_of
+from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.to_table import TableStage
+from airflow_sqlqueue.drain.worker import DrainTask, Worker
+from airflow_sqlqueue.errors import BatchError, ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from tests.contract.conftest import Connect
+from tests.contract.conftest import Connect, run_sql, staged_rows
 
 SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
 
 
 def drain(
-    connect: Connect,
-    queue: QueueTable,
-    batch_id: uuid.UUID | None = None,
-    options: DrainOptions = SMALL_PARTS,
+    connect: Connect, queue: QueueTable, batch_id: uuid.UUID | None = None, options: DrainOptions = SMALL_PARTS
 ) -> DrainResult:
     return Drain(connect, queue.address, TableStage(), batch_id=batch_id, origin="test", options=options).run()
 
 
-def rows_of(connect: Connect, queue: QueueTable, batch_id: str | uuid.UUID, **limits: Any) -> list[Any]:
-    """The rows of a batch, part by part."""
-    batch_id = uuid.UUID(str(batch_id))
-    with connect() as session:
-        table = BatchTable(session, queue.address.catalog)
-        parts = Ledger(session, queue.address.catalog).parts(batch_id)
-        return [row for part in parts for page in table.pages(batch_id, part.id, **limits) for row in page]
-
-
 def fill(queue: QueueTable, count: int, start: int = 0) -> None:
     queue.send(Message({"n": f"{n}"}, b"body %d" % n) for n in range(start, start + count))
+
+
+def bodies(connect: Connect, queue: QueueTable, batch: Batch) -> list[bytes]:
+    return [row["Body"] for row in staged_rows(connect, queue.address, batch)]
+
+
+def expected(count: int) -> list[bytes]:
+    return [b"body %d" % n for n in range(count)]
 
 
 def test_every_row_is_in_the_table_once(connect: Connect, queue: QueueTable) -> None:
@@ -45,7 +52,152 @@ def test_every_row_is_in_the_table_once(connect: Connect, queue: QueueTable) -> 
     batch = result.batch
     assert (batch.state, batch.stage, batch.paths) == ("sealed", "table", ())
     assert (batch.messages, batch.expired, batch.parts, result.held) == (105, 0, 6, 0)
-    rows = rows_of(connect, queue, batch.batch_id)
-    assert [row[6] for row in rows] == [b"body %d" % n for n in range(105)]
-    assert batch.bytes == sum(2 * len(row[5]) + len(row[6]) for row in rows)
+    rows = staged_rows(connect, queue.address, batch)
+    assert [row["Body"] for row in rows] == expected(105)
+    assert batch.bytes == sum(2 * len(row["Headers"]) + len(row["Body"]) for row in rows)
     assert queue.held(2**62) == 0
+
+
+def test_several_workers_take_every_row_once(connect: Connect, queue: QueueTable) -> None:
+    fill(queue, 2_000)
+    options = DrainOptions(workers=4, rows_per_statement=50, rows_per_part=100)
+    batch = drain(connect, queue, options=options).batch
+    assert Counter(bodies(connect, queue, batch)) == Counter(expected(2_000))
+    assert Batch.from_dict(batch.to_dict()) == batch
+
+
+def test_expired_messages_are_dropped_or_kept(connect: Connect, queue: QueueTable) -> None:
+    late = [Message(body=b"late", time_to_be_received=timedelta(seconds=-1))]
+    queue.send([*late * 25, Message(body=b"fine"), *late])
+    batch = drain(connect, queue).batch
+    assert (batch.messages, batch.expired, batch.parts, batch.bytes) == (1, 26, 1, len(b"fine") + 4)
+    assert bodies(connect, queue, batch) == [b"fine"]
+    run_sql(queue.session, f"DELETE FROM {queue.address.qualified_name}")
+    queue.send([*late, Message(body=b"fine")])
+    batch = drain(connect, queue, options=DrainOptions(keep_expired=True)).batch
+    assert (batch.messages, batch.expired) == (2, 0)
+    kept = staged_rows(connect, queue.address, batch)
+    assert [(row["Body"], row["Expired"]) for row in kept] == [(b"late", True), (b"fine", False)]
+
+
+def test_a_statement_is_bounded_by_bytes(queue: QueueTable) -> None:
+    """So that the transaction log need not hold more than a part is meant to have."""
+    queue.send(Message({}, bytes(10_000)) for _ in range(12))
+    Ledger(queue.session, queue.address.catalog).create()
+    table, ids = BatchTable(queue.session, queue.address.catalog), (uuid.uuid4(), uuid.uuid4())
+    limits: dict[str, Any] = {"rows": 7, "up_to": 2**62, "max_bytes": 25_000, "keep_expired": False}
+    first = table.take(queue, *ids, after=-1, **limits)
+    assert first is not None
+    assert (first.rows, first.bytes) == (3, 3 * 10_004), "and what begins below the limit"
+    second = table.take(queue, *ids, after=first.high, **limits)
+    assert second is not None
+    assert (second.rows, second.low) == (3, first.high + 1)
+    assert queue.depth().messages == 6
+
+
+def test_a_page_is_bounded_and_parts_no_equal_row_versions(connect: Connect, queue: QueueTable) -> None:
+    fill(queue, 15)
+    batch_id = uuid.UUID(drain(connect, queue).batch.batch_id)
+    with connect() as session:
+        table = BatchTable(session, queue.address.catalog)
+        (part,) = Ledger(session, queue.address.catalog).parts(batch_id)
+        first = part.min_row_version
+        text = f"UPDATE {table.address.qualified_name} SET [RowVersion] = {first + 4} WHERE [PartId] = '{part.id}' "
+        run_sql(session, text + f"AND [RowVersion] BETWEEN {first + 4} AND {first + 7}")
+        pages = list(table.pages(batch_id, part.id, page_bytes=50))
+    size = 2 * len('{"n":"1"}') + len(b"body 1")
+    assert [len(page) for page in pages[:2]] == [50 // size + 1, 5]
+    assert Counter(bytes(row[6]) for page in pages for row in page) == Counter(expected(15))
+
+
+def test_an_interrupted_batch_is_resumed(connect: Connect, queue: QueueTable) -> None:
+    fill(queue, 100)
+    batch_id = uuid.uuid4()
+
+    def interrupt(_: Any) -> None:
+        raise InterruptedError
+
+    first = Drain(connect, queue.address, TableStage(), batch_id=batch_id, options=SMALL_PARTS, on_progress=interrupt)
+    with pytest.raises(InterruptedError):
+        first.run()
+    assert queue.depth().messages < 100
+    result = drain(connect, queue, batch_id)
+    assert result.resumed
+    assert sorted(bodies(connect, queue, result.batch)) == sorted(expected(100))
+    assert drain(connect, queue, batch_id).batch == result.batch
+
+
+def test_a_part_that_comes_after_the_seal_is_undone(connect: Connect, queue: QueueTable) -> None:
+    fill(queue, 30)
+    batch_id = uuid.uuid4()
+    with connect() as session, connect() as driver_session:
+        ledger = Ledger(session, queue.address.catalog)
+        ledger.create()
+        ledger.open(batch_id, queue.address.canonical, "test", queue.ends()[1], "table")
+        zombie = Worker(session, DrainTask(batch_id, queue.address, TableStage(), SMALL_PARTS))
+        assert zombie.drain_part(-1, 2**62, None) is not None
+        sealed = Ledger(driver_session, queue.address.catalog).seal(batch_id)
+        with pytest.raises(BatchError, match="was sealed meanwhile"):
+            zombie.drain_part(-1, 2**62, None)
+        everything = f"SELECT COUNT(*) FROM [sqlqueue].[BatchRow] WHERE [BatchId] = '{batch_id}'"
+        assert run_sql(session, everything)[0][0] == sealed.messages == 20
+    assert queue.depth().messages == 10
+
+
+POISON = "N'secret ' + NCHAR(0xD83D)"
+
+
+def test_what_spark_cannot_read_goes_into_quarantine(connect: Connect, queue: QueueTable) -> None:
+    """Among texts that look like it: the server tells which may be poison, and only those rows are looked at."""
+    queue.send([Message({}, b"ascii"), Message('{"a":"😀 é\t"}', b"other")])
+    for headers in (POISON, "NCHAR(0xDE00) + NCHAR(0xD83D)", "N''"):
+        run_sql(
+            queue.session,
+            f"INSERT INTO {queue.address.qualified_name} ([Id], [Recoverable], [Headers], [Body]) "
+            f"VALUES (NEWID(), 1, {headers}, 0xFF)",
+        )
+    batch = drain(connect, queue).batch
+    assert (batch.messages, batch.quarantined) == (3, 2)
+    assert bodies(connect, queue, batch) == [b"ascii", b"other", b"\xff"]
+    assert batch.bytes == len('{}{"a":"😀 é\t"}'.encode("utf-16-le")) + len(b"asciiother\xff")
+    with connect() as session:
+        aside = Quarantine(session, queue.address.catalog).messages(queue.address)
+    assert [(one.reason, one.body_bytes) for one in aside] == [("a text holds half a surrogate pair", 1)] * 2
+    assert {str(one.batch_id) for one in aside} == {batch.batch_id}
+
+
+def test_null_where_a_queue_has_none_goes_into_quarantine(connect: Connect, queue: QueueTable) -> None:
+    table = queue.address.qualified_name
+    run_sql(queue.session, f"ALTER TABLE {table} ALTER COLUMN [Headers] nvarchar(max) NULL")
+    fill(queue, 1)
+    run_sql(queue.session, f"INSERT INTO {table} ([Id], [Recoverable]) VALUES (NEWID(), 1)")
+    with connect() as session:
+        batch = drain(connect, QueueTable(session, queue.address)).batch
+    assert (batch.messages, batch.quarantined) == (1, 1)
+
+
+def test_a_trigger_on_the_queue_runs(connect: Connect, queue: QueueTable) -> None:
+    table = queue.address.qualified_name
+    run_sql(queue.session, f"CREATE TRIGGER [{queue.address.table}_t] ON {table} AFTER DELETE AS SELECT 1 AS [x]")
+    fill(queue, 30)
+    assert bodies(connect, queue, drain(connect, queue).batch) == expected(30)
+
+
+def test_a_batch_is_of_one_stage(connect: Connect, queue: QueueTable, tmp_path: Any) -> None:
+    batch_id = uuid.uuid4()
+    drain(connect, queue, batch_id)
+    with pytest.raises(BatchError, match="is staged as table, not as files"):
+        Drain(connect, queue.address, StagingFolder.of(tmp_path), batch_id=batch_id).run()
+
+
+def test_stages_by_their_names(tmp_path: Any) -> None:
+    assert stage_of("table", None, "own") == TableStage("own")
+    assert pickle.loads(pickle.dumps(stage_of("table", None))) == TableStage()
+    assert stage_of("files", tmp_path).name == "files"
+    for stage, staging, match in [
+        ("files", None, "needs a staging folder"),
+        ("table", tmp_path, "leave out the staging folder"),
+        ("tables", None, "choose one of files, table"),
+    ]:
+        with pytest.raises(ConfigurationError, match=match):
+            stage_of(stage, staging)

@@ -120,18 +120,28 @@ class Account:
             yield Row(uuid.UUID(str(identity)), headers, body)
 
     def _drained(self, ledger: Ledger, batch_id: uuid.UUID) -> tuple[list[Row], int]:
-        """The rows of the files that the ledger lists, and how many it says were dropped."""
+        """The rows of the parts that the ledger lists, and how many it says were dropped."""
         try:
-            state = ledger.find(batch_id).state
+            batch = ledger.find(batch_id)
         except BatchNotFoundError:
             return [], 0
         parts = ledger.parts(batch_id)
         paths = [part.path for part in parts if part.path is not None]
-        if state != "open":
+        if batch.state != "open":
             assert list(ledger.manifest(batch_id).paths) == paths
-        rows = [row for path in paths for row in self._read(path)]
-        assert len(rows) == sum(part.messages for part in parts), "files and ledger do not agree"
+        if batch.stage == "table":
+            rows = list(self._in_table(ledger, batch_id))
+        else:
+            rows = [row for path in paths for row in self._read(path)]
+        assert len(rows) == sum(part.messages for part in parts), "stage and ledger do not agree"
         return rows, sum(part.expired for part in parts)
+
+    def _in_table(self, ledger: Ledger, batch_id: uuid.UUID) -> Iterator[Row]:
+        """All rows of the batch that are committed, in a part that the ledger lists or not: none may be in another."""
+        table = ResolvedAddress("BatchRow", LEDGER_SCHEMA, self._queue.catalog).qualified_name
+        text = f"SELECT [Id], [Headers], [Body] FROM {table} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?"
+        for identity, headers, body in ledger.session.run(Query("staged", "read the batch", text), str(batch_id)):
+            yield Row(uuid.UUID(str(identity)), headers, body)
 
     def _read(self, path: str) -> Iterator[Row]:
         content = self._content(path)

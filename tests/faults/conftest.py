@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_sqlqueue.drain.stage import Stage
 from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.to_table import TableStage
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import (  # noqa: F401 - fixtures
     Connect,
@@ -32,6 +35,12 @@ def batch_id() -> uuid.UUID:
 @pytest.fixture
 def staging(tmp_path: Path) -> StagingFolder:
     return StagingFolder.of(tmp_path / "staging")
+
+
+@pytest.fixture(params=["files", "table"])
+def stage(request: pytest.FixtureRequest, staging: StagingFolder) -> Stage:
+    """Where a drain puts what it takes."""
+    return FileStage(staging) if request.param == "files" else TableStage()
 
 
 @pytest.fixture

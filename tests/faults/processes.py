@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.stage import Stage
 from airflow_sqlqueue.errors import BatchError
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -37,12 +37,12 @@ class Draining:
         self,
         url: str,
         queue: ResolvedAddress,
-        staging: StagingFolder,
+        stage: Stage,
         batch_id: uuid.UUID,
         options: DrainOptions = SMALL_PARTS,
     ) -> None:
         self._reports, child = _context.Pipe(duplex=False)
-        arguments = (url, queue.canonical, staging.root, batch_id, options, child)
+        arguments = (url, queue.canonical, stage, batch_id, options, child)
         self._process: Any = _context.Process(target=_drain, args=arguments, daemon=True)
         self._process.start()
         child.close()
@@ -86,14 +86,13 @@ class Draining:
 
 
 def _drain(
-    url: str, queue: str, folder: str, batch_id: uuid.UUID, options: DrainOptions, reports: Connection[str, str]
+    url: str, queue: str, stage: Stage, batch_id: uuid.UUID, options: DrainOptions, reports: Connection[str, str]
 ) -> None:
     settings = ConnectionSettings.from_url(url)
     address = AddressResolver(default_catalog=settings.database).resolve(queue)
-    staging = StagingFolder.of(folder)
     reports.send(STARTED)
     try:
-        Drain(lambda: Session(settings), address, staging, batch_id=batch_id, options=options).run()
+        Drain(lambda: Session(settings), address, stage, batch_id=batch_id, options=options).run()
     except BatchError:
         reports.send(REFUSED)
     else:

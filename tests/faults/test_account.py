@@ -14,6 +14,7 @@ import pytest
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.to_table import TableStage
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect, run_sql
 from tests.faults.account import Account
@@ -72,3 +73,20 @@ def test_a_change_in_a_file_shows(
     pq.write_table(change(pq.read_table(path)), path)
     with pytest.raises(AssertionError):
         account.check(half_drained)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["DELETE TOP (1) FROM {0}", "UPDATE TOP (1) {0} SET [Body] = 0x01", "UPDATE TOP (1) {0} SET [Id] = NEWID()"],
+)
+def test_a_change_in_the_table_shows(
+    connect: Connect, queue: QueueTable, account: Account, batch_id: uuid.UUID, change: str
+) -> None:
+    account.send(60)
+    options = DrainOptions(max_messages=30)
+    Drain(connect, queue.address, TableStage(), batch_id=batch_id, options=options).run()
+    account.check(batch_id)
+    assert 0 < account.queued() < 60
+    run_sql(queue.session, change.format("[sqlqueue].[BatchRow]") + f" WHERE [BatchId] = '{batch_id}'")
+    with pytest.raises(AssertionError):
+        account.check(batch_id)

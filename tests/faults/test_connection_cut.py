@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.stage import Stage
 from airflow_sqlqueue.errors import BatchError, TransientError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -24,11 +25,12 @@ from tests.faults.proxy import BEFORE, DURING, MOMENTS, Link, Proxy
 
 OPTIONS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=20)
 
+WORKER = f":{os.getpid()}:"
 ROUND_TRIPS = {
     "delete": "DELETE FROM head",
-    # The path of the file travels in the round trip that holds the ledger row and COMMIT, whether the driver sends the
+    # The worker's name travels in the round trip that holds the ledger row and COMMIT, whether the driver sends the
     # statement's text with it or the handle under which the server knows it.
-    "commit": ".parquet",
+    "commit": WORKER,
     "seal": "SET [State] = 'sealed'",
     "open": "'open', @P",
 }
@@ -40,14 +42,14 @@ def proxy(settings: ConnectionSettings) -> Iterator[Proxy]:
         yield proxy
 
 
-def drain(proxy: Proxy, queue: QueueTable, staging: StagingFolder, batch_id: uuid.UUID) -> DrainResult:
+def drain(proxy: Proxy, queue: QueueTable, stage: Stage, batch_id: uuid.UUID) -> DrainResult:
     """As Airflow does it: a try that fails for a reason that passes is followed by another with the same batch id."""
 
     def connect() -> Session:
         return Session(proxy.settings, lock_timeout=10)
 
     def attempt() -> DrainResult:
-        return Drain(connect, queue.address, staging, batch_id=batch_id, origin="test", options=OPTIONS).run()
+        return Drain(connect, queue.address, stage, batch_id=batch_id, origin="test", options=OPTIONS).run()
 
     try:
         return attempt()
@@ -67,7 +69,7 @@ def drain(proxy: Proxy, queue: QueueTable, staging: StagingFolder, batch_id: uui
 def test_one_cut(
     proxy: Proxy,
     queue: QueueTable,
-    staging: StagingFolder,
+    stage: Stage,
     account: Account,
     batch_id: uuid.UUID,
     round_trip: str,
@@ -75,7 +77,7 @@ def test_one_cut(
 ) -> None:
     account.send(50)
     proxy.set_trap(ROUND_TRIPS[round_trip], moment)
-    result = drain(proxy, queue, staging, batch_id)
+    result = drain(proxy, queue, stage, batch_id)
     assert proxy.left == 0, "the connection was cut"
     assert (result.batch.state, result.held) == ("sealed", 0)
     account.check(batch_id)
@@ -84,13 +86,13 @@ def test_one_cut(
 
 @pytest.mark.parametrize("moment", MOMENTS if LONG else [DURING])
 def test_cut_after_cut(
-    proxy: Proxy, queue: QueueTable, staging: StagingFolder, account: Account, batch_id: uuid.UUID, moment: str
+    proxy: Proxy, queue: QueueTable, stage: Stage, account: Account, batch_id: uuid.UUID, moment: str
 ) -> None:
     """A COMMIT whose answer was lost is neither repeated nor given up: a new part is taken."""
     cuts = 6 if LONG else 2
     account.send(20 * cuts)
     proxy.set_trap(ROUND_TRIPS["commit"], moment, times=cuts)
-    result = drain(proxy, queue, staging, batch_id)
+    result = drain(proxy, queue, stage, batch_id)
     assert proxy.left == 0
     assert (result.batch.state, result.held) == ("sealed", 0)
     account.check(batch_id)
@@ -98,7 +100,7 @@ def test_cut_after_cut(
 
 
 def test_a_commit_that_arrives_after_the_seal(
-    proxy: Proxy, connect: Connect, queue: QueueTable, staging: StagingFolder, account: Account, batch_id: uuid.UUID
+    proxy: Proxy, connect: Connect, queue: QueueTable, stage: Stage, account: Account, batch_id: uuid.UUID
 ) -> None:
     """The network held it back; meanwhile another try sealed and listed the batch. The server undoes the part."""
     released = threading.Event()
@@ -110,10 +112,10 @@ def test_a_commit_that_arrives_after_the_seal(
     proxy.set_trap(ROUND_TRIPS["commit"], BEFORE, hold_back)
     impatient = replace(OPTIONS, settle_seconds=0)
     with ThreadPoolExecutor(1) as pool:
-        zombie = pool.submit(drain, proxy, queue, staging, batch_id)
+        zombie = pool.submit(drain, proxy, queue, stage, batch_id)
         try:
             assert proxy.sprung.wait(30)
-            result = Drain(connect, queue.address, staging, batch_id=batch_id, options=impatient).run()
+            result = Drain(connect, queue.address, stage, batch_id=batch_id, options=impatient).run()
         finally:
             released.set()
         with pytest.raises(BatchError, match="was sealed meanwhile"):

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import pytest
 
+from airflow_sqlqueue.drain.stage import Stage
 from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect
@@ -29,13 +30,13 @@ class Start(Protocol):
 
 
 @pytest.fixture
-def start(server_url: str, queue: QueueTable, staging: StagingFolder) -> Iterator[Start]:
+def start(server_url: str, queue: QueueTable, stage: Stage) -> Iterator[Start]:
     """Starts processes that drain the queue, and sees to it that none is left."""
     with ExitStack() as stack:
 
         def draining(batch_id: uuid.UUID, settle_seconds: float = 20) -> Draining:
             options = replace(SMALL_PARTS, settle_seconds=settle_seconds)
-            return stack.enter_context(closing(Draining(server_url, queue.address, staging, batch_id, options)))
+            return stack.enter_context(closing(Draining(server_url, queue.address, stage, batch_id, options)))
 
         yield draining
 

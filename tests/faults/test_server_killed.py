@@ -12,7 +12,9 @@ import pytest
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.stage import Stage
 from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.to_files import FileStage
 from airflow_sqlqueue.errors import ServerUnreachableError, TransientError
 from airflow_sqlqueue.localdb.server import LocalServer
 from airflow_sqlqueue.queue import QueueTable
@@ -43,12 +45,10 @@ def settings(own_server: LocalServer) -> ConnectionSettings:
     return ConnectionSettings.from_url(f"{own_server.url()}?Encrypt=no")
 
 
-def drain(
-    settings: ConnectionSettings, queue: QueueTable, staging: StagingFolder, batch_id: uuid.UUID
-) -> DrainResult | None:
+def drain(settings: ConnectionSettings, queue: QueueTable, stage: Stage, batch_id: uuid.UUID) -> DrainResult | None:
     """The result, None where the server was gone."""
     drain = Drain(
-        lambda: Session(settings, lock_timeout=10), queue.address, staging, batch_id=batch_id, options=SMALL_PARTS
+        lambda: Session(settings, lock_timeout=10), queue.address, stage, batch_id=batch_id, options=SMALL_PARTS
     )
     try:
         return drain.run()
@@ -61,7 +61,7 @@ def test_killed_around_commit(
     own_server: LocalServer,
     settings: ConnectionSettings,
     queue: QueueTable,
-    staging: StagingFolder,
+    stage: Stage,
     account: Account,
     batch_id: uuid.UUID,
     moment: str,
@@ -73,12 +73,13 @@ def test_killed_around_commit(
         link.cut()
 
     with Proxy(settings) as proxy:
-        proxy.set_trap(".parquet", moment, kill)
-        assert drain(proxy.settings, queue, staging, batch_id) is None
+        # The name of the worker, in the round trip that holds the ledger row and COMMIT.
+        proxy.set_trap(f":{os.getpid()}:", moment, kill)
+        assert drain(proxy.settings, queue, stage, batch_id) is None
         assert proxy.left == 0
     own_server.restart()
     account.check(batch_id)
-    result = drain(settings, queue, staging, batch_id)
+    result = drain(settings, queue, stage, batch_id)
     assert result is not None
     assert (result.batch.state, result.held) == ("sealed", 0)
     account.check(batch_id)
@@ -99,7 +100,7 @@ def test_killed_at_random_moments(
             killing = threading.Timer(chance.uniform(0, 0.5), own_server.kill) if kills < KILLS else None
             if killing is not None:
                 killing.start()
-            result = drain(settings, queue, staging, batch_id)
+            result = drain(settings, queue, FileStage(staging), batch_id)
             if killing is not None:
                 killing.join()
                 own_server.restart()
