@@ -53,6 +53,7 @@ def drain(
     # Arrow takes longer to load than most commands take to run.
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.stages import stage_of
+    from airflow_sqlqueue.drain.staging import StagingFolder
 
     if secondary and batch_id is not None:
         raise ConfigurationError(
@@ -66,7 +67,8 @@ def drain(
         keep_expired=keep_expired,
     )
     target = Target.of(url, conn_id)
-    place = stage_of(stage, staging, target.ledger_schema)
+    folder = None if staging is None else StagingFolder.of(staging)
+    place = stage_of(stage, folder, target.ledger_schema)
     with target.queue(queue) as table:
         tables = list_tables(table.session, table.address.catalog) if secondary else []
         queues = [table, *(QueueTable(table.session, found) for found in secondary_queues(tables, table.address))]

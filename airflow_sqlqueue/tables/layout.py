@@ -260,6 +260,8 @@ _EXPECTED: dict[str, Mapping[str, str]] = {
 
 def _missing(kind: str, types: Mapping[str, str]) -> str:
     """Why a table is not of a kind, as a phrase; empty where it is."""
+    if kind == "queue" and types.keys() >= _OURS:
+        return "its messages were taken out of a queue"
     wanted = _KINDS[kind]
     if absent := [name for name in wanted if name not in types]:
         return f"no column {', '.join(absent)}"

@@ -20,9 +20,10 @@ from airflow_sqlqueue.drain.stages import stage_of
 from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.to_table import TableStage
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
-from airflow_sqlqueue.errors import BatchError, ConfigurationError
+from airflow_sqlqueue.errors import BatchError, ConfigurationError, NotAQueueError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.tables.discovery import list_tables
 from tests.contract.conftest import Connect, run_sql, staged_rows
 
 SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
@@ -190,13 +191,23 @@ def test_a_batch_is_of_one_stage(connect: Connect, queue: QueueTable, tmp_path: 
         Drain(connect, queue.address, StagingFolder.of(tmp_path), batch_id=batch_id).run()
 
 
+def test_tables_beside_the_ledger_are_no_queues(connect: Connect, queue: QueueTable) -> None:
+    """They have a queue's columns, and whoever drained them would find what was put there by the drain."""
+    Ledger(queue.session, queue.address.catalog).create()
+    own = {"BatchRow", "Quarantine"}
+    assert not own & {found.table.table for found in list_tables(queue.session, queue.address.catalog)}
+    for name in own:
+        with pytest.raises(NotAQueueError, match="taken out of a queue"):
+            QueueTable(queue.session, replace(queue.address, schema="sqlqueue", table=name)).receive()
+
+
 def test_stages_by_their_names(tmp_path: Any) -> None:
     assert stage_of("table", None, "own") == TableStage("own")
     assert pickle.loads(pickle.dumps(stage_of("table", None))) == TableStage()
-    assert stage_of("files", tmp_path).name == "files"
+    assert stage_of("files", StagingFolder.of(tmp_path)).name == "files"
     for stage, staging, match in [
         ("files", None, "needs a staging folder"),
-        ("table", tmp_path, "leave out the staging folder"),
+        ("table", StagingFolder.of(tmp_path), "leave out the staging folder"),
         ("tables", None, "choose one of files, table"),
     ]:
         with pytest.raises(ConfigurationError, match=match):
