@@ -55,7 +55,7 @@ def table_rows(
     def read(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for numbers in tasks:
             for number in numbers.column(0).to_pylist():
-                yield from _read(login.value, catalog, ledger_schema, batch_id, work[number])
+                yield from read_parts(login.value, catalog, ledger_schema, batch_id, work[number])
 
     return spark.range(0, len(work), 1, len(work)).mapInArrow(read, schema)
 
@@ -88,13 +88,18 @@ def _parts(batch: Batch, connection: ConnectionSettings, catalog: str, ledger_sc
         return [part for part in ledger.parts(uuid.UUID(batch.batch_id)) if part.messages]
 
 
-def _read(
+def read_parts(
     connection: ConnectionSettings,
     catalog: str,
     ledger_schema: str,
     batch_id: uuid.UUID,
     parts: Sequence[tuple[uuid.UUID, int]],
 ) -> Iterator[pa.RecordBatch]:
+    """What a task does: read parts, given with the number of messages that the ledger says they have, one by one.
+
+    Raises :class:`BatchMismatchError` where a part has another number, and :class:`StagingError` for a message that
+    somebody changed in the table to what Spark cannot hold.
+    """
     with Session(connection) as session:
         table = BatchTable(session, catalog, ledger_schema)
         for part_id, messages in parts:

@@ -88,6 +88,31 @@ def test_the_operator_sweeps_what_was_consumed(
         sweep(retain=timedelta(seconds=-1))
 
 
+def test_a_batch_in_a_table_needs_no_folder(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
+    hook.send(queue_name, [Message(body=b"x")] * 5)
+    operator = SqlQueueDrainToSparkOperator(task_id="drain", queue_name=queue_name, stage="table")
+    batch = Batch.from_dict(operator.execute(context())["batch"])
+    assert (batch.stage, batch.messages, batch.paths) == ("table", 5, ())
+    assert hook.drain(queue_name, stage="table").batch.messages == 0
+    hook.mark_consumed(batch)
+    swept = SqlQueueSweepOperator(task_id="sweep", queue_name=queue_name, retain=timedelta(0))
+    assert swept.execute(context())["rows"] >= 5
+    assert batch.batch_id not in {str(info.batch_id) for info in hook.batches(queue_name)}
+
+
+def test_the_hook_reads_with_its_own_login(
+    hook: SqlQueueHook, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the tasks do with it, the tests of Spark show."""
+    batch = hook.drain(queue_name, stage="table").batch
+    given: list[Any] = []
+    monkeypatch.setattr("airflow_sqlqueue.spark.read_batch", lambda *args, **kwargs: given.append((args, kwargs)))
+    hook.read_batch(spark := object(), batch)  # type: ignore[arg-type]
+    settings = hook.queue_connection.settings
+    assert given == [((spark, batch, settings), {"ledger_schema": hook.ledger_schema})]
+    assert settings.password
+
+
 def test_no_sweep_inside_a_transaction(hook: SqlQueueHook, tmp_path: Path) -> None:
     with pytest.raises(TransactionError, match="outside the transaction"), hook.transaction():
         hook.sweep(tmp_path)

@@ -69,11 +69,14 @@ def test_messages_are_not_rendered_because_rendered_fields_are_stored() -> None:
         ({"python_callable": "audit_job.run"}, "python_callable cannot be called"),
         ({"drain_options": {"max_message": 1}}, "max_message"),
         ({"drain_options": {"rows_per_statement": 0}}, "rows_per_statement must be"),
+        ({"stage": "table"}, "leave out the staging folder"),
+        ({"staging": None}, "needs a staging folder"),
+        ({"stage": "tables"}, "choose one of files, table"),
     ],
 )
 def test_a_drain_that_cannot_work_fails_without_retry(arguments: Any, says: str, connection: Any, context: Any) -> None:
     connection()
-    operator = SqlQueueDrainToSparkOperator(task_id="t", queue_name="q", staging="/tmp/x", **arguments)
+    operator = SqlQueueDrainToSparkOperator(**{"task_id": "t", "queue_name": "q", "staging": "/tmp/x", **arguments})
     with pytest.raises(AirflowFailException, match=says) as raised:
         operator.execute(context())
     assert isinstance(raised.value.__cause__, ConfigurationError)

@@ -29,6 +29,16 @@ def test_the_dag_can_be_built() -> None:
     assert names["drain"].downstream_task_ids == {"purge"}
 
 
+def test_the_drain_into_a_table_can_be_built() -> None:
+    from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+    from airflow_sqlqueue.server.settings import ConnectionSettings
+
+    assert 'stage="table"' in block(".read_batch(spark, batch)")
+    exec(compile(block(".read_batch(spark, batch)"), "README.md", "exec"), {})
+    assert callable(SqlQueueHook.read_batch)
+    assert callable(ConnectionSettings.from_url)
+
+
 def test_the_transaction_does_what_it_says(live: str) -> None:
     names: dict[str, Any] = {}
     exec(compile(block("def handle("), "README.md", "exec"), names)

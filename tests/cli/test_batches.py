@@ -63,6 +63,25 @@ def test_a_batch_is_put_back(url: str, drained: tuple[str, Any]) -> None:
     assert "does not know batch" in unknown.stderr
 
 
+def test_a_batch_in_a_table(url: str) -> None:
+    """Drained, listed, put back and swept without a folder."""
+    name = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", name, url=url)
+    answer("generate", name, "--count", "20", "--seed", "3", url=url)
+    batch = answer("drain", name, "--stage", "table", url=url)
+    assert (batch["state"], batch["stage"], batch["paths"]) == ("sealed", "table", [])
+    (info,) = answer("batches", "--queue", name, url=url)
+    assert (info["stage"], info["messages"]) == ("table", batch["messages"])
+    assert "table" in sqlqueue("batches", "--queue", name, url=url).stdout
+    assert answer("requeue", batch["batch_id"], url=url)["state"] == "requeued"
+    would = answer("sweep", "--retain", "0s", "--dry-run", url=url)
+    assert would["rows"] >= batch["messages"]
+    for wrong in (["--stage", "table", "--staging", "/tmp"], ["--stage", "files"], []):
+        done = sqlqueue("drain", name, *wrong, url=url)
+        assert done.returncode == 2
+        assert "staging folder" in done.stderr
+
+
 def test_a_staging_folder_is_swept(url: str, drained: tuple[str, Any], tmp_path: Path) -> None:
     name, batch = drained
     staging = str(tmp_path / "staging")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 

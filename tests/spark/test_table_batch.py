@@ -5,23 +5,27 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import pytest
 
 from airflow_sqlqueue.drain.drain import Drain
+from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.stage import Stage
 from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.to_files import FileStage
 from airflow_sqlqueue.drain.to_table import TableStage
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError, StagingError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark import read_batch, verify_count
+from airflow_sqlqueue.spark.table import TASK_BYTES, read_parts, share_out
 from airflow_sqlqueue.traffic import generate
 from tests.contract.conftest import (  # noqa: F401 - fixtures
     Connect,
@@ -35,26 +39,21 @@ from tests.contract.conftest import (  # noqa: F401 - fixtures
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-Drained = Callable[[Stage], Batch]
+Drained = Callable[..., Batch]
 
 
 @pytest.fixture
 def drained(connect: Connect, queue: QueueTable) -> Drained:  # noqa: F811
-    """Drain the queue in parts of 100 messages."""
+    """Drain the queue in parts of 100 messages; into the table where no stage is given."""
 
-    def run(stage: Stage) -> Batch:
+    def run(stage: Stage | None = None, count: int = 0) -> Batch:
+        queue.send(Message({"n": f"{n}"}, b"body %d" % n) for n in range(count))
         options = DrainOptions(rows_per_statement=30, rows_per_part=100, keep_expired=True)
-        return Drain(connect, queue.address, stage, options=options).run().batch
+        return Drain(connect, queue.address, stage or TableStage(), options=options).run().batch
 
     return run
-
-
-def values(df: DataFrame) -> list[tuple[Any, ...]]:
-    """All rows, with what differs between two times that the same messages were sent left out."""
-    names = [name for name in df.columns if name not in {"RowVersion", "BodyFile"}]
-    return sorted((tuple(row) for row in df.select(*names).collect()), key=repr)
 
 
 def test_it_reads_what_files_would_have(
@@ -64,24 +63,122 @@ def test_it_reads_what_files_would_have(
     settings: ConnectionSettings,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    messages = [replace(message, id=uuid.uuid4()) for message in generate(700, seed=3)]
+    """Column by column, but for the RowVersion, which a second send of the same messages changes."""
+    messages = [replace(message, id=uuid.uuid4(), time_to_be_received=None) for message in generate(250, seed=3)]
     messages += [
-        Message("", b"", timedelta(seconds=-5), uuid.uuid4()),
+        Message("", b"", None, uuid.uuid4()),
         Message("cut {", b"\0" * 300_000, None, uuid.uuid4()),
         Message({"Grüße": "☃ 😀"}, b"\xff", None, uuid.uuid4()),
     ]
-    messages = [
-        message if message.time_to_be_received is None else replace(message, time_to_be_received=timedelta(-1))
-        for message in messages
-    ]
-    queue.send(messages)
-    files = drained(FileStage(StagingFolder.of(tmp_path)))
-    queue.send(messages)
-    table = drained(TableStage())
-    assert (table.messages, table.parts, table.paths) == (703, 8, ())
-    from_files, from_table = read_batch(spark, files), read_batch(spark, table, settings)
-    assert from_table.schema.jsonValue().keys() == from_files.schema.jsonValue().keys()
-    assert [(field.name, field.dataType) for field in from_table.schema] == [
-        (field.name, field.dataType) for field in from_files.schema
-    ]
-    assert verify_count(from_table, table) == 703
+    batches = []
+    for stage in (FileStage(StagingFolder.of(tmp_path)), TableStage()):
+        queue.send(messages)
+        run_sql(queue.session, _TOUCHES.format(table=queue.address.qualified_name))
+        batches.append(drained(stage))
+    files, table = batches
+    assert (table.messages, table.parts, table.paths) == (253, 3, ())
+    read = [read_batch(spark, files), read_batch(spark, table, settings)]
+    schemas = [[(field.name, field.dataType) for field in df.schema] for df in read]
+    assert schemas[0] == schemas[1]
+    names = [name for name in read[0].columns if name != "RowVersion"]
+    from_files, from_table = ({row["Id"]: row for row in df.select(*names).collect()} for df in read)
+    assert len(from_table) == 253
+    assert from_table == from_files
+    assert sum(row["Expires"] is not None for row in from_table.values()) > 20
+    assert verify_count(read[1], table) == 253
+
+
+_TOUCHES = """
+UPDATE {table} SET [Expires] = '2020-02-29T23:59:59.997' WHERE DATALENGTH([Body]) % 4 = 1;
+UPDATE {table} SET [Body] = NULL, [Recoverable] = 0 WHERE CAST([Headers] AS nvarchar(max)) = N'';
+UPDATE {table} SET [CorrelationId] = '', [ReplyToAddress] = 'x ' WHERE [Body] = 0xFF;
+"""
+
+
+def test_the_login_is_in_no_plan_and_no_event_log(
+    spark: SparkSession,
+    drained: Drained,
+    settings: ConnectionSettings,  # noqa: F811
+) -> None:
+    assert settings.password
+    df = read_batch(spark, drained(count=3), settings)
+    assert df.count() == 3
+    plan = df._jdf.queryExecution().toString()
+    folder = Path(urlsplit(str(spark.sparkContext.getConf().get("spark.eventLog.dir"))).path)
+    log = "".join(path.read_text("utf-8") for path in folder.rglob("*") if path.is_file())
+    assert "MapInArrow" in plan
+    assert "MapInArrow" in log
+    for text in (plan, log):
+        assert settings.password not in text
+        assert "ConnectionSettings" not in text
+
+
+def test_what_is_missing_is_noticed(
+    spark: SparkSession,
+    queue: QueueTable,  # noqa: F811
+    drained: Drained,
+    settings: ConnectionSettings,  # noqa: F811
+) -> None:
+    batch = drained(count=3)
+    df = read_batch(spark, batch, settings)
+    with pytest.raises(BatchMismatchError, match="has 4 messages, the ledger 3"):
+        read_batch(spark, replace(batch, messages=4), settings)
+    run_sql(queue.session, f"DELETE TOP (1) FROM [sqlqueue].[BatchRow] WHERE [BatchId] = '{batch.batch_id}'")
+    with pytest.raises(BatchMismatchError, match="not in its table any more"):
+        verify_count(df, batch)
+
+
+def test_a_message_that_was_changed_to_poison_is_told_and_not_quoted(
+    connect: Connect,  # noqa: F811
+    queue: QueueTable,  # noqa: F811
+    drained: Drained,
+    settings: ConnectionSettings,  # noqa: F811
+) -> None:
+    batch_id = uuid.UUID(drained(count=3).batch_id)
+    poison = "UPDATE [sqlqueue].[BatchRow] SET [Headers] = N'secret ' + NCHAR(0xD83D)"
+    run_sql(queue.session, f"{poison} WHERE [BatchId] = '{batch_id}' AND [Body] = CAST('body 1' AS varbinary(max))")
+    catalog = queue.address.catalog
+    with connect() as session:
+        (part,) = Ledger(session, catalog).parts(batch_id)
+    with pytest.raises(StagingError, match=r"\d+ \(RowVersion\) .*half a surrogate pair") as raised:
+        list(read_parts(settings, catalog, "sqlqueue", batch_id, [(part.id, part.messages)]))
+    assert raised.value.__cause__ is raised.value.__context__ is None
+
+
+def test_a_batch_that_was_put_back_is_refused(
+    spark: SparkSession,
+    queue: QueueTable,  # noqa: F811
+    drained: Drained,
+    settings: ConnectionSettings,  # noqa: F811
+) -> None:
+    batch = drained(count=3)
+    requeue(Ledger(queue.session, queue.address.catalog), uuid.UUID(batch.batch_id))
+    with pytest.raises(BatchError, match="was put back into its queue"):
+        read_batch(spark, batch, settings)
+
+
+def test_an_empty_batch(spark: SparkSession, drained: Drained, settings: ConnectionSettings) -> None:  # noqa: F811
+    batch = drained()
+    assert verify_count(read_batch(spark, batch, settings), batch) == 0
+
+
+def test_without_a_connection_or_a_master(settings: ConnectionSettings) -> None:  # noqa: F811
+    batch = Batch(str(uuid.uuid4()), "audit@[dbo]@[shop]", "sealed", (), 1, 0, 1, 1, stage="table")
+    with pytest.raises(ConfigurationError, match="give read_batch the connection to it"):
+        read_batch(cast(Any, object()), batch)
+    with pytest.raises(ConfigurationError, match="Spark Connect"):
+        read_batch(cast(Any, object()), batch, settings)
+
+
+def sizes(parts: list[int], at_least: int) -> list[list[int]]:
+    made = [Part(uuid.uuid4(), None, 1, 0, size, n, n) for n, size in enumerate(parts)]
+    return [[part.bytes for part in share] for share in share_out(made, at_least)]
+
+
+def test_parts_are_shared_out_to_tasks() -> None:
+    assert sizes([10], 4) == [[10]]
+    assert sizes([10] * 8, 4) == [[10, 10]] * 4
+    assert sizes([0] * 5, 2) == [[0] * 5]
+    assert sizes([5, 90, 5], 2) == [[5], [90], [5]]
+    large = TASK_BYTES - 1
+    assert sizes([large, 1, large, 2], 1) == [[large, 1], [large], [2]]
