@@ -18,7 +18,7 @@ from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.fitted import FIRST
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.sql import Fragment, Query, identifier, query, seek
 from airflow_sqlqueue.sql.columns import (
     STAGED,
     STAGED_NAMES,
@@ -28,6 +28,7 @@ from airflow_sqlqueue.sql.columns import (
     unsure,
 )
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition
+from airflow_sqlqueue.tables.layout import Layout
 
 PAGE_BYTES = 8 * 1024 * 1024
 """Bytes of headers and bodies that one page brings to the client, and one row more."""
@@ -91,10 +92,12 @@ class BatchTable:
         RowVersions that the part has. One round trip, in a transaction of the caller's, and no message in it.
         """
 
-        def run(types: dict[str, str]) -> Any:
+        def run(layout: Layout) -> Any:
+            types = layout.types
             statement = self._query(
                 "take",
                 queue=identifier(queue.address),
+                seek=seek(layout.seek_index),
                 names=row_names(types),
                 values=row_columns(types, "deleted."),
                 columns=STAGED_NAMES,
@@ -103,7 +106,7 @@ class BatchTable:
             part = (str(batch_id), str(part_id), after, keep_expired)
             return self._session.run(statement, *part, rows, after, up_to, max_bytes)[0]
 
-        moved = queue.fitted(lambda layout: run(layout.types))
+        moved = queue.fitted(run)
         return Moved(*map(int, moved)) if moved[0] else None
 
     def unsure(self, queue: QueueTable, batch_id: uuid.UUID, part_id: uuid.UUID, after: int) -> list[Any]:

@@ -19,7 +19,7 @@ WITH sized AS (
     SELECT {names}, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
     FROM (
         SELECT TOP (?) {names}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
-        FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK)
+        FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
         WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
     ) AS first
 ),

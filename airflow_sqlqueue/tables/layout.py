@@ -28,6 +28,7 @@ _KINDS: dict[str, dict[str, set[str]]] = {
 """What makes a table one of a kind: its columns and the base types that statements can work with."""
 
 _OURS = {"BatchId", "Expired"}
+"""Columns of the tables beside the ledger, in which messages stand as in a queue: nobody receives there."""
 
 NAMES = {name.lower(): name for name in (*queue_columns("", legacy=True, body_string=True), *DELAYED, *SUBSCRIPTION)}
 """The transport's columns by their lower-case names: the server may compare without case."""
@@ -233,8 +234,6 @@ def kind_of(types: Mapping[str, str]) -> str:
 
     The drain's own tables have a queue's columns, and those that say which batch a row belongs to.
     """
-    if types.keys() >= _OURS:
-        return "other"
     return next((kind for kind in _KINDS if not _missing(kind, types)), "other")
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
 from airflow_sqlqueue import sql
+from airflow_sqlqueue.drain.batch_table import BatchTable
+from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import Span
 from airflow_sqlqueue.message import Message
@@ -64,6 +67,7 @@ def fill(session: Session, table: ResolvedAddress) -> None:
 def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operator]]:
     """Run every statement that has to do with the head of a queue, and give their plans."""
     queue = QueueTable(planning, table)
+    Ledger(planning, table.catalog).create()
     planning.watch()
     queue.peek(1_000)
     queue.browse(1_000)
@@ -80,6 +84,14 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
         assert large is not None
         assert b"".join(read_body(queue, large)) == b"1000"
         take_large(queue, large)
+    # Undone again: what is staged without a ledger row would stay for good.
+    planning.begin()
+    part = (uuid.uuid4(), uuid.uuid4())
+    staged = BatchTable(planning, table.catalog)
+    moved = staged.take(queue, *part, rows=500, after=FIRST, up_to=LAST, max_bytes=2**40, keep_expired=False)
+    assert moved is not None
+    assert moved.rows == 500
+    planning.roll_back()
     assert len(queue.take_head(500, FIRST, LAST, 2**40)) == 500
     assert len(queue.receive(500)) == 500
     # Most of them stay: of a queue that is nearly empty, a scan is as good a way to find the head.
