@@ -40,7 +40,7 @@ OUTPUT {output};
 {declare}WITH sized AS (
     SELECT {names}, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
     FROM (
-        SELECT TOP (?) {names}, DATALENGTH([Headers]) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
+        SELECT TOP (?) {names}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
         FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
         WHERE [RowVersion] > ? AND [RowVersion] <= ? AND COALESCE(DATALENGTH([Body]), 0) <= ? ORDER BY [RowVersion]
     ) AS first

@@ -168,13 +168,16 @@ def test_what_spark_cannot_read_goes_into_quarantine(connect: Connect, queue: Qu
     assert {str(one.batch_id) for one in aside} == {batch.batch_id}
 
 
-def test_null_where_a_queue_has_none_goes_into_quarantine(connect: Connect, queue: QueueTable) -> None:
+@pytest.mark.parametrize("stage", ["files", "table"])
+def test_null_where_a_queue_has_none_goes_into_quarantine(
+    connect: Connect, queue: QueueTable, tmp_path: Any, stage: str
+) -> None:
     table = queue.address.qualified_name
     run_sql(queue.session, f"ALTER TABLE {table} ALTER COLUMN [Headers] nvarchar(max) NULL")
     fill(queue, 1)
     run_sql(queue.session, f"INSERT INTO {table} ([Id], [Recoverable]) VALUES (NEWID(), 1)")
-    with connect() as session:
-        batch = drain(connect, QueueTable(session, queue.address)).batch
+    place = stage_of(stage, StagingFolder.of(tmp_path) if stage == "files" else None)
+    batch = Drain(connect, queue.address, place, options=SMALL_PARTS).run().batch
     assert (batch.messages, batch.quarantined) == (1, 1)
 
 
