@@ -286,7 +286,7 @@ def test_a_retry_resumes_an_open_batch(
             queue_name,
             tmp_path,
             batch_id=batch_id_for("dag", run_id, "task", 3),
-            options=DrainOptions(rows_per_part=30),
+            options=DrainOptions(rows_per_part=30, workers=1),
             on_progress=kill,
         )
     assert hook.depth(queue_name).messages + hook.depth(queue_name).expired == 70
