@@ -23,8 +23,9 @@ demo: $(READY) ## Run the main job on a local server with realistic traffic
 bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="drain growth" for some parts)
 	@$(RUN)/python scripts/bench.py $(PARTS)
 
-test: $(READY) ## Run the tests
-	@$(RUN)/python -m pytest
+test: $(READY) ## Run the tests, those that measure by themselves
+	@$(RUN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --ignore tests/bench
+	@$(RUN)/python -m pytest tests/bench
 
 faults: $(READY) ## Run the fault tests of the drain at length (some minutes)
 	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest tests/faults

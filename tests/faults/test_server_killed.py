@@ -7,6 +7,7 @@ import random
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,7 +16,7 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stage import Stage
 from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.to_files import FileStage
-from airflow_sqlqueue.errors import ServerUnreachableError, TransientError
+from airflow_sqlqueue.errors import ServerUnreachableError
 from airflow_sqlqueue.localdb.server import LocalServer
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -45,15 +46,10 @@ def settings(own_server: LocalServer) -> ConnectionSettings:
     return ConnectionSettings.from_url(f"{own_server.url()}?Encrypt=no")
 
 
-def drain(settings: ConnectionSettings, queue: QueueTable, stage: Stage, batch_id: uuid.UUID) -> DrainResult | None:
-    """The result, None where the server was gone."""
-    drain = Drain(
+def drain(settings: ConnectionSettings, queue: QueueTable, stage: Stage, batch_id: uuid.UUID) -> DrainResult:
+    return Drain(
         lambda: Session(settings, lock_timeout=10), queue.address, stage, batch_id=batch_id, options=SMALL_PARTS
-    )
-    try:
-        return drain.run()
-    except (TransientError, ServerUnreachableError):
-        return None
+    ).run()
 
 
 @pytest.mark.parametrize("moment", MOMENTS if LONG else [DURING])
@@ -66,6 +62,40 @@ def test_killed_around_commit(
     batch_id: uuid.UUID,
     moment: str,
 ) -> None:
+    """The drain waits for the server to come back, asks the ledger, and goes on."""
+    account.send(60)
+    killed = threading.Event()
+
+    def kill(link: Link) -> None:
+        own_server.kill()
+        link.cut()
+        killed.set()
+
+    with Proxy(settings) as proxy, ThreadPoolExecutor(1) as pool:
+        # The name of the worker, in the round trip that holds the ledger row and COMMIT.
+        proxy.set_trap(f":{os.getpid()}:", moment, kill)
+        draining = pool.submit(drain, proxy.settings, queue, stage, batch_id)
+        assert killed.wait(60)
+        own_server.restart()
+        result = draining.result(120)
+        assert proxy.left == 0
+    assert (result.batch.state, result.held) == ("sealed", 0)
+    account.check(batch_id)
+    assert account.queued() == 0
+
+
+def test_a_server_that_stays_away(
+    own_server: LocalServer,
+    settings: ConnectionSettings,
+    queue: QueueTable,
+    staging: StagingFolder,
+    account: Account,
+    batch_id: uuid.UUID,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The try ends with an error; the next one resumes the batch."""
+    monkeypatch.setattr("airflow_sqlqueue.drain.drain.pause_after", lambda _: 0)
+    monkeypatch.setattr("airflow_sqlqueue.drain.crew.pause_after", lambda _: 0)
     account.send(60)
 
     def kill(link: Link) -> None:
@@ -73,14 +103,12 @@ def test_killed_around_commit(
         link.cut()
 
     with Proxy(settings) as proxy:
-        # The name of the worker, in the round trip that holds the ledger row and COMMIT.
-        proxy.set_trap(f":{os.getpid()}:", moment, kill)
-        assert drain(proxy.settings, queue, stage, batch_id) is None
-        assert proxy.left == 0
+        proxy.set_trap(f":{os.getpid()}:", DURING, kill)
+        with pytest.raises(ServerUnreachableError):
+            drain(proxy.settings, queue, FileStage(staging), batch_id)
     own_server.restart()
     account.check(batch_id)
-    result = drain(settings, queue, stage, batch_id)
-    assert result is not None
+    result = drain(settings, queue, FileStage(staging), batch_id)
     assert (result.batch.state, result.held) == ("sealed", 0)
     account.check(batch_id)
     assert account.queued() == 0
@@ -91,20 +119,18 @@ def test_killed_at_random_moments(
     own_server: LocalServer, settings: ConnectionSettings, connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
     chance = random.Random(2)
-    kills = 0
-    while kills < KILLS:
+
+    def kill() -> None:
+        own_server.kill()
+        own_server.restart()
+
+    for turn in range(KILLS):
         account, batch_id = Account(connect, queue.address, staging), uuid.uuid4()
-        account.send(150, seed=kills)
-        result = None
-        while result is None:
-            killing = threading.Timer(chance.uniform(0, 0.5), own_server.kill) if kills < KILLS else None
-            if killing is not None:
-                killing.start()
-            result = drain(settings, queue, FileStage(staging), batch_id)
-            if killing is not None:
-                killing.join()
-                own_server.restart()
-                kills += 1
-            account.check(batch_id)
+        account.send(150, seed=turn)
+        killing = threading.Timer(chance.uniform(0, 0.5), kill)
+        killing.start()
+        result = drain(settings, queue, FileStage(staging), batch_id)
+        killing.join()
         assert (result.batch.state, result.held) == ("sealed", 0)
+        account.check(batch_id)
         assert account.queued() == 0
