@@ -1,9 +1,11 @@
 # Everything a newcomer needs: `make demo` and `make test`. Both set up what is missing, once.
 
-PYTHON ?= python3
-VENV   := .venv
-READY  := $(VENV)/.ready
-RUN    := $(VENV)/bin
+PYTHON  ?= python3
+# Tests run side by side, each process with a local server of its own; one after the other on a server that is shared.
+WORKERS := $(if $(SQLQUEUE_TEST_SERVER),0,auto)
+VENV    := .venv
+READY   := $(VENV)/.ready
+RUN     := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo bench test faults lint format clean
@@ -24,7 +26,7 @@ bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="dra
 	@$(RUN)/python scripts/bench.py $(PARTS)
 
 test: $(READY) ## Run the tests, those that measure by themselves
-	@$(RUN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --ignore tests/bench
+	@$(RUN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadgroup --ignore tests/bench
 	@$(RUN)/python -m pytest tests/bench
 
 faults: $(READY) ## Run the fault tests of the drain at length (some minutes)

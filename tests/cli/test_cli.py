@@ -112,8 +112,8 @@ def test_an_endpoints_tables(url: str, name: str) -> None:
         "SubscriptionRouting",
         "Batch",
         "Part",
-        "Quarantine",
         "BatchRow",
+        "Quarantine",
         "Sent",
     ]
     (again, *_) = answer("create", name, url=url)

@@ -22,6 +22,7 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.to_table import TableStage
 from airflow_sqlqueue.drain.worker import DrainTask
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError, StagingError
 from airflow_sqlqueue.queue import QueueTable
@@ -345,6 +346,7 @@ import pyarrow as pa
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.to_table import TableStage
 from airflow_sqlqueue.drain.worker import DrainTask
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -366,3 +368,13 @@ print(len(list(drain_tasks(orders, [pa.record_batch({"id": [0]})]))))
     )
     assert (done.stdout, done.stderr) == ("1\n", "")
     account.check(batch_id)
+
+
+def test_executors_move_messages_into_a_table(
+    engine: SparkEngine, drain: DrainWith, account: Account, batch_id: uuid.UUID
+) -> None:
+    account.send(60)
+    batch = drain(engine, stage=TableStage()).batch
+    account.check(batch_id)
+    assert (account.queued(), batch.stage, batch.paths) == (0, "table", ())
+    assert batch.messages + batch.expired == 60
