@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_sqlqueue.drain.staging import DurableFile, StagingFolder
+from airflow_sqlqueue.drain.stores import started
 from airflow_sqlqueue.message import drained_row_schema
 
 _ROW_VERSION = 7
@@ -33,13 +35,17 @@ class UnwritableError(Exception):
 
 
 class PartFile:
-    """One part's files while they are written. Nothing is on disk until the first rows come."""
+    """One part's files while they are written. Nothing is on disk until the first rows come.
+
+    Rows are compressed and written while the caller fetches the next ones; an error shows at the next call.
+    """
 
     def __init__(self, staging: StagingFolder, batch_id: uuid.UUID, part_id: uuid.UUID) -> None:
         self._staging, self._folder, self._part_id = staging, str(batch_id), part_id
         self._file: DurableFile | None = None
         self._body: DurableFile | None = None
         self._writer: pq.ParquetWriter | None = None
+        self._writing: Future[None] | None = None
         self._bodies = 0
         self.messages = 0
         self.bytes = 0
@@ -66,10 +72,9 @@ class PartFile:
         except (pa.ArrowException, UnicodeError, ValueError):
             # The cause would quote the value.
             raise UnwritableError({row[_ROW_VERSION]: reason for row in rows if (reason := unwritable(row))}) from None
-        if self._writer is None:
-            self._open()
-        assert self._writer is not None
-        self._writer.write_batch(batch)
+        self._settle()
+        writer = self._writer = self._writer or self._open()
+        self._writing = started(lambda: writer.write_batch(batch))
         size = sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("Headers", "Body"))
         self.messages += len(rows)
         self.bytes += size
@@ -89,9 +94,15 @@ class PartFile:
         self.bytes += size
         return f"{self._staging.uri}/{name}", size
 
-    def _open(self) -> None:
+    def _settle(self) -> None:
+        """Wait for the rows that are being written."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def _open(self) -> pq.ParquetWriter:
         self._file = DurableFile(self._staging, self._name)
-        self._writer = pq.ParquetWriter(
+        return pq.ParquetWriter(
             self._file,
             drained_row_schema(),
             compression="zstd",
@@ -102,12 +113,15 @@ class PartFile:
 
     def close(self) -> None:
         """Make the file durable: synced with its folder on a local disk, its upload finished elsewhere."""
+        self._settle()
         if self._writer is not None and self._file is not None:
             self._writer.close()
             self._file.close()
 
     def abandon(self) -> None:
         """Let go of the streams. Files stay: whoever sent a COMMIT must not remove them, and the sweep finds them."""
+        with suppress(Exception):
+            self._settle()
         for file in (self._file, self._body):
             if file is not None:
                 file.abandon()

@@ -83,12 +83,8 @@ def _azure_host(filesystem: Any) -> str:
     )
 
 
-def bounded(call: Callable[[], T], seconds: float) -> T:
-    """What ``call`` returns or raises, or :class:`TimeoutError`: then it goes on in a thread that nobody waits for.
-
-    The stores' own time limits are not enough. That of aiohttp, which s3fs, gcsfs and adlfs use, does not hold for
-    sending, and is dropped by S3's answer to ``Expect: 100-continue`` if that comes late.
-    """
+def started(call: Callable[[], T]) -> Future[T]:
+    """Run ``call`` in a thread of its own, which keeps no process from ending."""
     outcome: Future[T] = Future()
 
     def run() -> None:
@@ -98,6 +94,16 @@ def bounded(call: Callable[[], T], seconds: float) -> T:
             outcome.set_exception(error)
 
     threading.Thread(target=run, name="staging", daemon=True).start()
+    return outcome
+
+
+def bounded(call: Callable[[], T], seconds: float) -> T:
+    """What ``call`` returns or raises, or :class:`TimeoutError`: then it goes on in a thread that nobody waits for.
+
+    The stores' own time limits are not enough. That of aiohttp, which s3fs, gcsfs and adlfs use, does not hold for
+    sending, and is dropped by S3's answer to ``Expect: 100-continue`` if that comes late.
+    """
+    outcome = started(call)
     try:
         return outcome.result(seconds)
     except FutureTimeoutError:
