@@ -2,7 +2,7 @@
 
 PYTHON  ?= python3
 # Tests run side by side, each process with a local server of its own; one after the other on a server that is shared.
-WORKERS := $(if $(SQLQUEUE_TEST_SERVER),0,auto)
+ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,auto) --maxprocesses 4 --dist loadgroup
 VENV    := .venv
 READY   := $(VENV)/.ready
 RUN     := $(VENV)/bin
@@ -26,11 +26,11 @@ bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="dra
 	@$(RUN)/python scripts/bench.py $(PARTS)
 
 test: $(READY) ## Run the tests, those that measure by themselves
-	@$(RUN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadgroup --ignore tests/bench
+	@$(RUN)/python -m pytest $(ASIDE) --ignore tests/bench
 	@$(RUN)/python -m pytest tests/bench
 
 faults: $(READY) ## Run the fault tests of the drain at length (some minutes)
-	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest tests/faults
+	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults
 
 lint: $(READY) ## Check style, types and the layers
 	@$(RUN)/ruff check .
