@@ -24,50 +24,10 @@ from airflow_sqlqueue.errors import PermissionDeniedError
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import create_queue
-
-Connect = Callable[[], Session]
-
-
-@pytest.fixture(scope="session")
-def server_url(server: Any) -> str:
-    return f"{server.url('sqlqueue')}?Encrypt=yes&TrustServerCertificate=yes"
-
-
-@pytest.fixture(scope="session")
-def settings(server_url: str) -> ConnectionSettings:
-    return ConnectionSettings.from_url(server_url)
-
-
-@pytest.fixture
-def connect(settings: ConnectionSettings) -> Connect:
-    return lambda: Session(settings, lock_timeout=10)
-
-
-@pytest.fixture
-def address_of(settings: ConnectionSettings) -> AddressResolver:
-    return AddressResolver(default_catalog=settings.database)
-
-
-@pytest.fixture
-def queue_name(connect: Connect, address_of: AddressResolver) -> Iterator[str]:
-    """A name that no other test uses; the table is dropped afterwards."""
-    name = f"test.{uuid.uuid4().hex[:12]}"
-    yield name
-    with connect() as session:
-        table = address_of.resolve(name).qualified_name
-        run_sql(session, f"DROP TABLE IF EXISTS {table}")
-
-
-@pytest.fixture
-def queue(connect: Connect, address_of: AddressResolver, queue_name: str) -> Iterator[QueueTable]:
-    """An empty queue through a connection of its own."""
-    with connect() as session:
-        create_queue(session, address_of.resolve(queue_name))
-        yield QueueTable(session, address_of.resolve(queue_name))
+from tests.conftest import Connect
 
 
 @pytest.fixture(params=["v1", "v3.0", "v4", "modern"])

@@ -13,15 +13,7 @@ from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.to_files import FileStage
 from airflow_sqlqueue.drain.to_table import TableStage
 from airflow_sqlqueue.queue import QueueTable
-from tests.contract.conftest import (  # noqa: F401 - fixtures
-    Connect,
-    address_of,
-    connect,
-    queue,
-    queue_name,
-    server_url,
-    settings,
-)
+from tests.contract.conftest import Connect
 from tests.faults.account import Account
 
 LONG = os.environ.get("SQLQUEUE_FAULTS") == "long"
@@ -44,6 +36,6 @@ def stage(request: pytest.FixtureRequest, staging: StagingFolder) -> Stage:
 
 
 @pytest.fixture
-def account(connect: Connect, queue: QueueTable, staging: StagingFolder) -> Account:  # noqa: F811
+def account(connect: Connect, queue: QueueTable, staging: StagingFolder) -> Account:
     """The account of an empty queue: nothing was sent yet."""
     return Account(connect, queue.address, staging)

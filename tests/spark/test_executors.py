@@ -32,15 +32,7 @@ from airflow_sqlqueue.spark.actions import Action
 from airflow_sqlqueue.spark.executors import SparkEngine
 from airflow_sqlqueue.spark.windows import Orders, Window, drain_tasks
 from airflow_sqlqueue.sql import Query
-from tests.contract.conftest import (  # noqa: F401 - fixtures
-    Connect,
-    address_of,
-    connect,
-    queue,
-    queue_name,
-    server_url,
-    settings,
-)
+from tests.contract.conftest import Connect
 from tests.faults.account import Account
 from tests.faults.conftest import account, batch_id, staging  # noqa: F401 - fixtures
 from tests.spark.faulty import DEADLOCK, FAIL, HANG, KILL, FaultyStage

@@ -21,20 +21,11 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark import executors
-from tests.contract.conftest import (  # noqa: F401 - fixtures
-    Connect,
-    address_of,
-    connect,
-    queue,
-    queue_name,
-    server_url,
-    settings,
-)
+from tests.contract.conftest import Connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# ruff: noqa: F811 - fixtures again
 
 PAGES = ("environment", "jobs", "stages?details=true", "allexecutors", "storage/rdd", "sql?details=true&length=10000")
 

@@ -27,16 +27,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark import read_batch, verify_count
 from airflow_sqlqueue.spark.table import TASK_BYTES, read_parts, share_out
 from airflow_sqlqueue.traffic import generate
-from tests.contract.conftest import (  # noqa: F401 - fixtures
-    Connect,
-    address_of,
-    connect,
-    queue,
-    queue_name,
-    run_sql,
-    server_url,
-    settings,
-)
+from tests.contract.conftest import Connect, run_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +36,7 @@ Drained = Callable[..., Batch]
 
 
 @pytest.fixture
-def drained(connect: Connect, queue: QueueTable) -> Drained:  # noqa: F811
+def drained(connect: Connect, queue: QueueTable) -> Drained:
     """Drain the queue in parts of 100 messages; into the table where no stage is given."""
 
     def run(stage: Stage | None = None, count: int = 0) -> Batch:
@@ -58,9 +49,9 @@ def drained(connect: Connect, queue: QueueTable) -> Drained:  # noqa: F811
 
 def test_it_reads_what_files_would_have(
     spark: SparkSession,
-    queue: QueueTable,  # noqa: F811
+    queue: QueueTable,
     drained: Drained,
-    settings: ConnectionSettings,  # noqa: F811
+    settings: ConnectionSettings,
     tmp_path: Path,
 ) -> None:
     """Column by column, but for the RowVersion, which a second send of the same messages changes."""
@@ -98,7 +89,7 @@ UPDATE {table} SET [CorrelationId] = '', [ReplyToAddress] = 'x ' WHERE [Body] = 
 def test_the_login_is_in_no_plan_and_no_event_log(
     spark: SparkSession,
     drained: Drained,
-    settings: ConnectionSettings,  # noqa: F811
+    settings: ConnectionSettings,
 ) -> None:
     assert settings.password
     df = read_batch(spark, drained(count=3), settings)
@@ -115,9 +106,9 @@ def test_the_login_is_in_no_plan_and_no_event_log(
 
 def test_what_is_missing_is_noticed(
     spark: SparkSession,
-    queue: QueueTable,  # noqa: F811
+    queue: QueueTable,
     drained: Drained,
-    settings: ConnectionSettings,  # noqa: F811
+    settings: ConnectionSettings,
 ) -> None:
     batch = drained(count=3)
     df = read_batch(spark, batch, settings)
@@ -129,10 +120,10 @@ def test_what_is_missing_is_noticed(
 
 
 def test_a_message_that_was_changed_to_poison_is_told_and_not_quoted(
-    connect: Connect,  # noqa: F811
-    queue: QueueTable,  # noqa: F811
+    connect: Connect,
+    queue: QueueTable,
     drained: Drained,
-    settings: ConnectionSettings,  # noqa: F811
+    settings: ConnectionSettings,
 ) -> None:
     batch_id = uuid.UUID(drained(count=3).batch_id)
     poison = "UPDATE [sqlqueue].[BatchRow] SET [Headers] = N'secret ' + NCHAR(0xD83D)"
@@ -147,9 +138,9 @@ def test_a_message_that_was_changed_to_poison_is_told_and_not_quoted(
 
 def test_a_batch_that_was_put_back_is_refused(
     spark: SparkSession,
-    queue: QueueTable,  # noqa: F811
+    queue: QueueTable,
     drained: Drained,
-    settings: ConnectionSettings,  # noqa: F811
+    settings: ConnectionSettings,
 ) -> None:
     batch = drained(count=3)
     requeue(Ledger(queue.session, queue.address.catalog), uuid.UUID(batch.batch_id))
@@ -157,12 +148,12 @@ def test_a_batch_that_was_put_back_is_refused(
         read_batch(spark, batch, settings)
 
 
-def test_an_empty_batch(spark: SparkSession, drained: Drained, settings: ConnectionSettings) -> None:  # noqa: F811
+def test_an_empty_batch(spark: SparkSession, drained: Drained, settings: ConnectionSettings) -> None:
     batch = drained()
     assert verify_count(read_batch(spark, batch, settings), batch) == 0
 
 
-def test_without_a_connection_or_a_master(settings: ConnectionSettings) -> None:  # noqa: F811
+def test_without_a_connection_or_a_master(settings: ConnectionSettings) -> None:
     batch = Batch(str(uuid.uuid4()), "audit@[dbo]@[shop]", "sealed", (), 1, 0, 1, 1, stage="table")
     with pytest.raises(ConfigurationError, match="give read_batch the connection to it"):
         read_batch(cast(Any, object()), batch)

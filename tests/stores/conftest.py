@@ -8,14 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_sqlqueue.drain.staging import StagingFolder
-from tests.contract.conftest import (  # noqa: F401 - fixtures
-    address_of,
-    connect,
-    queue,
-    queue_name,
-    server_url,
-    settings,
-)
 from tests.stores.server import S3Server
 
 
