@@ -54,7 +54,14 @@ def _compare_purge(
 ) -> Comparison:
     lives = timedelta(seconds=-60) if "Expires" in condition else None
     kinds = {"bare DELETE": lambda: _bare_delete(queue, condition), name: lambda: queue.purge(options).deleted}
-    best = best_rates(kinds, turns, before=lambda _: queue.send(messages(count, lives)))
+
+    def refill(_: str) -> None:
+        # What earlier turns deleted leaves ghosts in the indexes until the server comes round to them: by chance.
+        truncate = f"TRUNCATE TABLE {queue.address.qualified_name};"
+        queue.session.run(Query("bench.truncate", "empty the queue", truncate))
+        queue.send(messages(count, lives))
+
+    best = best_rates(kinds, turns, before=refill)
     return Comparison(name, best[name], "bare DELETE", best["bare DELETE"], bound, note=note)
 
 
