@@ -74,6 +74,11 @@ class Quota:
     def seconds_left(self) -> float | None:
         return None if self._until is None else max(0.0, self._until - time.monotonic())
 
+    @property
+    def used(self) -> bool:
+        """Whether a limit is reached."""
+        return self._left == 0 or self.seconds_left == 0
+
     def share(self, rows: int) -> Quota:
         """A quota of so many messages and the same time."""
         return Quota(rows, self._until)

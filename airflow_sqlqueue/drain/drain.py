@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from airflow_sqlqueue.drain.crew import MAX_FAILURES, RETRIED, Quota, Threads, pause_after
+from airflow_sqlqueue.drain.crew import MAX_FAILURES, RETRIED, Quota, Threads, drain_window, pause_after
 from airflow_sqlqueue.drain.ledger import BatchRow, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_after
@@ -182,22 +182,16 @@ class Drain:
         if up_to is None:
             return QueueTable(session, self._task.queue).held(LAST)
         worker, quota = Worker(session, self._task), self._quota(session)
-        after = FIRST
         settle_until: float | None = None
-        while wish := quota.reserve(self._task.options.rows_per_part):
-            done = worker.drain_part(after, up_to, wish)
-            quota.give_back(wish - (done.part.rows if done else 0))
-            if done is not None:
-                self._tally.add(done.part)
-                after = FIRST if done.reached_end else done.part.max_row_version
+        while True:
+            for part in drain_window(worker, FIRST, up_to, quota):
+                self._tally.add(part)
                 settle_until = None
-            elif after != FIRST:
-                after = FIRST
-            else:
-                # READPAST saw nothing from the bottom up: that is "drained" only if nobody holds a row.
-                settle_until = settle_until or time.monotonic() + self._task.options.settle_seconds
-                held = worker.queue.held(up_to, wait=max(0.0, settle_until - time.monotonic()))
-                if held == 0 or time.monotonic() >= settle_until:
-                    return held
-                time.sleep(_PAUSE)
-        return 0
+            if quota.used:
+                return 0
+            # READPAST saw nothing from the bottom up: that is "drained" only if nobody holds a row.
+            settle_until = settle_until or time.monotonic() + self._task.options.settle_seconds
+            held = worker.queue.held(up_to, wait=max(0.0, settle_until - time.monotonic()))
+            if held == 0 or time.monotonic() >= settle_until:
+                return held
+            time.sleep(_PAUSE)

@@ -48,7 +48,6 @@ class PartFile:
         self._writing: Future[None] | None = None
         self._bodies = 0
         self.messages = 0
-        self.bytes = 0
 
     @property
     def _name(self) -> str:
@@ -75,10 +74,8 @@ class PartFile:
         self._settle()
         writer = self._writer = self._writer or self._open()
         self._writing = started(lambda: writer.write_batch(batch))
-        size = sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("Headers", "Body"))
         self.messages += len(rows)
-        self.bytes += size
-        return size
+        return sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("Headers", "Body"))
 
     def write_body(self, pieces: Iterable[bytes]) -> tuple[str, int]:
         """Write a body to a file of its own, made durable; return its URI and its size in bytes."""
@@ -91,7 +88,6 @@ class PartFile:
             size += len(piece)
         self._body.close()
         self._body = None
-        self.bytes += size
         return f"{self._staging.uri}/{name}", size
 
     def _settle(self) -> None:
@@ -119,7 +115,7 @@ class PartFile:
             self._file.close()
 
     def abandon(self) -> None:
-        """Let go of the streams. Files stay: whoever sent a COMMIT must not remove them, and the sweep finds them."""
+        """Let go of the streams. What is durable stays for the sweep: whoever sent a COMMIT must not remove it."""
         with suppress(Exception):
             self._settle()
         for file in (self._file, self._body):
