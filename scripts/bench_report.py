@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from airflow_sqlqueue import __version__
-from airflow_sqlqueue.localdb import LocalServer
+from fakemssql import FakeServer
 from airflow_sqlqueue.queue import QueueTable
 
 RATE = "messages/s"
@@ -87,7 +87,7 @@ def report(doc: str, parts: Mapping[str, Part]) -> int:
     console.print(f"{cores()} cores, {where}, Python {platform.python_version()}")
     measured: dict[str, list[Comparison]] = {}
     with ExitStack() as stack:
-        url = url or stack.enter_context(LocalServer()).url("sqlqueue")
+        url = url or stack.enter_context(FakeServer()).url("sqlqueue")
         for name in names:
             with a_queue(url if "?" in url else f"{url}?Encrypt=yes&TrustServerCertificate=yes") as queue:
                 measured[name] = parts[name](queue)

@@ -26,7 +26,7 @@ from rich.table import Table
 
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.localdb import LocalServer
+from fakemssql import FakeServer
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -73,7 +73,7 @@ def main() -> int:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
     steps = Steps()
-    with LocalServer() as server:
+    with FakeServer() as server:
         settings = ConnectionSettings.from_url(server.url("sqlqueue") + "?Encrypt=yes&TrustServerCertificate=yes")
         address = AddressResolver(default_catalog=settings.database).resolve(QUEUE)
         with Session(settings) as session:

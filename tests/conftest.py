@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from airflow_sqlqueue.localdb.server import LocalServer
+from fakemssql.server import FakeServer
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -84,7 +84,7 @@ def server() -> Iterator[Server]:
     if url:
         yield RemoteServer(url)
         return
-    with LocalServer() as local:
+    with FakeServer() as local:
         yield local
 
 

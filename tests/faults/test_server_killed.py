@@ -17,7 +17,7 @@ from airflow_sqlqueue.drain.stage import Stage
 from airflow_sqlqueue.drain.staging import StagingFolder
 from airflow_sqlqueue.drain.to_files import FileStage
 from airflow_sqlqueue.errors import ServerUnreachableError
-from airflow_sqlqueue.localdb.server import LocalServer
+from fakemssql.server import FakeServer
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -35,14 +35,14 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
     """A server of this module's own, on data that outlive it."""
-    with LocalServer(tmp_path_factory.mktemp("server")) as server:
+    with FakeServer(tmp_path_factory.mktemp("server")) as server:
         yield server
 
 
 @pytest.fixture
-def settings(own_server: LocalServer) -> ConnectionSettings:
+def settings(own_server: FakeServer) -> ConnectionSettings:
     return ConnectionSettings.from_url(f"{own_server.url()}?Encrypt=no")
 
 
@@ -54,7 +54,7 @@ def drain(settings: ConnectionSettings, queue: QueueTable, stage: Stage, batch_i
 
 @pytest.mark.parametrize("moment", MOMENTS if LONG else [DURING])
 def test_killed_around_commit(
-    own_server: LocalServer,
+    own_server: FakeServer,
     settings: ConnectionSettings,
     queue: QueueTable,
     stage: Stage,
@@ -85,7 +85,7 @@ def test_killed_around_commit(
 
 
 def test_a_server_that_stays_away(
-    own_server: LocalServer,
+    own_server: FakeServer,
     settings: ConnectionSettings,
     queue: QueueTable,
     staging: StagingFolder,
@@ -116,7 +116,7 @@ def test_a_server_that_stays_away(
 
 @pytest.mark.timeout(1800)
 def test_killed_at_random_moments(
-    own_server: LocalServer, settings: ConnectionSettings, connect: Connect, queue: QueueTable, staging: StagingFolder
+    own_server: FakeServer, settings: ConnectionSettings, connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
     chance = random.Random(2)
 

@@ -1,0 +1,166 @@
+"""What the TDS front and the T-SQL engine know of each other, and nothing else.
+
+One process serves one client connection. The front decodes requests and calls an :class:`Engine`; the engine runs
+T-SQL and reports what happens, in order, to an :class:`Output` that writes TDS tokens. Result rows stay in PostgreSQL's
+binary format from libpq to the encoder, so that a large body is never turned into a Python value on its way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fakemssql.types import SqlType
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a request: its name with ``@`` (empty for a positional one), type, Python value, direction.
+
+    Values are ``None``, ``bool``, ``int``, ``float``, ``decimal.Decimal``, ``str``, ``bytes``, ``uuid.UUID`` and the
+    ``datetime`` module's classes (naive for all types but ``datetimeoffset``).
+    """
+
+    name: str
+    type: SqlType
+    value: Any
+    output: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a result set. ``pg_oid`` is the PostgreSQL type in whose binary format its values arrive."""
+
+    name: str
+    type: SqlType
+    pg_oid: int
+    nullable: bool = True
+    identity: bool = False
+
+
+@dataclass(frozen=True)
+class Client:
+    """What a client says of itself when it logs in, and where it connects from."""
+
+    login: str = ""
+    host: str = ""
+    program: str = ""
+    library: str = ""
+    process: int = 0
+    address: str = ""
+    port: int = 0
+    packet_size: int = 4096
+    encrypted: bool = False
+
+
+class SqlError(Exception):
+    """An error or message with SQL Server's number, severity (class) and state. Class 10 and below is information."""
+
+    def __init__(
+        self, number: int, message: str, *, severity: int = 16, state: int = 1, line: int = 1, procedure: str = ""
+    ) -> None:
+        super().__init__(f"Msg {number}, Level {severity}, State {state}: {message}")
+        self.number, self.message, self.severity, self.state = number, message, severity, state
+        self.line, self.procedure = line, procedure
+
+
+class Attention(Exception):
+    """The client asked to cancel the request that is running."""
+
+
+class ClientGone(Exception):
+    """The client closed its connection, or the network did."""
+
+
+class Rows(Protocol):
+    """The part of ``psycopg.pq.PGresult`` that an encoder reads."""
+
+    @property
+    def ntuples(self) -> int: ...
+    def get_value(self, row_number: int, column_number: int) -> bytes | None: ...
+
+
+class Output(Protocol):
+    """Receives what a request produces, in order. Implemented by the TDS front."""
+
+    def columns(self, columns: Sequence[Column]) -> None:
+        """A result set begins."""
+
+    def rows(self, rows: Rows) -> None:
+        """Rows of the current result set, in PostgreSQL's binary format; called once or many times."""
+
+    def done(self, count: int | None) -> None:
+        """A statement ended; ``count`` is the number of rows affected or returned, None under SET NOCOUNT ON."""
+
+    def message(self, error: SqlError) -> None:
+        """An error (severity 11 and above) or a message (PRINT, RAISERROR of severity 10 and below)."""
+
+    def database(self, new: str, old: str) -> None:
+        """USE changed the current database."""
+
+    def transaction(self, event: str, descriptor: int) -> None:
+        """``event`` is ``begin``, ``commit`` or ``rollback``; ``descriptor`` names the transaction, never 0."""
+
+    def return_value(self, parameter: Parameter) -> None:
+        """The final value of an OUTPUT parameter of a procedure call."""
+
+
+class Engine(Protocol):
+    """Runs requests for one connection. Implemented by ``tsql.runtime.session.Session``.
+
+    Every method reports errors of statements through ``output`` and does not raise for them; it raises
+    :class:`Attention` or :class:`ClientGone` when ``wait`` did, after the statement was cancelled on PostgreSQL.
+    """
+
+    @property
+    def database(self) -> str:
+        """The current database."""
+
+    @property
+    def transaction_descriptor(self) -> int:
+        """Names the open transaction; 0 outside one."""
+
+    def introduce(self, client: Client) -> None:
+        """Who the client is, for the views and functions that tell of sessions."""
+
+    def batch(self, text: str, output: Output) -> None:
+        """A SQL batch."""
+
+    def parameterised(self, text: str, parameters: Sequence[Parameter], output: Output) -> None:
+        """sp_executesql, and the execution of a prepared handle: a batch with declared variables.
+
+        Output parameters are reported through ``output.return_value`` at the end.
+        """
+
+    def call(self, procedure: str, parameters: Sequence[Parameter], output: Output) -> int:
+        """A stored procedure by name (sp_getapplock, sp_columns, sp_describe_undeclared_parameters ...).
+
+        Returns the return status. A procedure that is not known: error 2812.
+        """
+
+    def prepare(self, text: str, parameters: Sequence[Parameter]) -> None:
+        """Check a text as sp_prepare does; raises :class:`SqlError`."""
+
+    def transaction_request(self, kind: str, isolation: int, name: str, output: Output) -> None:
+        """A TDS transaction manager request: ``begin``, ``commit``, ``rollback``, ``save``.
+
+        ``isolation`` is 0 (unchanged), 1 read uncommitted, 2 read committed, 3 repeatable read, 4 serializable,
+        5 snapshot.
+        """
+
+    def reset(self, keep_transaction: bool) -> None:
+        """sp_reset_connection, as the header bit of a pooled connection asks: session settings back to their start."""
+
+    def close(self) -> None:
+        """Roll back what is open and let go of everything."""
+
+
+Wait = Callable[[int], None]
+"""``wait(fd)`` blocks until ``fd`` is readable; raises :class:`Attention` or :class:`ClientGone` if the client says so
+first. The front gives it to the engine's constructor, which uses it for every wait on PostgreSQL."""
+
+OpenEngine = Callable[[str, str, Wait, str | None], Engine]
+"""``open_engine(database, login, wait, password)``; ``password`` is None for the administrator, whom the front has
+checked, and ``database`` is empty for the login's default. Raises :class:`SqlError` 18456 or 18470 for a login that
+fails, 4060 or 4064 for a database that it cannot enter."""

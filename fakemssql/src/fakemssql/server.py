@@ -1,0 +1,263 @@
+"""A local server for tests and notebooks: ``with FakeServer() as server: ...``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import quote
+
+import psutil  # type: ignore[import-untyped]
+
+from airflow_sqlqueue import address
+from fakemssql.tds.tls import certificate_path
+from airflow_sqlqueue.server.settings import ConnectionSettings
+
+PASSWORD_VARIABLE = "FAKEMSSQL_PASSWORD"  # noqa: S105 - the name of a variable
+_STOP_SECONDS = 30.0
+
+
+class FakeServerError(Exception):
+    """The local server did not start. The message ends with the last lines of its log."""
+
+
+class FakeServer:
+    """A local server in a process of its own.
+
+    :param data: the data directory; a temporary one, removed at the end, unless given.
+    :param port: the port on ``host``; a free one unless given.
+    :param user: the login.
+    :param password: its password; a random one unless given.
+    :param databases: databases that exist once the server runs, besides master, tempdb, msdb and model.
+    :param startup_timeout: seconds until a start counts as failed.
+
+    Use it as a context manager, or call :meth:`start` and :meth:`stop`. The server ends with the process that made it,
+    however that ends.
+    """
+
+    def __init__(
+        self,
+        data: str | os.PathLike[str] | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        user: str = "sa",
+        password: str | None = None,
+        databases: Sequence[str] = ("sqlqueue",),
+        startup_timeout: float = 60.0,
+    ) -> None:
+        self.host, self.port, self.user = host, port, user
+        self.password = password or f"Aa1-{os.urandom(12).hex()}"
+        self.databases = tuple(databases)
+        self._known = {"master", "tempdb", "msdb", "model", *self.databases}
+        self._startup_timeout = startup_timeout
+        self._temporary = data is None
+        self._data = None if data is None else Path(data).resolve()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline: int | None = None
+
+    def __enter__(self) -> FakeServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def data(self) -> Path:
+        """The data directory. Raises :class:`FakeServerError` before the first start of a temporary one."""
+        if self._data is None:
+            raise FakeServerError("the local server has not been started")
+        return self._data
+
+    @property
+    def certificate(self) -> Path:
+        """The server's certificate (PEM), for clients that pin it, as ``Encrypt=strict`` makes them."""
+        return certificate_path(self.data)
+
+    @property
+    def pid(self) -> int | None:
+        """The accepting process; None when the server does not run."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start, and return when connections are taken. Raises :class:`FakeServerError`."""
+        if self._process is not None:
+            raise FakeServerError("the local server runs already")
+        if self._data is None:
+            self._data = Path(tempfile.mkdtemp(prefix="sqlqueue-"))
+        self._data.mkdir(parents=True, exist_ok=True)
+        ready_read, ready_write = os.pipe()
+        parent_read, self._lifeline = os.pipe()
+        command = [sys.executable, "-m", "fakemssql", "--host", self.host, "--port", str(self.port)]
+        command += ["--data", str(self._data), "--user", self.user]
+        command += ["--ready-fd", str(ready_write), "--parent-fd", str(parent_read)]
+        for name in self.databases:
+            command += ["--database", name]
+        try:
+            with open(self._log, "ab") as log:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, PASSWORD_VARIABLE: self.password, "PYTHONPATH": _python_path()},
+                    pass_fds=(ready_write, parent_read),
+                    # Ctrl-C is for the program that uses the server; it then stops the server.
+                    start_new_session=True,
+                )
+        finally:
+            os.close(ready_write)
+            os.close(parent_read)
+        try:
+            facts = self._await_ready(ready_read)
+        except BaseException:
+            self.kill()
+            self._remove()
+            raise
+        finally:
+            os.close(ready_read)
+        self.port = int(facts["port"])
+
+    def stop(self) -> None:
+        """Stop the server and everything it started; remove a temporary data directory."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._let_go()
+        self._remove()
+
+    def kill(self) -> None:
+        """SIGKILL for the server, its connections and PostgreSQL, as a power cut would end them. Data stay."""
+        if self._process is None:
+            return
+        doomed: list[psutil.Process] = []
+        with contextlib.suppress(psutil.Error):
+            root = psutil.Process(self._process.pid)
+            # Stopped first, it cannot start another one meanwhile.
+            root.suspend()
+            doomed = [root, *root.children(recursive=True)]
+        # And so are all: else a connection whose PostgreSQL has gone before it could tell its client of that.
+        for signal_one in (psutil.Process.suspend, psutil.Process.kill):
+            for process in doomed:
+                with contextlib.suppress(psutil.Error):
+                    signal_one(process)
+        self._process.wait()
+        deadline = time.monotonic() + _STOP_SECONDS
+        while any(map(_alive, doomed)) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        self._let_go()
+
+    def restart(self) -> None:
+        """Start again, after :meth:`kill` or with a stop in between, on the same data and port."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(_STOP_SECONDS)
+            self._let_go()
+        self.start()
+
+    def url(self, database: str = "sqlqueue") -> str:
+        """``mssql://user:password@host:port/database``, percent-escaped. Makes the database if it is missing."""
+        self.create_database(database)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        user, password = quote(self.user, safe=""), quote(self.password, safe="")
+        return f"mssql://{user}:{password}@{host}:{self.port}/{quote(database, safe='')}"
+
+    def odbc_connection_string(
+        self, database: str = "sqlqueue", *, encrypt: str = "no", driver: str | None = None
+    ) -> str:
+        """A connection string for pyodbc. Makes the database if it is missing.
+
+        :param encrypt: ``no``, ``yes`` or ``strict`` (TDS 8.0, the certificate pinned).
+        :param driver: a driver's name or the path of its library; one is found unless given.
+        """
+        self.create_database(database)
+        keywords = {"Encrypt": encrypt}
+        if encrypt == "strict":
+            keywords["ServerCertificate"] = str(self.certificate)
+        else:
+            keywords["TrustServerCertificate"] = "yes"
+        settings = ConnectionSettings(
+            self.host, database, self.port, self.user, self.password, driver=driver, keywords=keywords
+        )
+        return settings.odbc_connection_string()
+
+    def create_database(self, name: str) -> None:
+        """Make a database if it is missing: whoever tries something out should not have to, as no DBA did."""
+        if self._process is None or name in self._known:
+            return
+        # pymssql brings its own TDS library, so this works without the ODBC driver manager too.
+        import pymssql
+
+        connection = pymssql.connect(
+            server=self.host,
+            port=str(self.port),
+            user=self.user,
+            password=self.password,
+            database="master",
+            autocommit=True,
+        )
+        with connection:
+            cursor = connection.cursor()
+            cursor.execute("SELECT DB_ID(%s)", (name,))
+            row = cursor.fetchone()
+            if row is None or row[0] is None:
+                cursor.execute(f"CREATE DATABASE {address.quote(name)}")
+        self._known.add(name)
+
+    @property
+    def _log(self) -> Path:
+        return self.data / "server.log"
+
+    def _await_ready(self, fd: int) -> dict[str, str]:
+        deadline, line = time.monotonic() + self._startup_timeout, b""
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        while not line.endswith(b"\n"):
+            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                raise FakeServerError(f"the local server did not start within {self._startup_timeout:g} seconds")
+            data = os.read(fd, 4096)
+            if not data:
+                tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
+                raise FakeServerError(f"the local server did not start:\n{tail}")
+            line += data
+        facts: dict[str, str] = json.loads(line)
+        return facts
+
+    def _let_go(self) -> None:
+        self._process = None
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+
+    def _remove(self) -> None:
+        if self._temporary and self._data is not None:
+            shutil.rmtree(self._data, ignore_errors=True)
+            self._data = None
+
+
+def _alive(process: psutil.Process) -> bool:
+    """A killed process that nobody has reaped is no longer alive: its files and locks are free."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def _python_path() -> str:
+    """The caller's import path, so that the server runs the same code as the caller."""
+    return os.pathsep.join(path for path in sys.path if path)

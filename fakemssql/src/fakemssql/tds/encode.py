@@ -1,0 +1,153 @@
+"""Result sets: COLMETADATA and rows, from PostgreSQL's binary format (MS-TDS 2.2.7.4 COLMETADATA, 2.2.7.19 ROW).
+
+Each column gets one function when its result set starts. The pairs of types that queue tables are made of have encoders
+that never see a Python number or string; every other pair goes through Python values.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, repeat
+
+from fakemssql import text
+from fakemssql.contract import Column, Rows, SqlError
+from fakemssql.tds import pgvalues, typeinfo, values
+from fakemssql.tds.tokens import b_varchar
+from fakemssql.types import SqlType
+
+Encoder = Callable[["bytes | None"], bytes]
+
+_ROW = b"\xd1"
+_TARGET = 1 << 18
+"""Bytes of rows that are encoded at once."""
+
+_NULLABLE, _UPDATABLE_UNKNOWN, _IDENTITY = 0x01, 0x08, 0x10
+_USER_TYPE_TIMESTAMP = 80
+
+_PLP_HEAD = struct.Struct("<QI").pack
+_INTEGER_OID = {"smallint": pgvalues.INT2, "int": pgvalues.INT4, "bigint": pgvalues.INT8}
+_FLOAT_OID = {"real": pgvalues.FLOAT4, "float": pgvalues.FLOAT8}
+
+
+def column_metadata(columns: Sequence[Column]) -> bytes:
+    """The COLMETADATA token."""
+    parts = [struct.pack("<BH", 0x81, len(columns))]
+    for column in columns:
+        flags = _UPDATABLE_UNKNOWN | (_NULLABLE if column.nullable else 0) | (_IDENTITY if column.identity else 0)
+        user_type = _USER_TYPE_TIMESTAMP if column.type.name in {"timestamp", "rowversion"} else 0
+        parts.append(struct.pack("<IH", user_type, flags))
+        parts.append(typeinfo.type_info(typeinfo.wire_type(column.type)))
+        parts.append(b_varchar(column.name))
+    return b"".join(parts)
+
+
+class RowEncoder:
+    """Turns the rows of one result set into ROW tokens."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._encoders = [column_encoder(column.type, column.pg_oid) for column in columns]
+
+    def encode(self, rows: Rows) -> Iterator[bytes]:
+        """Whole ROW tokens, about 256 KB at a time. Raises :class:`SqlError` 8115 for a value out of range."""
+        start, total, step = 0, rows.ntuples, 1
+        while start < total:
+            stop = min(total, start + step)
+            try:
+                data = self._some(rows, start, stop)
+            except (OverflowError, struct.error) as error:
+                raise SqlError(8115, "Arithmetic overflow error converting expression.", state=2) from error
+            yield data
+            step = max(1, min(1024, _TARGET * (stop - start) // max(1, len(data))))
+            start = stop
+
+    def _some(self, rows: Rows, start: int, stop: int) -> bytes:
+        get = rows.get_value
+        # The loop over rows and columns runs inside of map and zip: only the encoders are Python.
+        cells = [
+            map(encode, map(get, range(start, stop), repeat(index))) for index, encode in enumerate(self._encoders)
+        ]
+        return b"".join(chain.from_iterable(zip(repeat(_ROW, stop - start), *cells, strict=True)))
+
+
+def column_encoder(declared: SqlType, oid: int) -> Encoder:
+    """Encodes values, None for NULL, of the PostgreSQL type ``oid`` as ``declared``."""
+    wire = typeinfo.wire_type(declared)
+    null = typeinfo.null(wire)
+    direct = _direct(wire, oid, null)
+    if direct is not None:
+        return direct
+    decode, convert = pgvalues.decoder(oid), values.encoder(wire)
+    return lambda data: null if data is None else convert(decode(data))
+
+
+def _direct(wire: SqlType, oid: int, null: bytes) -> Encoder | None:
+    """An encoder that looks at nothing but bytes, NULL included: one call per value is what a row costs."""
+    name = wire.name
+    if oid == _INTEGER_OID.get(name) or oid == _FLOAT_OID.get(name):
+        prefix = bytes((typeinfo.INTEGER_SIZES.get(name) or typeinfo.FLOAT_SIZES[name],))
+        return lambda data: null if data is None else prefix + data[::-1]
+    if name == "tinyint" and oid == pgvalues.INT2:
+        return lambda data: null if data is None else _tinyint(data)
+    if name == "bit" and oid == pgvalues.BOOL:
+        return lambda data: null if data is None else b"\x01" + data
+    if name == "uniqueidentifier" and oid == pgvalues.UUID:
+        return lambda data: null if data is None else b"\x10" + data[3::-1] + data[5:3:-1] + data[7:5:-1] + data[8:]
+    if "binary" in name and oid in {pgvalues.BYTEA, pgvalues.INT8}:
+        # A rowversion may be kept as bigint: its big-endian bytes are the rowversion's.
+        return _plp_bytes if typeinfo.is_plp(wire) else _sized(wire, bytes, null)
+    if oid in pgvalues.TEXTUAL and name in {"nvarchar", "nchar", "xml"}:
+        return _plp_utf16 if typeinfo.is_plp(wire) else _sized(wire, text.utf16_from_pg, null)
+    if oid in pgvalues.TEXTUAL and name in {"varchar", "char"}:
+        return _sized(wire, text.cp1252_from_pg, null)
+    if oid in {pgvalues.TIMESTAMP, pgvalues.TIMESTAMPTZ} and name in {"datetime", "smalldatetime", "datetime2"}:
+        return _timestamp(wire, null)
+    if oid == pgvalues.TIMESTAMPTZ and name == "datetimeoffset":
+        encode = values.datetimeoffset_value(wire.scale or 0)
+        return lambda data: null if data is None else encode(*_days(data), 0)
+    if oid == pgvalues.DATE and name == "date":
+        return lambda data: (
+            null
+            if data is None
+            else b"\x03" + (int.from_bytes(data, "big", signed=True) + pgvalues.DAYS_TO_2000).to_bytes(3, "little")
+        )
+    if oid == pgvalues.TIME and name == "time":
+        clock = values.time_value(wire.scale or 0)
+        return lambda data: null if data is None else clock(int.from_bytes(data, "big"))
+    return None
+
+
+def _plp_bytes(data: bytes | None) -> bytes:
+    if data is None:
+        return typeinfo.PLP_NULL
+    size = len(data)
+    return b"".join((_PLP_HEAD(size, size), data, values.PLP_END)) if size else values.PLP_EMPTY
+
+
+def _plp_utf16(data: bytes | None) -> bytes:
+    return _plp_bytes(None if data is None else text.utf16_from_pg(data))
+
+
+def _sized(wire: SqlType, convert: Callable[[bytes], bytes], null: bytes) -> Encoder:
+    encode = values.sized(wire, convert)
+    return lambda data: null if data is None else encode(data)
+
+
+def _tinyint(data: bytes) -> bytes:
+    if data[0]:
+        raise OverflowError
+    return b"\x01" + data[1:]
+
+
+def _timestamp(wire: SqlType, null: bytes) -> Encoder:
+    if wire.name == "datetime2":
+        encode = values.datetime2_value(wire.scale or 0)
+    else:
+        encode = values.datetime_value if wire.name == "datetime" else values.smalldatetime_value
+    return lambda data: null if data is None else encode(*_days(data))
+
+
+def _days(data: bytes) -> tuple[int, int]:
+    """Days since 0001-01-01 and microseconds of a timestamp."""
+    days, microseconds = divmod(int.from_bytes(data, "big", signed=True), values.DAY_US)
+    return days + pgvalues.DAYS_TO_2000, microseconds

@@ -1,0 +1,129 @@
+"""LOGIN7: who wants in, to which database, speaking which version (MS-TDS 2.2.6.4 LOGIN7)."""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fakemssql.contract import SqlError
+
+TDS_7_3 = 0x730A0003
+TDS_7_4 = 0x74000004
+TDS_8_0 = 0x08000000
+
+_FIXED = struct.Struct("<IIIIIIBBBBiI")
+_EXTENSION_USED = 0x10
+"""fExtension in OptionFlags3: the client appended feature requests."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """What a LOGIN7 message says, as far as this server listens. The password stays out of ``repr``."""
+
+    tds_version: int
+    packet_size: int
+    user: str
+    password: str = field(repr=False)
+    application: str
+    database: str
+    language: str
+    integrated: bool
+    features: Mapping[int, bytes] = field(repr=False)
+    host: str = ""
+    library: str = ""
+    process: int = 0
+
+
+def parse(data: bytes) -> Login:
+    """Raises :class:`ValueError` on a message that does not hold what its offsets promise."""
+    if len(data) < 94:
+        raise ValueError("truncated login")
+    _, version, packet_size, _, process, _, _, flags2, _, flags3, _, _ = _FIXED.unpack_from(data)
+
+    def raw(position: int, unit: int = 2) -> bytes:
+        offset, length = struct.unpack_from("<HH", data, position)
+        if offset + length * unit > len(data):
+            raise ValueError("login field outside of its message")
+        return data[offset : offset + length * unit]
+
+    def text(position: int) -> str:
+        return raw(position).decode("utf-16-le", "replace")
+
+    features: dict[int, bytes] = {}
+    if flags3 & _EXTENSION_USED:
+        pointer = raw(56, 1)
+        if len(pointer) == 4:
+            features = parse_features(data, struct.unpack("<I", pointer)[0])
+    return Login(
+        tds_version=version,
+        packet_size=packet_size,
+        user=text(40),
+        password=reveal(raw(44)),
+        application=text(48),
+        database=text(68),
+        language=text(64),
+        integrated=bool(flags2 & 0x80),
+        features=features,
+        host=text(36),
+        library=text(60),
+        process=process & 0x7FFFFFFF,
+    )
+
+
+def parse_features(data: bytes, position: int) -> dict[int, bytes]:
+    """The feature requests (FeatureExt) by feature id."""
+    found: dict[int, bytes] = {}
+    while position < len(data) and data[position] != 0xFF:
+        if position + 5 > len(data):
+            raise ValueError("truncated feature request")
+        feature, length = struct.unpack_from("<BI", data, position)
+        found[feature] = data[position + 5 : position + 5 + length]
+        position += 5 + length
+    return found
+
+
+_REVEAL = bytes(((b ^ 0xA5) >> 4 | ((b ^ 0xA5) << 4 & 0xF0)) for b in range(256))
+_OBSCURE = bytes(((b >> 4 | (b << 4 & 0xF0)) ^ 0xA5) for b in range(256))
+
+
+def reveal(obscured: bytes) -> str:
+    """The password of a LOGIN7 message: each byte was nibble-swapped, then XORed with 0xA5."""
+    return obscured.translate(_REVEAL).decode("utf-16-le", "replace")
+
+
+def obscure(password: str) -> bytes:
+    """The way a client writes a password."""
+    return password.encode("utf-16-le", "surrogatepass").translate(_OBSCURE)
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The administrator's login. Other logins are the engine's."""
+
+    user: str
+    password: str = field(repr=False)
+
+    def check(self, login: Login) -> bool:
+        """Whether this is the administrator; False for another login, whose password is still to be checked.
+
+        Raises :class:`SqlError` 18456 for a wrong password and for a login that brings none.
+        """
+        password = hmac.compare_digest(_digestible(login.password), _digestible(self.password))
+        if login.integrated:
+            raise login_failed(login.user)
+        if login.user.casefold() != self.user.casefold():
+            return False
+        if not password:
+            raise login_failed(login.user)
+        return True
+
+
+def login_failed(user: str) -> SqlError:
+    """The one error for every reason why a login fails."""
+    return SqlError(18456, f"Login failed for user '{user}'.", severity=14, state=1)
+
+
+def _digestible(text: str) -> bytes:
+    return text.encode("utf-16-le", "surrogatepass")

@@ -1,0 +1,119 @@
+"""What a client asks: batches, procedure calls and transaction requests, from the data of their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fakemssql.contract import Parameter, SqlError
+from fakemssql.tds.decode import read_parameter_value
+from fakemssql.tds.reader import Reader, Truncated
+
+_SEPARATORS = frozenset((0x80, 0xFE, 0xFF))
+"""BatchFlag before and since TDS 7.2, and NoExecFlag (MS-TDS 2.2.6.6 RPC Request)."""
+
+_BY_REFERENCE, _DEFAULT, _ENCRYPTED = 0x01, 0x02, 0x08
+
+PROCEDURE_IDS = {
+    1: "sp_cursor",
+    2: "sp_cursoropen",
+    3: "sp_cursorprepare",
+    4: "sp_cursorexecute",
+    5: "sp_cursorprepexec",
+    6: "sp_cursorunprepare",
+    7: "sp_cursorfetch",
+    8: "sp_cursoroption",
+    9: "sp_cursorclose",
+    10: "sp_executesql",
+    11: "sp_prepare",
+    12: "sp_execute",
+    13: "sp_prepexec",
+    14: "sp_prepexecrpc",
+    15: "sp_unprepare",
+}
+
+_KINDS = {5: "begin", 7: "commit", 8: "rollback", 9: "save"}
+_BEGIN_AFTER = 0x01
+
+
+def skip_headers(reader: Reader) -> None:
+    """ALL_HEADERS (2.2.5.3): transaction descriptor, notifications, activity id. None of them matters here."""
+    total = reader.long()
+    if total < 4:
+        raise Truncated
+    reader.take(total - 4)
+
+
+def batch_text(data: bytes) -> str:
+    reader = Reader(data)
+    skip_headers(reader)
+    return str(reader.rest(), "utf-16-le", "surrogatepass")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One procedure call. Parameters that ask for their default are left out."""
+
+    procedure: str
+    parameters: tuple[Parameter, ...]
+    last: bool
+
+
+def calls(data: bytes) -> Iterator[Call]:
+    """The calls of an RPC message, each decoded when it is its turn."""
+    reader = Reader(data)
+    skip_headers(reader)
+    last = False
+    while not last:
+        length = reader.short()
+        if length == 0xFFFF:
+            number = reader.short()
+            procedure = PROCEDURE_IDS.get(number, f"procedure {number}")
+        else:
+            procedure = str(reader.take(2 * length), "utf-16-le", "surrogatepass")
+        reader.short()
+        parameters = []
+        while reader.left and reader.peek() not in _SEPARATORS:
+            parameter = _parameter(reader)
+            if parameter is not None:
+                parameters.append(parameter)
+        if reader.left:
+            reader.byte()
+        last = not reader.left
+        yield Call(procedure, tuple(parameters), last)
+
+
+def _parameter(reader: Reader) -> Parameter | None:
+    name, flags = reader.b_varchar(), reader.byte()
+    if flags & _ENCRYPTED:
+        raise SqlError(8016, "Encrypted parameters are not supported by the local server.")
+    declared, value = read_parameter_value(reader)
+    if flags & _DEFAULT:
+        return None
+    return Parameter(name, declared, value, bool(flags & _BY_REFERENCE))
+
+
+@dataclass(frozen=True)
+class TransactionRequest:
+    """A transaction manager request; ``then_begin`` is the isolation of the transaction to begin after it."""
+
+    kind: str
+    isolation: int = 0
+    name: str = ""
+    then_begin: int | None = None
+
+
+def transaction_request(data: bytes) -> TransactionRequest:
+    """MS-TDS 2.2.6.9. Raises :class:`SqlError` for what concerns distributed transactions."""
+    reader = Reader(data)
+    skip_headers(reader)
+    number = reader.short()
+    if number not in _KINDS:
+        raise SqlError(40510, "Distributed transactions are not supported by the local server.")
+    kind = _KINDS[number]
+    if kind == "begin":
+        return TransactionRequest(kind, reader.byte(), reader.b_varchar())
+    name = reader.b_varchar()
+    if kind != "save" and reader.left and reader.byte() & _BEGIN_AFTER:
+        return TransactionRequest(kind, 0, name, reader.byte())
+    return TransactionRequest(kind, 0, name)

@@ -1,0 +1,159 @@
+"""Writes what a request produces as TDS tokens, with the DONE bits that clients steer by (MS-TDS 2.2.7.6 DONE)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from fakemssql.contract import Column, Parameter, Rows, SqlError
+from fakemssql.tds import tokens, typeinfo, values
+from fakemssql.tds.encode import RowEncoder, column_metadata
+from fakemssql.tds.stream import Stream
+from fakemssql.tds.tokens import Change, Done, DoneKind
+
+_SELECT, _CHANGE = 0xC1, 0xC5
+"""CurCmd of a statement that returned rows and of one that did not."""
+
+FATAL = 20
+"""From this severity on an error ends the connection."""
+
+
+class Response:
+    """Implements :class:`contract.Output` for one message of the client.
+
+    In a batch the DONE of a statement is held back until it is known whether anything follows, because DONE_MORE says
+    so. In a procedure call (between :meth:`begin_call` and :meth:`end_call`) statements end with DONEINPROC, which
+    something always follows; output parameters wait for the return status, which comes before them.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._rows: RowEncoder | None = None
+        self._held: tuple[int, int, int] | None = None
+        self._in_call = False
+        self._failed = False
+        self._call_failed = False
+        self._outputs: list[bytes] = []
+        self.last_error = 0
+        self.fatal = False
+
+    # contract.Output
+
+    def columns(self, columns: Sequence[Column]) -> None:
+        self._close_rows()
+        encoder, metadata = RowEncoder(columns), column_metadata(columns)
+        self._write(metadata)
+        self._rows = encoder
+
+    def rows(self, rows: Rows) -> None:
+        assert self._rows is not None, "rows without columns"
+        # After an error the rest of the result set is left out.
+        if self._stream.deaf or self._failed:
+            return
+        try:
+            for data in self._rows.encode(rows):
+                self._stream.write(data)
+        except SqlError as error:
+            # PostgreSQL is in the middle of its answer: the engine must read on as if nothing had happened.
+            self.message(error)
+
+    def done(self, count: int | None) -> None:
+        if count is None and self._rows is None and not self._failed:
+            return
+        status = Done.FINAL if count is None else Done.COUNT
+        command = _CHANGE if self._rows is None else _SELECT
+        self._statement_done(status, command if count is not None else 0, count or 0)
+
+    def message(self, error: SqlError) -> None:
+        if error.severity > 10:
+            # What an unfinished result set showed was all of it: the error comes in place of its end.
+            self._failed, self.last_error = True, error.number
+            self.fatal = self.fatal or error.severity >= FATAL
+        self._write(tokens.message(error))
+
+    def database(self, new: str, old: str) -> None:
+        self._write(tokens.text_change(Change.DATABASE, new, old))
+        self._write(
+            tokens.message(SqlError(5701, f"Changed database context to '{new}'.", severity=0, state=1)),
+        )
+
+    def transaction(self, event: str, descriptor: int) -> None:
+        self._write(tokens.transaction_change(event, descriptor))
+
+    def return_value(self, parameter: Parameter) -> None:
+        self._outputs.append(_return_value(parameter, len(self._outputs)))
+
+    # The frame around it
+
+    def reset_done(self) -> None:
+        self._write(tokens.reset_done())
+
+    def begin_call(self) -> None:
+        """A procedure call starts."""
+        self._close_rows()
+        self._in_call, self._failed, self._call_failed, self.last_error = True, False, False, 0
+        self._outputs = []
+
+    def end_call(self, status: int, *, last: bool) -> None:
+        """The return status, the output parameters and the DONEPROC of a call."""
+        self._close_rows()
+        failed = self._failed or self._call_failed
+        self._write(tokens.return_status(status))
+        for output in self._outputs:
+            self._write(output)
+        self._outputs, self._in_call, self._failed = [], False, False
+        bits = (Done.FINAL if last else Done.MORE | Done.RPC_IN_BATCH) | (Done.ERROR if failed else 0)
+        self._write(tokens.done(DoneKind.PROC, bits))
+
+    def end_batch(self) -> None:
+        """The last DONE of a batch or of a transaction request."""
+        self._close_rows()
+        if self._held is None or self._failed:
+            self._release()
+            self._held = (Done.ERROR if self._failed else Done.FINAL, 0, 0)
+        self._release(more=False)
+
+    def attention(self, *, running: bool) -> None:
+        """Acknowledge an attention; if a request was ``running``, in place of the rest of its response.
+
+        The statement that was cut off gets a DONE of its own: without one Microsoft's driver takes the
+        acknowledgement for the statement's good end.
+        """
+        self._release()
+        if running:
+            kind = DoneKind.IN_PROC if self._in_call else DoneKind.DONE
+            self._stream.write(tokens.done(kind, Done.ERROR | Done.MORE))
+        self._stream.write(tokens.done(DoneKind.DONE, Done.ATTENTION))
+
+    def _close_rows(self) -> None:
+        if self._rows is not None:
+            self._statement_done(Done.FINAL, _SELECT, 0)
+
+    def _statement_done(self, status: int, command: int, count: int) -> None:
+        self._rows = None
+        if self._failed:
+            status, count = Done.ERROR, 0
+        self._call_failed, self._failed = self._failed, False
+        if self._in_call:
+            self._stream.write(tokens.done(DoneKind.IN_PROC, status | Done.MORE, command, count))
+            return
+        self._release()
+        self._held = (status, command, count)
+
+    def _release(self, *, more: bool = True) -> None:
+        if self._held is not None:
+            status, command, count = self._held
+            self._held = None
+            self._stream.write(tokens.done(DoneKind.DONE, status | (Done.MORE if more else 0), command, count))
+
+    def _write(self, data: bytes) -> None:
+        self._release()
+        self._stream.write(data)
+
+
+def _return_value(parameter: Parameter, ordinal: int) -> bytes:
+    """RETURNVALUE (2.2.7.18) of an output parameter."""
+    wire = typeinfo.wire_type(parameter.type)
+    value = typeinfo.null(wire) if parameter.value is None else values.encoder(wire)(parameter.value)
+    head = struct.pack("<BH", 0xAC, ordinal) + tokens.b_varchar(parameter.name) + b"\x01"
+    return head + struct.pack("<IH", 0, 1) + typeinfo.type_info(wire) + value

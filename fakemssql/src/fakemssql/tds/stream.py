@@ -1,0 +1,153 @@
+"""Whole messages from the client, packets to it, and its attention while a request runs."""
+
+from __future__ import annotations
+
+import select
+
+from fakemssql.contract import Attention, ClientGone
+from fakemssql.tds.packets import EOM, HEADER, IGNORE, Framer, Message, PacketType
+from fakemssql.tds.transport import Transport
+
+_KINDS = frozenset(PacketType)
+_FLUSH_AT = 1 << 16
+_FRAME_AT_ONCE = 1 << 22
+
+
+class Stream:
+    """One client's messages in both directions.
+
+    ``attention`` is set when the client asked to cancel what runs, ``gone`` when it left. From then on what is written
+    is dropped, and :meth:`wait` raises, so that the engine learns of it at the one place where it expects to.
+    """
+
+    def __init__(self, transport: Transport, spid: int) -> None:
+        self.transport = transport
+        self.framer = Framer(spid)
+        self.attention = False
+        self.gone = False
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    # Reading
+
+    def read_message(self, timeout: float | None = None) -> Message:
+        """The client's next message. Raises :class:`ClientGone`."""
+        parts: list[bytes] = []
+        kind, status = 0, 0
+        while True:
+            packet = self._packet(timeout)
+            if packet[0] == PacketType.ATTENTION:
+                return Message(PacketType.ATTENTION, packet[1], b"")
+            kind, status = packet[0], status | packet[1]
+            parts.append(packet[2])
+            if not packet[1] & EOM:
+                continue
+            if packet[1] & IGNORE:
+                parts, status = [], 0
+                continue
+            return Message(kind, status, b"".join(parts))
+
+    def _packet(self, timeout: float | None) -> tuple[int, int, bytes]:
+        buffer = self.transport.received
+        while len(buffer) < HEADER.size:
+            self.transport.await_data(timeout)
+        kind, status, length, *_ = HEADER.unpack_from(buffer)
+        if length < HEADER.size or kind not in _KINDS:
+            raise ClientGone
+        while len(buffer) < length:
+            self.transport.await_data(timeout)
+        with memoryview(buffer) as view:
+            data = bytes(view[HEADER.size : length])
+        # Cheap: a bytearray drops bytes at its front by moving its start.
+        del buffer[:length]
+        return kind, status, data
+
+    # Waiting
+
+    def begin(self) -> None:
+        """A request starts."""
+        self.attention = False
+        self.framer.begin()
+
+    def wait(self, fd: int) -> None:
+        """:data:`contract.Wait`: until ``fd`` is readable, unless the client cancels or leaves first."""
+        while True:
+            self.check()
+            poll = select.poll()
+            poll.register(fd, select.POLLIN)
+            client = self.transport.fileno()
+            # A client that sent its next request early gets it read in its turn.
+            if len(self.transport.received) < HEADER.size:
+                poll.register(client, select.POLLIN)
+            ready = dict(poll.poll())
+            if client in ready:
+                self.look()
+                self.check()
+            if fd in ready:
+                return
+
+    def check(self) -> None:
+        """Raise what the client did, if anything."""
+        if self.gone:
+            raise ClientGone
+        if self.attention:
+            raise Attention
+
+    def look(self) -> None:
+        """Read what the client sent while a request runs, and take an attention out of it."""
+        try:
+            self.transport.receive()
+        except ClientGone:
+            self.gone = True
+        self._take_attention()
+
+    def _take_attention(self) -> None:
+        buffer = self.transport.received
+        if len(buffer) >= HEADER.size and buffer[0] == PacketType.ATTENTION:
+            del buffer[: HEADER.unpack_from(buffer)[2]]
+            self.attention = True
+
+    # Writing
+
+    @property
+    def deaf(self) -> bool:
+        """Nobody wants to hear more of this response."""
+        return self.attention or self.gone
+
+    def write(self, data: bytes) -> None:
+        """Whole tokens of the response."""
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size >= _FLUSH_AT:
+            self._flush(last=False)
+
+    def end(self) -> None:
+        """The response is complete."""
+        self._flush(last=True)
+
+    def _flush(self, *, last: bool) -> None:
+        data = memoryview(self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces))
+        self._pieces, self._size = [], 0
+        if self.gone:
+            return
+        try:
+            while len(data) > _FRAME_AT_ONCE:
+                data = self._send_packets(data[:_FRAME_AT_ONCE], data, last=False)
+            data = self._send_packets(data, data, last=last)
+        except ClientGone:
+            self.gone = True
+            return
+        if len(data):
+            self._pieces, self._size = [bytes(data)], len(data)
+        self._take_attention()
+
+    def _send_packets(self, part: memoryview, data: memoryview, *, last: bool) -> memoryview:
+        packets, taken = self.framer.cut(part, last=last)
+        self.transport.send(packets)
+        return data[taken:]
+
+    def send_raw_packet(self, kind: int, data: bytes) -> None:
+        """A message of another type than a result: the handshake of TLS."""
+        self.framer.begin()
+        packets, _ = self.framer.cut(data, last=True, kind=kind)
+        self.transport.send(packets)

@@ -1,0 +1,115 @@
+"""The tokens of a response that do not carry rows (MS-TDS 2.2.7 Packet Data Token Stream Definition)."""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum, IntFlag
+
+from fakemssql.contract import SqlError
+from fakemssql.tds import prelogin
+
+SERVER_NAME = "localdb"
+COLLATION = bytes.fromhex("0904d00034")
+"""SQL_Latin1_General_CP1_CI_AS: LCID 0x0409, compared without case, kana type and width; sort order 52."""
+
+
+class Done(IntFlag):
+    """Status bits of DONE, DONEPROC and DONEINPROC (2.2.7.6)."""
+
+    FINAL = 0x00
+    MORE = 0x01
+    ERROR = 0x02
+    IN_TRANSACTION = 0x04
+    COUNT = 0x10
+    ATTENTION = 0x20
+    RPC_IN_BATCH = 0x80
+    SERVER_ERROR = 0x100
+
+
+class DoneKind(IntEnum):
+    DONE = 0xFD
+    PROC = 0xFE
+    IN_PROC = 0xFF
+
+
+class Change(IntEnum):
+    """Types of ENVCHANGE (2.2.7.9)."""
+
+    DATABASE = 1
+    LANGUAGE = 2
+    PACKET_SIZE = 4
+    COLLATION = 7
+    BEGIN = 8
+    COMMIT = 9
+    ROLLBACK = 10
+    RESET = 18
+
+
+def utf16(text: str) -> bytes:
+    return text.encode("utf-16-le", "surrogatepass")
+
+
+def b_varchar(text: str) -> bytes:
+    """B_VARCHAR: at most 255 UTF-16 units after their count in a byte."""
+    data = utf16(text)[:510]
+    return bytes((len(data) // 2,)) + data
+
+
+def us_varchar(text: str) -> bytes:
+    """US_VARCHAR: the count is 16 bits."""
+    data = utf16(text)[: 2 * 0xFFFF]
+    return struct.pack("<H", len(data) // 2) + data
+
+
+def done(kind: int, status: int, command: int = 0, count: int = 0) -> bytes:
+    return struct.pack("<BHHQ", kind, status, command, count)
+
+
+def message(error: SqlError) -> bytes:
+    """ERROR for severity 11 and above, else INFO. The text is cut to the 2,048 characters SQL Server allows."""
+    body = (
+        struct.pack("<iBB", error.number, error.state & 0xFF, error.severity)
+        + us_varchar(error.message[:2048])
+        + b_varchar(SERVER_NAME)
+        + b_varchar(error.procedure)
+        + struct.pack("<i", error.line)
+    )
+    return struct.pack("<BH", 0xAA if error.severity > 10 else 0xAB, len(body)) + body
+
+
+def _env_change(kind: Change, body: bytes) -> bytes:
+    return struct.pack("<BHB", 0xE3, len(body) + 1, kind) + body
+
+
+def text_change(kind: Change, new: str, old: str = "") -> bytes:
+    """A changed database, language or packet size."""
+    return _env_change(kind, b_varchar(new) + b_varchar(old))
+
+
+def collation_change() -> bytes:
+    return _env_change(Change.COLLATION, bytes((len(COLLATION),)) + COLLATION + b"\0")
+
+
+def reset_done() -> bytes:
+    """The connection was reset as the packet's header asked."""
+    return _env_change(Change.RESET, b"\0\0")
+
+
+def transaction_change(event: str, descriptor: int) -> bytes:
+    """``begin`` names the new descriptor, ``commit`` and ``rollback`` the old one."""
+    name = b"\x08" + struct.pack("<Q", descriptor)
+    if event == "begin":
+        return _env_change(Change.BEGIN, name + b"\0")
+    return _env_change(Change.COMMIT if event == "commit" else Change.ROLLBACK, b"\0" + name)
+
+
+def login_ack(tds_version: int) -> bytes:
+    """LOGINACK (2.2.7.14); the version is written with its most significant byte first."""
+    major, minor, build = prelogin.SERVER_VERSION
+    body = b"\x01" + struct.pack(">I", tds_version) + b_varchar("Microsoft SQL Server")
+    body += struct.pack(">BBH", major, minor, build)
+    return struct.pack("<BH", 0xAD, len(body)) + body
+
+
+def return_status(value: int) -> bytes:
+    return struct.pack("<Bi", 0x79, max(-(2**31), min(2**31 - 1, value)))

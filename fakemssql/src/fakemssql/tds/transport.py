@@ -1,0 +1,173 @@
+"""The client's socket, plain or under TLS, read and written without ever blocking blindly.
+
+TLS runs on memory buffers (``ssl.MemoryBIO``) because its handshake travels inside prelogin packets (MS-TDS 3.3.5.2
+and 2.2.6.5) and may be taken off again after the login.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+
+from fakemssql.contract import ClientGone
+
+_CHUNK = 1 << 18
+
+
+class Transport:
+    """Bytes from and to one client. ``received`` holds what was read, decrypted, and not yet taken."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        self.received = bytearray()
+        self._tls: ssl.SSLObject | None = None
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        """Address and port of the client; empty and 0 for one that has none (a pair of sockets)."""
+        try:
+            name = self._sock.getpeername()
+        except OSError:
+            return "", 0
+        return (str(name[0]), int(name[1])) if isinstance(name, tuple) else ("", 0)
+
+    @property
+    def encrypted(self) -> bool:
+        return self._tls is not None
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def receive(self) -> bool:
+        """Read what the socket holds; False if it held nothing. Raises :class:`ClientGone` at its end."""
+        try:
+            data = self._sock.recv(_CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            raise ClientGone from error
+        if not data:
+            raise ClientGone
+        if self._tls is None:
+            self.received += data
+        else:
+            self._incoming.write(data)
+            self._decrypt()
+        return True
+
+    def await_data(self, timeout: float | None = None) -> None:
+        """Wait for data and read it; :class:`ClientGone` if none came within ``timeout`` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        before = len(self.received)
+        while len(self.received) == before:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+            if not poll.poll(left):
+                raise ClientGone
+            self.receive()
+
+    def send(self, data: bytes) -> None:
+        """Send all of ``data``, encrypted if TLS is on, reading on while the client does not take it."""
+        if self._tls is None:
+            self._send(data)
+            return
+        view = memoryview(data)
+        for start in range(0, len(view), _CHUNK):
+            self._tls.write(view[start : start + _CHUNK])
+            self._send(self._outgoing.read())
+
+    def _send(self, data: bytes) -> None:
+        view = memoryview(data)
+        poll: select.poll | None = None
+        while view:
+            try:
+                view = view[self._sock.send(view) :]
+            except (BlockingIOError, InterruptedError):
+                if poll is None:
+                    poll = select.poll()
+                    poll.register(self._sock, select.POLLIN | select.POLLOUT)
+                poll.poll()
+                # A client that cancels may stop reading until its attention was taken.
+                self.receive()
+            except OSError as error:
+                raise ClientGone from error
+
+    def start_tls(self, context: ssl.SSLContext) -> None:
+        """TLS from here on, the handshake directly on the socket (TDS 8.0)."""
+        tls = self._wrap(context)
+        self._incoming.write(bytes(self.received))
+        self.received.clear()
+        while not self._handshake(tls):
+            self._send(self._outgoing.read())
+            self._await_raw()
+        self._send(self._outgoing.read())
+        self._tls = tls
+        self._decrypt()
+
+    def handshake_step(self, tls: ssl.SSLObject, data: bytes) -> tuple[bool, bytes]:
+        """One step of a handshake whose bytes the caller carries: whether it is complete, and what to send."""
+        self._incoming.write(data)
+        complete = self._handshake(tls)
+        return complete, self._outgoing.read()
+
+    def begin_handshake(self, context: ssl.SSLContext) -> ssl.SSLObject:
+        return self._wrap(context)
+
+    def use_tls(self, tls: ssl.SSLObject) -> None:
+        """Everything from here on is inside ``tls``, whose handshake is complete."""
+        self._tls = tls
+        self._incoming.write(bytes(self.received))
+        self.received.clear()
+        self._decrypt()
+
+    def drop_tls(self) -> None:
+        """Back to plain bytes, after a login that alone was encrypted."""
+        self._tls = None
+
+    def _wrap(self, context: ssl.SSLContext) -> ssl.SSLObject:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        return context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+
+    @staticmethod
+    def _handshake(tls: ssl.SSLObject) -> bool:
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            raise ClientGone from error
+        return True
+
+    def _await_raw(self) -> None:
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        poll.poll(30_000)
+        try:
+            data = self._sock.recv(_CHUNK)
+        except OSError as error:
+            raise ClientGone from error
+        if not data:
+            raise ClientGone
+        self._incoming.write(data)
+
+    def _decrypt(self) -> None:
+        assert self._tls is not None
+        try:
+            while data := self._tls.read(_CHUNK):
+                self.received += data
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLError as error:
+            raise ClientGone from error
+        raise ClientGone

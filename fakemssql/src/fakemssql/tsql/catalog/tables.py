@@ -1,0 +1,91 @@
+"""What the catalog holds of a table: columns, indexes, where it lives in PostgreSQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fakemssql.tsql.names import fold
+from fakemssql.types import SqlType
+
+DERIVED = ""
+"""What a column of a view that is no column of its table is computed from, as far as the catalog tells."""
+
+
+@dataclass(slots=True)
+class ColumnInfo:
+    name: str
+    pg: str
+    type: SqlType
+    nullable: bool = True
+    identity: bool = False
+    computed: str | None = None
+    binary: bool = False
+    column_id: int = 0
+    default: bool = False
+    seed: int = 1
+    increment: int = 1
+
+    @property
+    def folded(self) -> str:
+        return fold(self.name)
+
+
+@dataclass(slots=True)
+class IndexInfo:
+    name: str
+    index_id: int
+    type: int
+    pg: str
+    disabled: bool
+    first: str = ""  # the folded name of its first key column
+
+
+@dataclass(slots=True)
+class TableInfo:
+    """A table, view or synonym; ``pg`` is the qualified, quoted PostgreSQL name."""
+
+    name: str
+    schema: str
+    database: str
+    pg: str
+    columns: list[ColumnInfo]
+    type: str = "U"
+    object_id: int = 0
+    triggers: frozenset[str] = frozenset()  # the events that have enabled ones
+    definition: str = ""
+    indexes: list[IndexInfo] = field(default_factory=list)
+    local: bool = False  # a temporary table or a table variable
+    database_filter: bool = False
+    extra: dict[str, Any] = field(default_factory=dict)
+    owner: int = 1  # the principal that owns its schema; 1 is dbo
+
+    def column(self, name: str) -> ColumnInfo | None:
+        folded = fold(name)
+        for column in self.columns:
+            if column.folded == folded:
+                return column
+        return None
+
+    @property
+    def identity(self) -> ColumnInfo | None:
+        return next((column for column in self.columns if column.identity), None)
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.database}.{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFunction:
+    """A system function that gives rows; ``pg`` is the qualified, quoted PostgreSQL name."""
+
+    pg: str
+    arguments: list[SqlType]
+    columns: list[ColumnInfo]
+
+
+def is_binary_collation(collation: str | None) -> bool:
+    """Whether comparison under ``collation`` minds case."""
+    upper = (collation or "").upper()
+    return "_BIN" in upper or "_CS" in upper

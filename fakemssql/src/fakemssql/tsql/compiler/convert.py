@@ -1,0 +1,278 @@
+"""Conversions between T-SQL types as PostgreSQL expressions.
+
+Source: "Data type conversion (Database Engine)", "CAST and CONVERT". Three modes: ``cast`` (explicit: text is cut to
+length), ``assign`` (to a column or variable; a column's text that does not fit is error 2628), ``implicit`` (operands).
+"""
+
+from __future__ import annotations
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.typed import Typed
+from fakemssql.tsql.datatypes.sqltypes import family, is_moment, is_text, storage, text_length
+from fakemssql.tsql.names import literal
+from fakemssql.types import MAX, SqlType
+
+_WIDTH = {"bit": 1, "tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
+_NOT_IMPLICIT = {
+    ("text", "binary"),
+    ("ntext", "binary"),
+    ("timestamp", "int"),
+    ("timestamp", "decimal"),
+    ("timestamp", "float"),
+    ("timestamp", "binary"),
+    ("float", "binary"),
+    ("decimal", "binary"),
+}
+_CLASH = {
+    "uniqueidentifier": {"int", "decimal", "float", "timestamp", "date", "time", "datetimeoffset"},
+    "int": {"uniqueidentifier", "date", "time", "datetimeoffset"},
+    "decimal": {"uniqueidentifier", "date", "time", "datetimeoffset"},
+    "float": {"uniqueidentifier", "date", "time", "datetimeoffset"},
+    "date": {"int", "decimal", "float", "uniqueidentifier", "time"},
+    "time": {"int", "decimal", "float", "uniqueidentifier", "date"},
+    "datetimeoffset": {"int", "decimal", "float", "uniqueidentifier"},
+    "timestamp": {"uniqueidentifier"},
+    "binary": {"date", "time", "datetimeoffset"},
+}
+
+
+def _check_allowed(source: SqlType, target: SqlType, mode: str) -> None:
+    pair = (family(source), family(target))
+    if pair[1] in _CLASH.get(pair[0], ()):
+        if mode == "cast":
+            raise SqlError(529, f"Explicit conversion from data type {source.name} to {target.name} is not allowed.")
+        raise SqlError(206, f"Operand type clash: {source.name} is incompatible with {target.name}", state=2)
+    if source.name == "datetime2" and target.name in ("int", "bigint", "float", "decimal"):
+        raise SqlError(529, f"Explicit conversion from data type datetime2 to {target.name} is not allowed.")
+    if mode != "cast" and (pair in _NOT_IMPLICIT or (source.name.endswith("money") and is_text(target))):
+        raise SqlError(
+            257,
+            f"Implicit conversion from data type {source.name} to"
+            f" {target.name} is not allowed. Use the CONVERT function"
+            " to run this query.",
+        )
+
+
+def convert(value: Typed, target: SqlType, mode: str = "implicit", style: str = "", place: str = "") -> Typed:
+    """``value`` as ``target``. ``style`` is the SQL of CONVERT's third argument; ``place`` names a column for 2628."""
+    source = value.type
+    pg = storage(target)
+    result = Typed("", target, value.nullable, binary=value.binary, constant=value.constant)
+    if source is None:
+        result.sql = f"NULL::{pg}"
+        return result
+    if source == target and not style:
+        return value.with_(type=target)
+    _check_allowed(source, target, mode)
+    kind = family(target)
+    if kind in ("text", "ntext"):
+        result.sql = _to_text(value, source, target, mode, style, place)
+    elif kind == "binary":
+        result.sql = _to_binary(value, source, target, mode, style, place)
+    elif kind in ("int", "decimal", "float"):
+        result.sql = _to_number(value, source, target)
+        result.constant = None
+    elif kind == "uniqueidentifier":
+        result.sql = _to_guid(value, source)
+    else:
+        result.sql = _to_moment(value, source, target)
+        result.constant = None
+    return result
+
+
+def attempt(value: Typed, target: SqlType, style: str) -> Typed:
+    """TRY_CAST and TRY_CONVERT: NULL where the conversion fails."""
+    assert value.type is not None
+    inner = convert(Typed(f"($1::{storage(value.type)})", value.type), target, "cast", style)
+    sql = f"mssql.attempt(({value.sql})::text, {literal(inner.sql)})::{storage(target)}"
+    return Typed(sql, target)
+
+
+def _to_number(value: Typed, source: SqlType, target: SqlType) -> str:
+    sql, pg, name = value.sql, storage(target), target.name
+    kind, goal = family(source), family(target)
+    if kind in ("text", "ntext"):
+        if goal == "int":
+            if name == "bit":
+                return f"mssql.str_bit({sql}, '{source.name}')"
+            return f"mssql.str_int({sql}, '{source.name}', '{name}')::{pg}"
+        if goal == "float":
+            return f"mssql.str_num({sql}, '{source.name}', '{name}')::{pg}"
+        kinder = "money" if name.endswith("money") else "numeric"
+        return _rounded(f"mssql.str_num({sql}, '{source.name}', '{kinder}')", target)
+    if kind == "binary":
+        if goal != "int":
+            raise SqlError(8114, f"Error converting data type {source.name} to {name}.")
+        number = f"mssql.bytes_int({sql}, {_WIDTH[name]})"
+        return f"({number} <> 0)::int::int2" if name == "bit" else f"{number}::{pg}"
+    if kind == "timestamp":
+        sql, kind = f"mssql.dt_days({sql})", "float"
+        if goal == "int":
+            sql = f"floor({sql})"
+    if kind == "uniqueidentifier" or (is_moment(source) and kind != "float"):
+        raise SqlError(529, f"Explicit conversion from data type {source.name} to {name} is not allowed.")
+    if name == "bit":
+        return f"({sql} <> 0)::int::int2"
+    if goal == "int":
+        if kind != "int":
+            sql = f"round({sql})" if source.name.endswith("money") else f"trunc({sql})"
+        elif _WIDTH[source.name] <= _WIDTH[name] and storage(source) == pg and name != "tinyint":
+            return sql
+        return f"mssql.tinyint(({sql})::int8)" if name == "tinyint" and source.name != "bit" else f"({sql})::{pg}"
+    if goal == "float":
+        return f"({sql})::{pg}"
+    if kind == "decimal" and source.scale == target.scale and (source.precision or 0) <= (target.precision or 0):
+        return sql if source.precision is not None else _rounded(sql, target)
+    return _rounded(f"({sql})::numeric", target)
+
+
+def _rounded(sql: str, target: SqlType) -> str:
+    if target.name == "money":
+        return f"({sql})::numeric(19,4)"
+    if target.name == "smallmoney":
+        return f"({sql})::numeric(10,4)"
+    return f"({sql})::numeric({target.precision},{target.scale or 0})"
+
+
+def _to_guid(value: Typed, source: SqlType) -> str:
+    if is_text(source):
+        return f"mssql.str_guid({value.sql})"
+    if family(source) == "binary":
+        return f"mssql.bytes_guid({value.sql})"
+    raise SqlError(206, f"Operand type clash: {source.name} is incompatible with uniqueidentifier", state=2)
+
+
+def _to_moment(value: Typed, source: SqlType, target: SqlType) -> str:
+    sql, kind, name = value.sql, family(source), target.name
+    if kind in ("text", "ntext"):
+        if name == "datetimeoffset":
+            return f"mssql.str_tz({sql})"
+        sql = f"mssql.str_ts({sql}, '{name}')"
+    elif kind in ("int", "decimal", "float"):
+        sql = f"mssql.days_dt(({sql})::float8)"
+    elif kind == "date":
+        sql = f"({sql})::timestamp"
+    elif kind == "time":
+        sql = f"('1900-01-01'::date + {sql})"
+    elif kind == "datetimeoffset":
+        if name == "datetimeoffset":
+            return sql
+        sql = f"({sql} AT TIME ZONE 'UTC')"
+    elif kind != "timestamp":
+        raise SqlError(529, f"Explicit conversion from data type {source.name} to {name} is not allowed.")
+    if name == "date":
+        return f"({sql})::date"
+    if name == "datetime":
+        return sql if source.name in ("datetime", "smalldatetime") else f"mssql.dt({sql})"
+    if name == "smalldatetime":
+        return f"mssql.sdt({sql})"
+    digits = min(target.scale if target.scale is not None else 7, 6)
+    if name == "time":
+        return f"({sql})::time({digits})"
+    if name == "datetimeoffset":
+        return f"(({sql})::timestamp({digits}) AT TIME ZONE 'UTC')"
+    return f"({sql})::timestamp({digits})"
+
+
+def fraction_digits(kind: SqlType) -> int:
+    """How many fraction digits a moment of this type shows."""
+    if kind.name == "datetime":
+        return 3
+    if kind.name in ("smalldatetime", "date"):
+        return 0
+    return kind.scale if kind.scale is not None else 7
+
+
+def _plain_text(value: Typed, source: SqlType, target: SqlType, style: str) -> tuple[str, int]:
+    """The text of a value and its greatest length."""
+    sql, kind = value.sql, family(source)
+    if kind in ("text", "ntext"):
+        length = text_length(source)
+        return (
+            f"mssql.v({sql})" if kind == "ntext" and family(target) == "text" and not _ascii(value) else sql
+        ), length
+    if kind == "binary":
+        if style in ("1", "2"):
+            prefix = "'0x' || " if style == "1" else ""
+            return f"({prefix}upper(encode({sql}, 'hex')))", MAX
+        name = "bytes_ntext" if family(target) == "ntext" else "bytes_text"
+        return f"mssql.{name}({sql})", source.length or MAX
+    if kind == "uniqueidentifier":
+        return f"upper(({sql})::text)", 36
+    if kind == "float":
+        return f"mssql.float_str(({sql})::float8)", 24
+    if source.name.endswith("money"):
+        return f"round({sql}, {4 if style == '2' else 2})::text", 22
+    if kind in ("int", "decimal"):
+        return f"({sql})::text", 40
+    moment = {"date": f"({sql})::timestamp", "time": f"('1900-01-01'::date + {sql})"}.get(kind, sql)
+    suffix = ""
+    if kind == "datetimeoffset":
+        moment, suffix = f"({sql} AT TIME ZONE 'UTC')", " || ' +00:00'"
+        if style in ("126", "127"):
+            suffix = " || 'Z'" if style == "127" else " || '+00:00'"
+    default = "0" if source.name in ("datetime", "smalldatetime") else "121"
+    text = f"mssql.ts_str({moment}, {style or default}, '{source.name}', {fraction_digits(source)})"
+    return f"({text}{suffix})", 40
+
+
+def _ascii(value: Typed) -> bool:
+    return isinstance(value.constant, str) and value.constant.isascii()
+
+
+def _to_text(value: Typed, source: SqlType, target: SqlType, mode: str, style: str, place: str) -> str:
+    sql, longest = _plain_text(value, source, target, style)
+    limit = text_length(target)
+    if isinstance(value.constant, str) and is_text(source):
+        longest = len(value.constant.encode("utf-16-le", "surrogatepass")) // 2
+    if limit != MAX and (longest == MAX or longest > limit):
+        if mode == "assign" and place:
+            sql = f"mssql.fit({sql}, {limit}, {literal(place)})"
+        else:
+            sql = f"mssql.cut16({sql}, {limit})"
+    if (
+        target.name in ("char", "nchar")
+        and limit != MAX
+        and not (source.name == target.name and source.length == limit)
+    ):
+        sql = f"mssql.pad({sql}, {limit})"
+    return sql
+
+
+def _to_binary(value: Typed, source: SqlType, target: SqlType, mode: str, style: str, place: str) -> str:
+    sql, kind = value.sql, family(source)
+    limit = target.length if target.length is not None else MAX
+    longest = MAX
+    if kind in ("text", "ntext"):
+        if style in ("1", "2"):
+            sql = f"mssql.hex_bytes({sql}, {style})"
+        else:
+            sql = f"mssql.{'ntext' if kind == 'ntext' else 'text'}_bytes({sql})"
+    elif kind == "int":
+        width = _WIDTH[source.name]
+        sql = f"mssql.int_bytes(({sql})::int8, {width})"
+        if limit != MAX and limit != width:
+            if limit < width:
+                return f"substr({sql}, {width - limit + 1})"
+            return (
+                f"substr(int8send(0), 1, 0) || decode('{'00' * (limit - width)}', 'hex') || {sql}"
+                if (target.name == "binary")
+                else sql
+            )
+        return sql
+    elif kind == "uniqueidentifier":
+        sql, longest = f"mssql.guid_bytes({sql})", 16
+    elif kind == "binary":
+        longest = source.length or MAX
+        if isinstance(value.constant, bytes):
+            longest = len(value.constant)
+    else:
+        raise SqlError(40517, f"Conversion from {source.name} to {target.name} is not supported by the local server.")
+    if limit != MAX and (longest == MAX or longest > limit):
+        if mode == "assign" and place and kind == "binary":
+            sql = f"mssql.fit_bytes({sql}, {limit}, {literal(place)})"
+        else:
+            sql = f"substr({sql}, 1, {limit})"
+    if target.name == "binary" and limit != MAX and not (source.name == "binary" and source.length == limit):
+        sql = f"mssql.pad_bytes({sql}, {limit})"
+    return sql

@@ -1,0 +1,61 @@
+"""What the meaning of a statement depends on besides its text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fakemssql.tsql.catalog.catalog import Catalog
+from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.datatypes.sqltypes import (
+    INT,
+)
+from fakemssql.tsql.security.context import Security
+from fakemssql.types import SqlType
+
+SYSTEM_VARIABLES = {
+    "@@rowcount": INT,
+    "@@error": INT,
+    "@@trancount": INT,
+    "@@spid": SqlType("smallint"),
+    "@@options": INT,
+    "@@lock_timeout": INT,
+    "@@identity": SqlType("numeric", precision=38, scale=0),
+    "@@version": SqlType("nvarchar", length=300),
+    "@@servername": SqlType("nvarchar", length=128),
+    "@@servicename": SqlType("nvarchar", length=128),
+    "@@language": SqlType("nvarchar", length=128),
+    "@@langid": SqlType("smallint"),
+    "@@datefirst": SqlType("tinyint"),
+    "@@max_precision": SqlType("tinyint"),
+    "@@max_connections": INT,
+    "@@nestlevel": INT,
+    "@@procid": INT,
+    "@@fetch_status": INT,
+    "@@microsoftversion": INT,
+    "@@textsize": INT,
+    "@@dbts": SqlType("varbinary", length=8),
+    "@@cpu_busy": INT,
+    "@@connections": INT,
+    "@@cursor_rows": INT,
+    "@@timeticks": INT,
+}
+
+
+@dataclass
+class Environment:
+    """What the meaning of a statement depends on besides its text."""
+
+    catalog: Catalog
+    database: str
+    variables: dict[str, SqlType] = field(default_factory=dict)
+    tables: dict[str, TableInfo] = field(default_factory=dict)
+    isolation: str = "READ COMMITTED"
+    in_transaction: bool = False
+    identity_insert: str = ""
+    errors: bool = False
+    security: Security | None = None  # None: a definition, compiled for nobody
+
+    def require(self, table: TableInfo, permission: str) -> None:
+        """Error 229 for who may not do that to an object."""
+        if self.security is not None:
+            self.security.require(table, permission)

@@ -1,0 +1,195 @@
+"""Date and time functions ("Date and time data types and functions")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.convert import convert
+from fakemssql.tsql.compiler.functions.registry import Special, define, special
+from fakemssql.tsql.compiler.typed import Names, Typed
+from fakemssql.tsql.datatypes.sqltypes import (
+    BIGINT,
+    DATETIME,
+    INT,
+    is_moment,
+    is_number,
+    is_text,
+    nvarchar,
+)
+from fakemssql.tsql.parser import nodes
+from fakemssql.types import SqlType
+
+if TYPE_CHECKING:
+    from fakemssql.tsql.compiler.expressions import Expressions
+
+_PARTS = {
+    "year": "year yyyy yy",
+    "quarter": "quarter qq q",
+    "month": "month mm m",
+    "dayofyear": "dayofyear dy y",
+    "day": "day dd d",
+    "week": "week wk ww",
+    "weekday": "weekday dw w",
+    "hour": "hour hh",
+    "minute": "minute mi n",
+    "second": "second ss s",
+    "millisecond": "millisecond ms",
+    "microsecond": "microsecond mcs",
+    "nanosecond": "nanosecond ns",
+    "tzoffset": "tzoffset tz",
+    "iso_week": "iso_week isowk isoww",
+}
+_BY_ABBREVIATION = {short: part for part, shorts in _PARTS.items() for short in shorts.split()}
+_DT2 = SqlType("datetime2", scale=7)
+_ANY = SqlType("datetime2", scale=6)
+
+
+def _part(node: nodes.Function, count: int) -> str:
+    name = node.name[-1].lower()
+    if len(node.args) != count:
+        raise SqlError(174, f"The {name} function requires {count} argument(s).", severity=15)
+    first = node.args[0]
+    if isinstance(first, nodes.Literal | nodes.Variable) or not isinstance(first, nodes.Column | nodes.Function):
+        raise SqlError(1023, f"Invalid parameter 1 specified for {name}.", severity=15)
+    word = first.name[-1].lower()
+    part = _BY_ABBREVIATION.get(word)
+    if part is None:
+        raise SqlError(155, f"'{first.name[-1]}' is not a recognized {name} option.", severity=15)
+    return part
+
+
+def moment(value: Typed, default: SqlType = DATETIME) -> Typed:
+    """An argument where a date is expected; text becomes ``default``."""
+    if value.type is None or is_text(value.type) or is_number(value.type):
+        return convert(value, default, "cast")
+    if not is_moment(value.type):
+        raise SqlError(8116, f"Argument data type {value.type.name} is invalid for argument 1 of the date function.")
+    return value
+
+
+def _plain(value: Typed) -> str:
+    """A moment as a PostgreSQL timestamp."""
+    kind = value.type
+    assert kind is not None
+    if kind.name == "date":
+        return f"({value.sql})::timestamp"
+    if kind.name == "time":
+        return f"('1900-01-01'::date + {value.sql})"
+    if kind.name == "datetimeoffset":
+        return f"({value.sql} AT TIME ZONE 'UTC')"
+    return value.sql
+
+
+def _dateadd(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+    part = _part(node, 3)
+    if part in ("dayofyear", "weekday"):
+        part = "day"
+    value = moment(c.scalar(node.args[2], names))
+    assert value.type is not None
+    amount = convert(c.scalar(node.args[1], names), INT, "cast").sql
+    kind = value.type
+    added = f"mssql.dateadd('{part}', {amount}, {_plain(value)}, '{kind.name}')"
+    if kind.name == "date":
+        if part in ("hour", "minute", "second", "millisecond", "microsecond", "nanosecond"):
+            raise SqlError(9810, f"The datepart {part} is not supported by date function dateadd for data type date.")
+        return Typed(f"({added})::date", kind)
+    if kind.name == "time":
+        return Typed(f"({added})::time", kind)
+    if kind.name == "datetimeoffset":
+        return Typed(f"({added} AT TIME ZONE 'UTC')", kind)
+    return Typed(added, kind)
+
+
+def _difference(function: str, kind: SqlType) -> Special:
+    def compile_(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+        part = _part(node, 3)
+        if part in ("dayofyear", "weekday"):
+            part = "day"
+        if part in ("tzoffset", "iso_week"):
+            raise SqlError(9810, f"The datepart {part} is not supported by date function datediff.")
+        first, second = (_plain(moment(c.scalar(arg, names), _DT2)) for arg in node.args[1:])
+        return Typed(f"mssql.{function}('{part}', {first}, {second})", kind)
+
+    return compile_
+
+
+def _datepart(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+    part = _part(node, 2)
+    return Typed(f"mssql.datepart('{part}', {_plain(moment(c.scalar(node.args[1], names), _DT2))})", INT)
+
+
+def _datename(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+    part = _part(node, 2)
+    return Typed(f"mssql.datename('{part}', {_plain(moment(c.scalar(node.args[1], names), _DT2))})", nvarchar(30))
+
+
+def _datetrunc(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+    part = _part(node, 2)
+    value = moment(c.scalar(node.args[1], names), _DT2)
+    if part not in ("year", "quarter", "month", "day", "hour", "minute", "second", "millisecond", "microsecond"):
+        raise SqlError(40517, f"DATETRUNC({part}) is not supported by the local server.")
+    unit = part + "s" if part.endswith("isecond") or part == "microsecond" else part
+    assert value.type is not None
+    return convert(Typed(f"date_trunc('{unit}', {_plain(value)})", _ANY), value.type, "cast")
+
+
+for _name, _function in {
+    "DATEADD": _dateadd,
+    "DATEDIFF": _difference("datediff", INT),
+    "DATEDIFF_BIG": _difference("datediff_big", BIGINT),
+    "DATEPART": _datepart,
+    "DATENAME": _datename,
+    "DATETRUNC": _datetrunc,
+}.items():
+    special(_name)(_function)
+
+
+@define("GETDATE GETUTCDATE CURRENT_TIMESTAMP", 0)
+def _getdate(c: Expressions, a: list[Typed]) -> Typed:
+    return Typed("mssql.utcnow_dt()", DATETIME, False)
+
+
+@define("SYSDATETIME SYSUTCDATETIME", 0)
+def _sysdatetime(c: Expressions, a: list[Typed]) -> Typed:
+    return Typed("mssql.utcnow()", _DT2, False)
+
+
+@define("SYSDATETIMEOFFSET", 0)
+def _sysdatetimeoffset(c: Expressions, a: list[Typed]) -> Typed:
+    return Typed("statement_timestamp()", SqlType("datetimeoffset", scale=7), False)
+
+
+def _extract(name: str, part: str) -> None:
+    define(name, 1)(lambda c, a: Typed(f"mssql.datepart('{part}', {_plain(moment(a[0]))})", INT))
+
+
+_extract("YEAR", "year")
+_extract("MONTH", "month")
+_extract("DAY", "day")
+
+
+@define("EOMONTH", 1, 2)
+def _eomonth(c: Expressions, a: list[Typed]) -> Typed:
+    months = c.integer(a[1]) if len(a) > 1 else "0"
+    start = f"date_trunc('month', {_plain(moment(a[0]))})"
+    return Typed(f"({start} + make_interval(months => {months} + 1) - interval '1 day')::date", SqlType("date"))
+
+
+@define("DATEFROMPARTS", 3)
+def _datefromparts(c: Expressions, a: list[Typed]) -> Typed:
+    return Typed(f"mssql.datefromparts({', '.join(c.integer(v) for v in a)})", SqlType("date"))
+
+
+@define("DATETIMEFROMPARTS", 7)
+def _datetimefromparts(c: Expressions, a: list[Typed]) -> Typed:
+    y, m, d, h, mi, s, ms = (c.integer(v) for v in a)
+    return Typed(f"mssql.dt(make_timestamp({y}, {m}, {d}, {h}, {mi}, {s} + {ms} / 1000.0))", DATETIME)
+
+
+@define("SWITCHOFFSET TODATETIMEOFFSET", 2)
+def _switchoffset(c: Expressions, a: list[Typed]) -> Typed:
+    if a[1].constant not in ("+00:00", "-00:00", "Z", 0):
+        raise SqlError(40517, "A time zone other than +00:00 is not supported by the local server.")
+    scale = a[0].type.scale if a[0].type is not None and a[0].type.scale is not None else 7
+    return convert(a[0], SqlType("datetimeoffset", scale=scale), "cast")

@@ -1,0 +1,118 @@
+"""Mathematical functions ("Mathematical functions (Transact-SQL)")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.convert import convert
+from fakemssql.tsql.compiler.functions.registry import define
+from fakemssql.tsql.compiler.typed import Typed
+from fakemssql.tsql.datatypes.sqltypes import (
+    FLOAT,
+    INT,
+    family,
+    is_number,
+    storage,
+)
+from fakemssql.types import SqlType
+
+if TYPE_CHECKING:
+    from fakemssql.tsql.compiler.expressions import Expressions
+
+
+def _number(c: Expressions, value: Typed) -> Typed:
+    if value.type is None:
+        return Typed("NULL::int4", INT)
+    return value if is_number(value.type) else convert(value, FLOAT)
+
+
+def _keeps(name: str, template: str) -> None:
+    def implementation(c: Expressions, a: list[Typed]) -> Typed:
+        value = _number(c, a[0])
+        assert value.type is not None
+        kind = INT if value.type.name in ("bit", "tinyint", "smallint") else value.type
+        return Typed(f"({template.format(value.sql)})::{storage(kind)}", kind)
+
+    define(name, 1)(implementation)
+
+
+_keeps("ABS", "abs({})")
+
+
+_keeps("CEILING", "ceil({})")
+
+
+_keeps("FLOOR", "floor({})")
+
+
+_keeps("SIGN", "sign({})")
+
+
+def _floating(name: str, template: str, count: int = 1) -> None:
+    def implementation(c: Expressions, a: list[Typed]) -> Typed:
+        return Typed(template.format(*(convert(value, FLOAT).sql for value in a)), FLOAT)
+
+    define(name, count)(implementation)
+
+
+for _name, _template in (
+    ("SQRT", "sqrt({})"),
+    ("SQUARE", "power({0}, 2)"),
+    ("EXP", "exp({})"),
+    ("LOG10", "log10({})"),
+    ("SIN", "sin({})"),
+    ("COS", "cos({})"),
+    ("TAN", "tan({})"),
+    ("ASIN", "asin({})"),
+    ("ACOS", "acos({})"),
+    ("ATAN", "atan({})"),
+    ("COT", "cot({})"),
+    ("DEGREES", "degrees({})"),
+    ("RADIANS", "radians({})"),
+):
+    _floating(_name, _template)
+
+
+_floating("ATN2", "atan2({}, {})", 2)
+
+
+_floating("PI", "pi()", 0)
+
+
+@define("LOG", 1, 2)
+def _log(c: Expressions, a: list[Typed]) -> Typed:
+    value = convert(a[0], FLOAT).sql
+    return Typed(f"(ln({value}) / ln({convert(a[1], FLOAT).sql}))" if len(a) > 1 else f"ln({value})", FLOAT)
+
+
+@define("POWER", 2)
+def _power(c: Expressions, a: list[Typed]) -> Typed:
+    value = _number(c, a[0])
+    kind = INT if value.type is not None and value.type.name in ("bit", "tinyint", "smallint") else value.type or INT
+    inner = f"power(({value.sql})::numeric, ({_number(c, a[1]).sql})::numeric)"
+    if family(kind) == "float":
+        inner = f"power({value.sql}, ({_number(c, a[1]).sql})::float8)"
+    return convert(
+        Typed(inner, SqlType("numeric", precision=38, scale=10) if family(kind) != "float" else FLOAT), kind, "cast"
+    )
+
+
+@define("ROUND", 2, 3)
+def _round(c: Expressions, a: list[Typed]) -> Typed:
+    value = _number(c, a[0])
+    kind = value.type or INT
+    digits = c.integer(a[1])
+    function = "round"
+    if len(a) > 2:
+        if not isinstance(a[2].constant, int):
+            raise SqlError(40517, "ROUND with a variable third argument is not supported by the local server.")
+        function = "trunc" if a[2].constant else "round"
+    return Typed(f"{function}(({value.sql})::numeric, {digits})::{storage(kind)}", kind)
+
+
+@define("RAND", 0, 1)
+def _rand(c: Expressions, a: list[Typed]) -> Typed:
+    if a:
+        return Typed(f"(abs(hashint4({c.integer(a[0])})::float8) / 2147483648.0)", FLOAT)
+    return Typed("random()", FLOAT, False)

@@ -1,0 +1,122 @@
+"""Sizes, tests of values, JSON, hashes, identifiers; and functions that are known and refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.convert import convert
+from fakemssql.tsql.compiler.functions.registry import define
+from fakemssql.tsql.compiler.typed import Typed
+from fakemssql.tsql.datatypes.sqltypes import (
+    BIGINT,
+    BMAX,
+    GUID,
+    INT,
+    NMAX,
+    family,
+    is_number,
+    is_text,
+    nvarchar,
+)
+from fakemssql.tsql.names import literal
+from fakemssql.types import MAX, SqlType
+
+if TYPE_CHECKING:
+    from fakemssql.tsql.compiler.expressions import Expressions
+
+_SIZES = {
+    "bit": 1,
+    "tinyint": 1,
+    "smallint": 2,
+    "int": 4,
+    "bigint": 8,
+    "float": 8,
+    "real": 4,
+    "money": 8,
+    "smallmoney": 4,
+    "datetime": 8,
+    "smalldatetime": 4,
+    "date": 3,
+    "uniqueidentifier": 16,
+}
+
+
+@define("DATALENGTH", 1)
+def _datalength(c: Expressions, a: list[Typed]) -> Typed:
+    kind = a[0].type
+    if kind is None:
+        return Typed("NULL::int4", INT)
+    big = kind.length == MAX or kind.name in ("text", "ntext", "image")
+    suffix, result = ("::int8", BIGINT) if big else ("", INT)
+    fam = family(kind)
+    if fam == "binary":
+        return Typed(f"octet_length({a[0].sql}){suffix}", result)
+    if fam in ("text", "ntext"):
+        units = f"mssql.len16({a[0].sql})"
+        return Typed(f"({units} * 2){suffix}" if fam == "ntext" else f"{units}{suffix}", result)
+    size = _SIZES.get(kind.name)
+    if size is None:
+        precision, scale = kind.precision or 18, kind.scale if kind.scale is not None else 7
+        if fam == "decimal":
+            size = 5 if precision <= 9 else 9 if precision <= 19 else 13 if precision <= 28 else 17
+        else:
+            base = 3 if scale <= 2 else 4 if scale <= 4 else 5
+            size = base + {"time": 0, "datetime2": 3}.get(kind.name, 5)
+    return Typed(f"(CASE WHEN {a[0].sql} IS NOT NULL THEN {size} END)", INT)
+
+
+@define("ISNUMERIC", 1)
+def _isnumeric(c: Expressions, a: list[Typed]) -> Typed:
+    if a[0].type is not None and is_number(a[0].type):
+        return Typed(f"(CASE WHEN {a[0].sql} IS NULL THEN 0 ELSE 1 END)", INT)
+    if a[0].type is None or not is_text(a[0].type):
+        return Typed("0", INT)
+    return Typed(f"COALESCE(mssql.isnumeric({a[0].sql}), 0)", INT)
+
+
+@define("ISDATE", 1)
+def _isdate(c: Expressions, a: list[Typed]) -> Typed:
+    conversion = literal("mssql.dt(mssql.str_ts($1, 'datetime'))")
+    return Typed(f"(CASE WHEN mssql.attempt({c.text(a[0]).sql}, {conversion}) IS NULL THEN 0 ELSE 1 END)", INT)
+
+
+@define("ISJSON", 1)
+def _isjson(c: Expressions, a: list[Typed]) -> Typed:
+    return Typed(f"mssql.isjson({c.text(a[0]).sql})", INT)
+
+
+@define("JSON_VALUE", 2)
+def _json_value(c: Expressions, a: list[Typed]) -> Typed:
+    return Typed(f"mssql.json_value({c.text(a[0]).sql}, {c.text(a[1]).sql})", nvarchar(4000))
+
+
+@define("JSON_QUERY", 1, 2)
+def _json_query(c: Expressions, a: list[Typed]) -> Typed:
+    path = c.text(a[1]).sql if len(a) > 1 else "'$'"
+    return Typed(f"mssql.json_query({c.text(a[0]).sql}, {path})", NMAX)
+
+
+@define("NEWID NEWSEQUENTIALID", 0)
+def _newid(c: Expressions, a: list[Typed]) -> Typed:
+    return Typed("gen_random_uuid()", GUID, False)
+
+
+@define("HASHBYTES", 2)
+def _hashbytes(c: Expressions, a: list[Typed]) -> Typed:
+    value = a[1] if a[1].type is not None and family(a[1].type) == "binary" else convert(c.text(a[1]), BMAX, "cast")
+    return Typed(f"mssql.hashbytes({c.text(a[0]).sql}, {value.sql})", SqlType("varbinary", length=8000))
+
+
+@define("CHECKSUM BINARY_CHECKSUM", 1, -1)
+def _checksum(c: Expressions, a: list[Typed]) -> Typed:
+    texts = ", ".join(f"COALESCE({c.text(v).sql}, '')" for v in a)
+    return Typed(f"mssql.checksum(mssql.f(concat_ws(E'\\x01', {texts})))", INT)
+
+
+@define("FORMAT FORMATMESSAGE SOUNDEX DIFFERENCE COMPRESS DECOMPRESS GENERATE_SERIES JSON_MODIFY", 0, -1)
+def _refused(c: Expressions, a: list[Typed]) -> Typed:
+    raise SqlError(
+        40517,
+        "FORMAT, FORMATMESSAGE, SOUNDEX, DIFFERENCE, COMPRESS, JSON_MODIFY are not supported by the local server.",
+    )

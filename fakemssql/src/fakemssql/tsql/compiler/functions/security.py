@@ -1,0 +1,132 @@
+# ruff: noqa: S608 - values are numbers of principals and databases
+"""Functions that tell of users, roles and permissions ("Security functions"), and what others may show of objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fakemssql.tsql.compiler.functions.registry import define
+from fakemssql.tsql.compiler.typed import Typed
+from fakemssql.tsql.datatypes.sqltypes import INT, SYSNAME
+from fakemssql.tsql.names import literal
+from fakemssql.tsql.security.context import DBO, Identity
+from fakemssql.types import SqlType
+
+if TYPE_CHECKING:
+    from fakemssql.tsql.compiler.expressions import Expressions
+
+SID = SqlType("varbinary", length=85)
+
+
+def identity(c: Expressions) -> Identity:
+    """Whom the statement is compiled for. A definition that is compiled for nobody is marked as depending on it."""
+    if c.env.security is None:
+        c.parameter("@@user", SYSNAME)
+        return Identity(0, DBO, "dbo", "dbo", "{0,1,16384}", "{1,2,3}")
+    return c.env.security.identity(c.env.database)
+
+
+def _restricted(c: Expressions) -> bool:
+    security = c.env.security
+    return security is not None and not security.powerful and security.identity(c.env.database).user_id != DBO
+
+
+def seen_id(c: Expressions, sql: str, source: bool = False) -> str:
+    """The id of an object, NULL if it is one that the user does not see."""
+    if not _restricted(c):
+        return sql
+    return f"mssql.seen({identity(c).arguments}, {sql}, {'true' if source else 'false'})"
+
+
+def seen_name(c: Expressions, sql: str) -> str:
+    """The name of an object, NULL if it is one that the user does not see."""
+    name = in_default_schema(c, sql)
+    return f"mssql.seen_name({identity(c).arguments}, {name})" if _restricted(c) else name
+
+
+def in_default_schema(c: Expressions, sql: str) -> str:
+    """The name of an object, looked for in the default schema first."""
+    schema = c.env.catalog.default_schema(c.env.database)
+    if schema == "dbo":
+        return sql
+    return f"mssql.in_schema({c.parameter('@@db_id', INT)}, {sql}, {literal(schema)})"
+
+
+def _current(name: str, variable: str, kind: SqlType, given: str) -> None:
+    """A function of the session without an argument, of ``given`` (PostgreSQL's function) with one."""
+    by_name = kind != SYSNAME
+
+    def implementation(c: Expressions, a: list[Typed]) -> Typed:
+        if not a:
+            return Typed(c.parameter(variable, kind), kind)
+        argument = c.text(a[0]).sql if by_name else c.integer(a[0])
+        database = f"{c.parameter('@@db_id', INT)}, " if given in ("user_name", "principal_id") else ""
+        return Typed(f"mssql.{given}({database}{argument})", kind)
+
+    define(name, 0, 1)(implementation)
+
+
+_current("USER_NAME", "@@user", SYSNAME, "user_name")
+_current("USER_ID DATABASE_PRINCIPAL_ID", "@@user_id", INT, "principal_id")
+_current("SUSER_NAME", "@@login", SYSNAME, "login_name")
+_current("SUSER_ID", "@@login_id", INT, "login_id")
+
+
+def _plain(name: str, variable: str) -> None:
+    define(name, 0)(lambda c, a: Typed(c.parameter(variable, SYSNAME), SYSNAME))
+
+
+_plain("USER CURRENT_USER SESSION_USER", "@@user")
+_plain("SYSTEM_USER", "@@login")
+_plain("ORIGINAL_LOGIN", "@@original_login")
+
+
+@define("SUSER_SNAME", 0, 1)
+def _suser_sname(c: Expressions, a: list[Typed]) -> Typed:
+    if not a:
+        return Typed(c.parameter("@@login", SYSNAME), SYSNAME)
+    return Typed(f"(SELECT l.name FROM mssql.logins l WHERE l.sid = {a[0].sql})", SYSNAME)
+
+
+@define("SUSER_SID", 0, 2)
+def _suser_sid(c: Expressions, a: list[Typed]) -> Typed:
+    which = f"l.folded = mssql.fold({c.text(a[0]).sql})" if a else f"l.principal_id = {c.parameter('@@login_id', INT)}"
+    return Typed(f"(SELECT l.sid FROM mssql.logins l WHERE {which})", SID)
+
+
+@define("IS_MEMBER", 1)
+def _is_member(c: Expressions, a: list[Typed]) -> Typed:
+    database, token = c.parameter("@@db_id", INT), identity(c).token
+    return Typed(f"mssql.is_member({database}, '{token}'::int[], {c.text(a[0]).sql})", INT)
+
+
+@define("IS_ROLEMEMBER", 1, 2)
+def _is_rolemember(c: Expressions, a: list[Typed]) -> Typed:
+    if len(a) == 1:
+        return _is_member(c, a)
+    database = c.parameter("@@db_id", INT)
+    return Typed(f"mssql.is_rolemember({database}, {c.text(a[0]).sql}, {c.text(a[1]).sql})", INT)
+
+
+@define("IS_SRVROLEMEMBER", 1, 2)
+def _is_srvrolemember(c: Expressions, a: list[Typed]) -> Typed:
+    token = f"'{identity(c).logins}'::int[]"
+    if len(a) == 2:
+        token = f"mssql.server_token(mssql.login_id({c.text(a[1]).sql}))"
+    return Typed(f"mssql.is_server_member({token}, {c.text(a[0]).sql})", INT)
+
+
+@define("HAS_PERMS_BY_NAME", 3, 5)
+def _has_perms_by_name(c: Expressions, a: list[Typed]) -> Typed:
+    """A column's permissions are those of its table, since none are granted on columns alone."""
+    name, kind, wanted = (c.text(value).sql for value in a[:3])
+    return Typed(f"mssql.has_permission({identity(c).arguments}, {in_default_schema(c, name)}, {kind}, {wanted})", INT)
+
+
+@define("HAS_DBACCESS", 1)
+def _has_dbaccess(c: Expressions, a: list[Typed]) -> Typed:
+    database, login, name = c.parameter("@@db_id", INT), c.parameter("@@login_id", INT), c.text(a[0]).sql
+    security = c.env.security
+    if security is not None and security.context.user is not None:
+        return Typed(f"(mssql.db_id({database}, {name}) = {database})::int4", INT)
+    return Typed(f"mssql.has_access({database}, {login}, {name})", INT)

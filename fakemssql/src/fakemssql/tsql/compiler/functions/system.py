@@ -1,0 +1,269 @@
+"""Functions that tell of the server, the session and the catalog ("System functions", "Metadata functions")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fakemssql.tsql.compiler.functions.registry import Special, define, special
+from fakemssql.tsql.compiler.functions.security import in_default_schema, seen_id, seen_name
+from fakemssql.tsql.compiler.typed import Names, Typed
+from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, SYSNAME, nvarchar
+from fakemssql.tsql.names import literal
+from fakemssql.tsql.parser import nodes
+from fakemssql.types import SqlType
+
+if TYPE_CHECKING:
+    from fakemssql.tsql.compiler.expressions import Expressions
+
+VERSION = "16.0.4135.4"
+_SERVER = {
+    "PRODUCTVERSION": VERSION,
+    "PRODUCTMAJORVERSION": "16",
+    "PRODUCTMINORVERSION": "0",
+    "PRODUCTBUILD": "4135",
+    "PRODUCTLEVEL": "RTM",
+    "EDITION": "Developer Edition (64-bit)",
+    "ENGINEEDITION": 3,
+    "EDITIONID": -2117995310,
+    "SERVERNAME": "localdb",
+    "MACHINENAME": "localdb",
+    "COMPUTERNAMEPHYSICALNETBIOS": "localdb",
+    "INSTANCENAME": None,
+    "COLLATION": "SQL_Latin1_General_CP1_CI_AS",
+    "ISCLUSTERED": 0,
+    "ISHADRENABLED": 0,
+    "ISINTEGRATEDSECURITYONLY": 0,
+    "ISSINGLEUSER": 0,
+    "ISFULLTEXTINSTALLED": 0,
+    "LCID": 1033,
+    "SQLCHARSETNAME": "iso_1",
+    "PROCESSID": 1,
+    "ISLOCALDB": 0,
+    "BUILDCLRVERSION": "v4.0.30319",
+    "PRODUCTUPDATELEVEL": None,
+    "ISBIGDATACLUSTER": 0,
+    "ISPOLYBASEINSTALLED": 0,
+    "LICENSETYPE": "DISABLED",
+    "ISTEMPDBMETADATAMEMORYOPTIMIZED": 0,
+    "ISEXTERNALAUTHENTICATIONONLY": 0,
+    "ISADVANCEDANALYTICSINSTALLED": 0,
+    "ISXTPSUPPORTED": 0,
+    "RESOURCEVERSION": VERSION,
+    "COLLATIONID": 872468488,
+    "SQLSORTORDER": 52,
+    "SQLSORTORDERNAME": "nocase_iso",
+    "SQLCHARSET": 1,
+    "INSTANCEDEFAULTDATAPATH": None,
+    "INSTANCEDEFAULTLOGPATH": None,
+    "HADRMANAGERSTATUS": 0,
+}
+_DATABASE = {
+    "COLLATION": "SQL_Latin1_General_CP1_CI_AS",
+    "STATUS": "ONLINE",
+    "UPDATEABILITY": "READ_WRITE",
+    "USERACCESS": "MULTI_USER",
+    "RECOVERY": "FULL",
+    "VERSION": 957,
+    "ISAUTOCLOSE": 0,
+    "ISAUTOSHRINK": 0,
+    "ISREADCOMMITTEDSNAPSHOTON": 1,
+    "ISINSTANDBY": 0,
+    "ISPUBLISHED": 0,
+    "ISSUBSCRIBED": 0,
+    "ISAUTOCREATESTATISTICS": 1,
+    "ISAUTOUPDATESTATISTICS": 1,
+    "ISRECURSIVETRIGGERSENABLED": 0,
+    "ISPARAMETERIZATIONFORCED": 0,
+    "ISFULLTEXTENABLED": 0,
+    "ISXTPSUPPORTED": 0,
+    "ISVERIFYCLONE": 0,
+    "SQLSORTORDER": 52,
+    "COMPARISONSTYLE": 196609,
+    "LCID": 1033,
+    "SERVICEOBJECTIVE": None,
+    "EDITION": None,
+}
+
+
+def _value(value: object) -> Typed:
+    if value is None:
+        return Typed("NULL::text", nvarchar(128))
+    if isinstance(value, int):
+        return Typed(f"({value})::int4", INT)
+    return Typed(literal(str(value)) + "::text", nvarchar(128))
+
+
+def _property(known: dict[str, object], position: int) -> Special:
+    def compile_(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+        arg = node.args[position] if len(node.args) > position else None
+        if isinstance(arg, nodes.Literal) and isinstance(arg.value, str):
+            return _value(known.get(arg.value.upper()))
+        assert arg is not None
+        text = c.text(c.scalar(arg, names)).sql
+        parts = " ".join(f"WHEN '{key}' THEN {literal(str(v))}" for key, v in known.items() if v is not None)
+        return Typed(f"(CASE upper({text}) {parts} END)::text", nvarchar(128))
+
+    return compile_
+
+
+def _databaseproperty(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+    """NULL for a database that does not exist."""
+    value = _property(dict(_DATABASE), 1)(c, node, names)
+    found = f"mssql.db_id({_db(c)}, {c.text(c.scalar(node.args[0], names)).sql})"
+    return Typed(f"(CASE WHEN {found} IS NOT NULL THEN {value.sql} END)", value.type)
+
+
+def _object_id(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+    first = node.args[0] if node.args else None
+    if isinstance(first, nodes.Literal) and isinstance(first.value, str):
+        name = first.value.strip()
+        if name.lower().startswith("tempdb..") or name.startswith("#"):
+            table = c.env.catalog.temporary.get(name.split(".")[-1].strip("[]").lower())
+            return Typed(f"{table.object_id}::int4" if table is not None else "NULL::int4", INT)
+    args = [c.text(c.scalar(arg, names)).sql for arg in node.args]
+    kind = args[1] if len(args) > 1 else "NULL::text"
+    return Typed(seen_id(c, f"mssql.object_id({_db(c)}, {in_default_schema(c, args[0])}, {kind})"), INT)
+
+
+def _db(c: Expressions) -> str:
+    return c.parameter("@@db_id", INT)
+
+
+for _name, _function in {
+    "SERVERPROPERTY": _property(dict(_SERVER), 0),
+    "DATABASEPROPERTYEX": _databaseproperty,
+    "DATABASEPROPERTY": _databaseproperty,
+    "OBJECT_ID": _object_id,
+}.items():
+    special(_name)(_function)
+
+
+def _catalog(
+    name: str,
+    function: str,
+    kind: SqlType,
+    least: int,
+    most: int,
+    text: tuple[int, ...] = (),
+    guard: Callable[[Expressions, str], str] | None = None,
+) -> None:
+    """A function of the database's catalog, run in PostgreSQL with the current database as first argument.
+
+    ``guard`` makes NULL of a first argument that is an object which the user does not see.
+    """
+
+    def implementation(c: Expressions, a: list[Typed]) -> Typed:
+        args = [_db(c)]
+        for index in range(most):
+            if index >= len(a):
+                args.append("NULL")
+            else:
+                args.append(c.text(a[index]).sql if index in text else c.integer(a[index]))
+        if guard is not None:
+            args[1] = guard(c, args[1])
+        return Typed(f"mssql.{function}({', '.join(args)})", kind)
+
+    define(name, least, most)(implementation)
+
+
+_catalog("OBJECT_NAME", "object_name", SYSNAME, 1, 2, (), seen_id)
+_catalog("OBJECT_SCHEMA_NAME", "object_schema_name", SYSNAME, 1, 2, (), seen_id)
+_catalog("OBJECT_DEFINITION", "object_definition", NMAX, 1, 1, (), partial(seen_id, source=True))
+_catalog("OBJECTPROPERTY", "objectproperty", INT, 2, 2, (1,), seen_id)
+_catalog("COL_LENGTH", "col_length", SqlType("smallint"), 2, 2, (0, 1), seen_name)
+_catalog("COL_NAME", "col_name", SYSNAME, 2, 2, (), seen_id)
+_catalog("COLUMNPROPERTY", "columnproperty", INT, 3, 3, (1, 2), seen_id)
+_catalog("INDEXPROPERTY", "indexproperty", INT, 3, 3, (1, 2), seen_id)
+_catalog("INDEXKEY_PROPERTY", "indexkey_property", INT, 4, 4, (3,), seen_id)
+_catalog("TYPEPROPERTY", "typeproperty", INT, 2, 2, (0, 1))
+_catalog("STATS_DATE", "stats_date", SqlType("datetime"), 2, 2, (), seen_id)
+_catalog("INDEX_COL", "index_col", SYSNAME, 3, 3, (0,), seen_name)
+_catalog("IDENT_CURRENT", "ident_current", SqlType("numeric", precision=38, scale=0), 1, 1, (0,), seen_name)
+_catalog("IDENT_SEED", "ident_seed", SqlType("numeric", precision=38, scale=0), 1, 1, (0,), seen_name)
+_catalog("IDENT_INCR", "ident_incr", SqlType("numeric", precision=38, scale=0), 1, 1, (0,), seen_name)
+_catalog("DB_ID", "db_id", SqlType("smallint"), 0, 1, (0,))
+_catalog("DB_NAME", "db_name", SYSNAME, 0, 1)
+_catalog("TYPE_ID", "type_id", INT, 1, 1, (0,))
+_catalog("TYPE_NAME", "type_name", SYSNAME, 1, 1)
+_catalog("APPLOCK_TEST", "applock_test", INT, 4, 4, (0, 1, 2, 3))
+
+
+def _of_schema(name: str, kind: SqlType, text: bool) -> None:
+    """SCHEMA_ID and SCHEMA_NAME: of the user's default schema without an argument."""
+
+    def implementation(c: Expressions, a: list[Typed]) -> Typed:
+        default = literal(c.env.catalog.default_schema(c.env.database)) + "::text"
+        if not a:
+            return Typed(default if not text else f"mssql.schema_id({_db(c)}, {default})", kind)
+        argument = c.text(a[0]).sql if text else c.integer(a[0])
+        return Typed(f"mssql.{name.lower()}({_db(c)}, {argument})", kind)
+
+    define(name, 0, 1)(implementation)
+
+
+_of_schema("SCHEMA_ID", INT, True)
+_of_schema("SCHEMA_NAME", SYSNAME, False)
+
+
+def _session(name: str, variable: str, kind: SqlType, least: int = 0, most: int = 0) -> None:
+    """A function whose value the session provides as the parameter ``variable``."""
+    define(name, least, most)(lambda c, a: Typed(c.parameter(variable, kind), kind))
+
+
+_session("SCOPE_IDENTITY", "@@scope_identity", SqlType("numeric", precision=38, scale=0))
+_session("ROWCOUNT_BIG", "@@rowcount_big", BIGINT)
+_session("XACT_STATE", "@@xact_state", SqlType("smallint"))
+_session("ERROR_NUMBER", "@@error_number", INT)
+_session("ERROR_MESSAGE", "@@error_message", nvarchar(4000))
+_session("ERROR_SEVERITY", "@@error_severity", INT)
+_session("ERROR_STATE", "@@error_state", INT)
+_session("ERROR_LINE", "@@error_line", INT)
+_session("ERROR_PROCEDURE", "@@error_procedure", nvarchar(128))
+_session("APP_NAME PROGRAM_NAME", "@@app_name", SYSNAME)
+_session("HOST_NAME", "@@host_name", SYSNAME)
+_session("CURRENT_TRANSACTION_ID", "@@transaction_id", BIGINT)
+_session("CONTEXT_INFO", "@@context_info", SqlType("varbinary", length=128))
+_session("TRIGGER_NESTLEVEL", "@@nestlevel", INT, 0, 3)
+
+
+def _fixed(name: str, value: object, least: int = 0, most: int = -1) -> None:
+    define(name, least, most)(lambda c, a: _value(value))
+
+
+_fixed("HOST_ID GETANSINULL", 1, 0, 1)
+_fixed("COLLATIONPROPERTY", None, 2, 2)
+_fixed("FULLTEXTSERVICEPROPERTY", 0, 1, 1)
+_fixed("FILE_ID FILE_NAME FILEGROUP_ID FILEGROUP_NAME", None, 1, 1)
+
+
+@define("SESSIONPROPERTY", 1)
+def _sessionproperty(c: Expressions, a: list[Typed]) -> Typed:
+    on = "'ANSI_NULLS', 'ANSI_PADDING', 'ANSI_WARNINGS', 'ARITHABORT', 'CONCAT_NULL_YIELDS_NULL', 'QUOTED_IDENTIFIER'"
+    text = c.text(a[0]).sql
+    return Typed(
+        f"(CASE WHEN upper({text}) IN ({on}) THEN 1 WHEN upper({text}) = 'NUMERIC_ROUNDABORT' THEN 0 END)", INT
+    )
+
+
+@define("CONNECTIONPROPERTY", 1)
+def _connectionproperty(c: Expressions, a: list[Typed]) -> Typed:
+    return Typed(f"mssql.connectionproperty({c.text(a[0]).sql})", nvarchar(128))
+
+
+@define("SESSION_CONTEXT", 1)
+def _session_context(c: Expressions, a: list[Typed]) -> Typed:
+    setting = f"current_setting('mssql_context.k' || md5(lower({c.text(a[0]).sql})), true)"
+    return Typed(f"NULLIF({setting}, '')", nvarchar(4000))
+
+
+@define("OBJECTPROPERTYEX", 2)
+def _objectpropertyex(c: Expressions, a: list[Typed]) -> Typed:
+    """BaseType is a text and Cardinality a bigint; every other property is what OBJECTPROPERTY gives."""
+    db, number, wanted = _db(c), seen_id(c, c.integer(a[0])), str(a[1].constant).strip().lower()
+    if wanted == "basetype":
+        return Typed(f"mssql.base_type({db}, {number})", SqlType("char", length=2))
+    if wanted == "cardinality":
+        return Typed(f"mssql.cardinality({db}, {number})", BIGINT)
+    return Typed(f"mssql.objectproperty({db}, {number}, {c.text(a[1]).sql})", INT)

@@ -1,0 +1,94 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
+"""Compiling MERGE."""
+
+from __future__ import annotations
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.compiler.outputs import Outputs
+from fakemssql.tsql.compiler.plan import Plan
+from fakemssql.tsql.compiler.sources import RowLock
+from fakemssql.tsql.compiler.typed import Names, Scope, Typed
+from fakemssql.tsql.names import quoted
+from fakemssql.tsql.parser import nodes
+from fakemssql.types import SqlType
+
+
+class Merges(Outputs):
+    """Compiles MERGE."""
+
+    def merge(self, node: nodes.Merge) -> Plan:
+        self.statement = "merge"
+        if node.top is not None:
+            raise SqlError(40517, "MERGE TOP is not supported by the local server.")
+        parent = self.with_ctes(node.ctes, None)
+        table = self.lookup(node.target, node.line)
+        self.env.require(table, "SELECT")
+        for action in node.actions:
+            self.env.require(table, action.action.upper())
+        if table.type == "V":
+            raise SqlError(40517, f"MERGE into the view '{table.name}' is not supported by the local server.")
+        for event in {"update": "UPDATE", "delete": "DELETE", "insert": "INSERT"}.values():
+            self._check_target(table, node.outputs, event)
+        self._direct_lock(node.hints, table)
+        target = self.table_scope(
+            table, node.alias or node.target[-1], "d", (node.alias,) if node.alias else node.target
+        )
+        names = Names([], parent)
+        locks: list[RowLock] = []
+        source = self.source(node.source, names, locks)
+        source_scopes = list(names.scopes)
+        names.scopes = [target, *source_scopes]
+        text = f"MERGE INTO {table.pg} AS d USING {source} ON {self.predicate(node.on, names)}"
+        for action in node.actions:
+            text += self._merge_action(action, table, names, target, source_scopes, parent)
+        inserted, deleted = self.table_scope(table, "inserted", "new"), self.table_scope(table, "deleted", "old")
+        special = Scope("", [Typed("merge_action()", SqlType("nvarchar", length=10), False, name="$action")])
+        outputs = Names([inserted, deleted, special, *source_scopes])
+        return self._with_outputs(
+            text, node.outputs, outputs, [], table=table, identity=table if table.identity else None
+        )
+
+    def _merge_action(
+        self,
+        action: nodes.MergeAction,
+        table: TableInfo,
+        names: Names,
+        target: Scope,
+        source: list[Scope],
+        parent: Names | None,
+    ) -> str:
+        head = {"matched": "MATCHED", "target": "NOT MATCHED", "source": "NOT MATCHED BY SOURCE"}[action.matched]
+        visible = names
+        if action.matched == "target":
+            visible = Names(source, parent)
+        elif action.matched == "source":
+            visible = Names([target], parent)
+        text = f" WHEN {head}"
+        if action.condition is not None:
+            text += f" AND {self.predicate(action.condition, visible)}"
+        if action.action == "delete":
+            return text + " THEN DELETE"
+        if action.action == "update":
+            sets, variables = self._sets(action.assignments, table, visible)
+            if variables:
+                raise SqlError(40517, "Assigning variables in MERGE is not supported by the local server.")
+            return text + " THEN UPDATE SET " + ", ".join(f"{quoted(column.pg)} = {sql}" for column, sql in sets)
+        columns = [self._writable(table, name, False) for name in action.columns] or [
+            c for c in table.columns if c.computed is None and not c.identity
+        ]
+        if any(column.identity for column in columns) and not self._identity_on(table):
+            self._refuse_identity(table)
+        if action.values is None:
+            return text + " THEN INSERT DEFAULT VALUES"
+        if len(action.values) != len(columns):
+            raise SqlError(
+                10709, "The number of columns in the INSERT clause of MERGE must match the number of values."
+            )
+        cells = []
+        for value, column in zip(action.values, columns, strict=True):
+            if isinstance(value, nodes.Literal) and value.kind == "default":
+                cells.append("DEFAULT")
+            else:
+                cells.append(self.to_column(self.scalar(value, visible), table, column))
+        return f"{text} THEN INSERT ({', '.join(quoted(c.pg) for c in columns)}) VALUES ({', '.join(cells)})"

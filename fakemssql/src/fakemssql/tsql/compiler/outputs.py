@@ -1,0 +1,141 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
+"""Compiling OUTPUT clauses: to the client and INTO a table."""
+
+from __future__ import annotations
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.plan import Plan
+from fakemssql.tsql.compiler.targets import Targets
+from fakemssql.tsql.compiler.typed import Names, Typed
+from fakemssql.tsql.names import fold, quoted
+from fakemssql.tsql.parser import nodes
+
+
+def shown(outputs: list[nodes.Output]) -> bool:
+    """Whether a statement itself has an OUTPUT clause, beside those that collect rows for triggers."""
+    return not all(map(collects, outputs))
+
+
+def collects(output: nodes.Output) -> bool:
+    """Whether an OUTPUT clause is one of those that collect rows for triggers."""
+    return output.into is not None and output.into[0].startswith("@@")
+
+
+class Outputs(Targets):
+    """Adds OUTPUT clauses."""
+
+    def _with_outputs(
+        self,
+        change: str,
+        outputs: list[nodes.Output],
+        names: Names,
+        extra: list[str],
+        whole: Names | None = None,
+        **options: object,
+    ) -> Plan:
+        """Attach OUTPUT clauses to ``change`` (a statement text without RETURNING).
+
+        ``whole`` has every column of the table, for triggers, where ``names`` has those that a CTE shows.
+        """
+        change, _, prefix = self._split_prefix(change)
+        if not outputs:
+            returning = f" RETURNING {', '.join(extra)}" if extra else ""
+            return self.finish(prefix + change + returning, writes=True, **options)
+        lists = [self._output_items(output, (whole or names) if collects(output) else names) for output in outputs]
+        if len(outputs) == 1 and outputs[0].into is None:
+            texts = [f"{self._output(value)} AS c{i}" for i, value in enumerate(lists[0], 1)]
+            return self.finish(
+                f"{prefix}{change} RETURNING {', '.join(texts)}", writes=True, columns=lists[0], **options
+            )
+        returned: list[str] = []
+        for number, values in enumerate(lists):
+            returned += [f"{self._output(value)} AS o{number}_{i}" for i, value in enumerate(values, 1)]
+        returned += [f"{value} AS e{i}" for i, value in enumerate(extra)]
+        head = (prefix + ", " if prefix else "WITH ") + f"w AS ({change} RETURNING {', '.join(returned)})"
+        inserts = []
+        client: list[Typed] | None = None
+        for number, (output, values) in enumerate(zip(outputs, lists, strict=True)):
+            if output.into is None:
+                client = values
+                continue
+            inserts.append(self._into(output, values, number))
+        if client is None and not extra and len(inserts) == 1:
+            return self.finish(f"{head} {inserts[0]}", writes=True, **options)
+        head += "".join(f", i{n} AS ({text})" for n, text in enumerate(inserts))
+        number = len(outputs) - 1
+        number = next((n for n, output in enumerate(outputs) if output.into is None), number)
+        final = ", ".join(
+            [f"w.o{number}_{i} AS c{i}" for i in range(1, len(client or []) + 1)]
+            + [f"w.e{i}" for i in range(len(extra))]
+        )
+        return self.finish(f"{head} SELECT {final} FROM w", writes=True, columns=client, **options)
+
+    @staticmethod
+    def _split_prefix(change: str) -> tuple[str, str, str]:
+        """A leading ``WITH m AS MATERIALIZED (...) `` belongs before our own WITH items."""
+        marker = "\x00"
+        if marker in change:
+            prefix, change = change.split(marker, 1)
+            return change, "", prefix
+        return change, "", ""
+
+    def _output_items(self, output: nodes.Output, names: Names) -> list[Typed]:
+        items = []
+        for item in output.items:
+            node = item.value
+            if isinstance(node, nodes.Star):
+                found = [s for s in names.scopes if node.qualifier and s.alias == fold(node.qualifier[-1])]
+                if not found:
+                    raise SqlError(
+                        107,
+                        f"The column prefix '{'.'.join(node.qualifier)}' does not"
+                        " match with a table name or alias name used in the query.",
+                        severity=15,
+                    )
+                items += found[0].columns
+                continue
+            value = self.scalar(node, names)
+            items.append(
+                value.with_(name=item.alias or (value.name if isinstance(node, nodes.Column) else ""), identity=False)
+            )
+        return items
+
+    def _into(self, output: nodes.Output, values: list[Typed], number: int) -> str:
+        assert output.into is not None
+        table = self.lookup(output.into)
+        self.env.require(table, "INSERT")
+        if table.triggers:
+            raise SqlError(
+                331, f"The target table '{table.name}' of the OUTPUT INTO clause cannot have any enabled triggers."
+            )
+        if table.type not in ("U", "TT"):
+            raise SqlError(
+                330, f"The target '{table.name}' of the OUTPUT INTO clause cannot be a view or common table expression."
+            )
+        if output.columns:
+            columns = [self._writable(table, name, False) for name in output.columns]
+        else:
+            columns = [
+                c for c in table.columns if c.computed is None and not (c.identity and not self._identity_on(table))
+            ]
+        if len(columns) != len(values):
+            if len(columns) > len(values):
+                raise SqlError(
+                    120,
+                    "The select list for the INSERT statement contains fewer items than the insert"
+                    " list. The number of SELECT values must match the number of INSERT columns.",
+                )
+            raise SqlError(
+                121,
+                "The select list for the INSERT statement contains more items than the insert list."
+                " The number of SELECT values must match the number of INSERT columns.",
+            )
+        for column in columns:
+            if column.identity and not self._identity_on(table):
+                self._refuse_identity(table)
+        parts = [
+            self.to_column(value.with_(sql=f"w.o{number}_{i}", constant=None), table, column)
+            for i, (value, column) in enumerate(zip(values, columns, strict=True), 1)
+        ]
+        target = ", ".join(quoted(column.pg) for column in columns)
+        return f"INSERT INTO {table.pg} ({target}) SELECT {', '.join(parts)} FROM w"

@@ -1,0 +1,63 @@
+"""PostgreSQL expressions with their T-SQL types, and the scopes in which names are looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.types import SqlType
+
+
+@dataclass(slots=True)
+class Typed:
+    """A PostgreSQL expression. ``type`` None is the untyped NULL; ``constant`` is the value of a literal."""
+
+    sql: str
+    type: SqlType | None
+    nullable: bool = True
+    identity: bool = False
+    binary: bool = False
+    constant: Any = None
+    name: str = ""
+    origin: str = ""  # the quoted PostgreSQL column this is, unchanged, of its base table
+
+    def with_(self, **changes: Any) -> Typed:
+        return replace(self, **changes)
+
+
+@dataclass(slots=True)
+class Scope:
+    """One item of a FROM clause: an alias and its columns. ``ctid`` names the row of its base table, if it has one."""
+
+    alias: str  # folded
+    columns: list[Typed]
+    table: TableInfo | None = None
+    pg_alias: str = ""
+    exposed: tuple[str, ...] = ()
+    ctid: str = ""
+
+    def find(self, folded: str) -> list[Typed]:
+        return [column for column in self.columns if column.name.rstrip(" ").lower() == folded]
+
+
+@dataclass(slots=True)
+class Names:
+    """The scopes visible at a place: the query's own, then those around it."""
+
+    scopes: list[Scope] = field(default_factory=list)
+    parent: Names | None = None
+    ctes: dict[str, Any] = field(default_factory=dict)
+    grouped: dict[str, bool] | None = None  # compiled grouping expressions -> needs any_value
+    in_aggregate: bool = False
+    aggregates: bool = False
+    windows: list[tuple[bool, str, str]] = field(default_factory=list)  # partitioned, order, frame
+    group_expressions: bool = False
+
+    def cte(self, folded: str) -> Any:
+        names: Names | None = self
+        while names is not None:
+            if folded in names.ctes:
+                return names.ctes[folded]
+            names = names.parent
+        return None

@@ -1,0 +1,143 @@
+"""Columns: what the catalog holds of them, and their PostgreSQL text."""
+
+from __future__ import annotations
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo, is_binary_collation
+from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.compiler.convert import convert
+from fakemssql.tsql.compiler.trees import walk
+from fakemssql.tsql.compiler.typed import Names
+from fakemssql.tsql.datatypes.sqltypes import is_text, storage
+from fakemssql.tsql.definitions.objects import Objects
+from fakemssql.tsql.definitions.texts import MARK
+from fakemssql.tsql.names import fold, pg_name, quoted
+from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.nodes import ColumnDefinition
+from fakemssql.types import SqlType
+
+_RANGES = {
+    "bigint": (-(2**63), 2**63 - 1),
+    "int": (-(2**31), 2**31 - 1),
+    "smallint": (-(2**15), 2**15 - 1),
+    "tinyint": (0, 255),
+}
+
+
+def column_infos(
+    definer: Objects, table: TableInfo, definitions: list[ColumnDefinition], *, after: int = 0
+) -> list[ColumnInfo]:
+    """What the catalog holds of new columns, numbered from ``after`` on. Computed ones may use all the others."""
+    known = [column for column in table.columns if column.computed is None]
+    pairs = list(enumerate(definitions, after + 1))
+    plain = {
+        number: column_info(definer, definition, number, [])
+        for number, definition in pairs
+        if definition.computed is None
+    }
+    computed = {fold(column.name) for column in table.columns if column.computed is not None}
+    computed |= {fold(definition.name) for definition in definitions if definition.computed is not None}
+    for _, definition in pairs:
+        for node in walk(definition.computed[0] if definition.computed else None):
+            if isinstance(node, nodes.Column) and fold(node.name[-1]) in computed:
+                raise SqlError(
+                    1759,
+                    f"Computed column '{node.name[-1]}' in table '{table.name}' is not allowed to be used in another"
+                    " computed-column definition.",
+                    state=0,
+                )
+    known += plain.values()
+    return [plain.get(number) or column_info(definer, definition, number, known) for number, definition in pairs]
+
+
+def column_info(definer: Objects, column: ColumnDefinition, number: int, columns: list[ColumnInfo]) -> ColumnInfo:
+    """What the catalog holds of a column definition. A computed column's type is that of its expression."""
+    name, pg = column.name, pg_name(column.name)
+    if column.computed is not None:
+        known = TableInfo("", "", "", "x", columns)
+        compiler = Compiler(definer.environment())
+        value = compiler.scalar(column.computed[0], Names([compiler.table_scope(known, "x", MARK)]))
+        if value.type is None:
+            raise SqlError(2727, f"Cannot define the computed column '{name}'.")
+        nullable = value.nullable and column.nullable is not False
+        return ColumnInfo(name, pg, value.type, nullable, False, column.computed[1], column_id=number)
+    assert column.type is not None
+    if (
+        column.type.length is not None
+        and column.type.name in ("char", "varchar", "binary", "varbinary")
+        and column.type.length > 8000
+    ):
+        raise SqlError(
+            131,
+            f"The size ({column.type.length}) given to the column '{name}'"
+            " exceeds the maximum allowed for any data type (8000).",
+            severity=15,
+        )
+    if column.identity is not None and column.type.name not in (
+        "bigint",
+        "int",
+        "smallint",
+        "tinyint",
+        "decimal",
+        "numeric",
+    ):
+        raise SqlError(
+            2749,
+            f"Identity column '{name}' must be of data type int, bigint,"
+            " smallint, tinyint, or decimal or numeric with a scale"
+            " of 0, unencrypted, and constrained to be nonnullable.",
+            state=2,
+        )
+    if column.identity is not None and column.type.name not in _RANGES:
+        raise SqlError(40517, f"An identity column of type {column.type.name} is not supported by the local server.")
+    nullable = column.nullable if column.nullable is not None else column.identity is None
+    if column.identity is not None and column.nullable:
+        raise SqlError(8147, f"Could not create IDENTITY attribute on nullable column '{name}', table ''.")
+    return ColumnInfo(
+        name,
+        pg,
+        column.type,
+        nullable,
+        column.identity is not None,
+        None,
+        is_binary_collation(column.collation),
+        number,
+        column.default is not None,
+        *(column.identity or (1, 1)),
+    )
+
+
+def column_sql(definer: Objects, definition: ColumnDefinition, info: ColumnInfo) -> str:
+    """The column in PostgreSQL's CREATE TABLE (not for computed columns, which are expanded where they are read)."""
+    text = f"{quoted(info.pg)} {storage(info.type)}"
+    if info.identity:
+        low, high = _RANGES[info.type.name]
+        text += (
+            f" GENERATED BY DEFAULT AS IDENTITY (START WITH {info.seed} INCREMENT BY {info.increment}"
+            f" MINVALUE {low} MAXVALUE {high})"
+        )
+    if definition.default is not None:
+        text += f" DEFAULT {default_sql(definer, definition.default[1], info)}"
+    if not info.nullable:
+        text += " NOT NULL"
+    return text
+
+
+def default_sql(definer: Objects, expression: nodes.Expr, info: ColumnInfo) -> str:
+    compiler = Compiler(definer.environment())
+    value = compiler.scalar(expression, Names())
+    if compiler.parameters:
+        raise SqlError(40517, "A default that depends on the session is not supported by the local server.")
+    return f"({convert(value, info.type, 'assign').sql})"
+
+
+def collation_of(kind: SqlType, definition: ColumnDefinition) -> str | None:
+    if not is_text(kind):
+        return None
+    name = definition.collation
+    if not name or name.lower() == "database_default":
+        return "SQL_Latin1_General_CP1_CI_AS"
+    upper = name.upper()
+    if not any(part in upper for part in ("_CI", "_CS", "_BIN")):
+        raise SqlError(448, f"Invalid collation '{name}'.")
+    return name

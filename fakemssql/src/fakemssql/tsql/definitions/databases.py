@@ -1,0 +1,145 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
+"""Databases and schemas: rows of the metadata, and a PostgreSQL schema for each schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.definitions.objects import Objects
+from fakemssql.tsql.names import fold, literal, pg_name, quoted
+from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.security import errors
+from fakemssql.tsql.security.context import PRINCIPAL
+
+
+class Databases(Objects):
+    """Creates, alters and drops databases and schemas."""
+
+    def drop_schema(self, name: str, exists: bool) -> None:
+        found = self.catalog.schema(self.session.database, name)
+        entry = self.catalog.database(self.session.database)
+        assert entry is not None
+        if found is None:
+            if exists:
+                return
+            raise SqlError(
+                15151, f"Cannot drop the schema '{name}', because it does not exist or you do not have permission."
+            )
+        if found[0] in (1, 3, 4):
+            raise SqlError(15150, f"Cannot drop the schema '{name}'.")
+        inside = self.pg.query(
+            "SELECT name FROM mssql.objects WHERE database_id = $1::int AND schema_id = $2::int LIMIT 1",
+            entry[0],
+            found[0],
+        )
+        if inside:
+            raise SqlError(
+                3729, f"Cannot drop schema '{name}' because it is being referenced by object '{inside[0][0]}'."
+            )
+        self.run(f"DELETE FROM mssql.schemas WHERE database_id = {entry[0]} AND schema_id = {found[0]}")
+        self.run(f"DROP SCHEMA {quoted(found[2])}")
+
+    def drop_database(self, name: str, exists: bool) -> None:
+        entry = self.catalog.database(name)
+        if entry is None:
+            if exists:
+                return
+            raise SqlError(
+                3701,
+                f"Cannot drop the database '{name}', because it does not exist or you do not have permission.",
+                severity=11,
+            )
+        if fold(name) == fold(self.session.database):
+            raise SqlError(3702, f'Cannot drop database "{name}" because it is currently in use.', state=3)
+        if entry[0] < 5:
+            raise SqlError(3708, f"Cannot drop the database '{name}' because it is a system database.")
+        for (pg,) in self.pg.query("SELECT pg_name FROM mssql.schemas WHERE database_id = $1::int", entry[0]):
+            self.run(f"DROP SCHEMA {quoted(str(pg))} CASCADE")
+        self.run(f"DELETE FROM mssql.objects WHERE database_id = {entry[0]}")
+        self.run(f"DELETE FROM mssql.databases WHERE database_id = {entry[0]}")
+
+    def _createschema(self, node: nodes.CreateSchema) -> None:
+        entry = self.catalog.database(self.session.database)
+        assert entry is not None
+        if self.catalog.schema(self.session.database, node.name) is not None:
+            raise SqlError(2714, f"There is already an object named '{node.name}' in the database.", state=6)
+        owner = self.session.security.identity(self.session.database).user_id
+        if node.owner is not None:
+            owner = self._schema_owner(entry[0], node.owner)
+        create_schema(self.run, entry[0], node.name, owner=owner)
+
+    def _schema_owner(self, database_id: int, name: str) -> int:
+        """The number of the user or role that a schema is made for; a user names others only with CONTROL on them."""
+        rows = self.pg.query(
+            "SELECT principal_id FROM mssql.principals WHERE database_id = $1::int AND folded = $2",
+            database_id,
+            fold(name),
+        )
+        security = self.session.security
+        number = int(rows[0][0] or 0) if rows else 0
+        own = number == security.identity(self.session.database).user_id
+        if not rows or not (own or security.allowed(self.session.database, PRINCIPAL, number, "CONTROL")):
+            raise errors.missing("user", name)
+        return number
+
+    def _createdatabase(self, node: nodes.CreateDatabase) -> None:
+        if self.catalog.database(node.name) is not None:
+            raise SqlError(1801, f"Database '{node.name}' already exists. Choose a different database name.", state=3)
+        create_database(self.run, self.value, node.name)
+        owner = self.session.security.context.account.login_id
+        self.run(f"UPDATE mssql.databases SET owner_id = {owner} WHERE folded = {literal(fold(node.name))}")
+
+    def _alterdatabase(self, node: nodes.AlterDatabase) -> None:
+        name = node.name or self.session.database
+        if self.catalog.database(name) is None:
+            raise SqlError(
+                5011,
+                f"User does not have permission to alter database '{name}', the database"
+                " does not exist, or the database is not in a state that allows access checks.",
+                severity=14,
+                state=5,
+            )
+        text = " ".join(node.options)
+        if text.startswith(
+            (
+                "READ_COMMITTED_SNAPSHOT ON",
+                "ALLOW_SNAPSHOT_ISOLATION ON",
+                "RECOVERY ",
+                "MULTI_USER",
+                "COMPATIBILITY_LEVEL",
+            )
+        ):
+            return
+        raise SqlError(40517, f"ALTER DATABASE ... SET {text} is not supported by the local server.")
+
+
+def create_schema(
+    run: Callable[[str], object], database_id: int, name: str, schema_id: int | None = None, owner: int = 1
+) -> None:
+    """A schema of a database and the PostgreSQL schema that holds its objects."""
+    pg = pg_name(f"{database_id}.{name}")
+    number = (
+        schema_id
+        if schema_id is not None
+        else f"(SELECT greatest(max(schema_id), 4) + 1 FROM mssql.schemas WHERE database_id = {database_id})"
+    )
+    run(
+        "INSERT INTO mssql.schemas (database_id, schema_id, name, folded,"
+        f" pg_name, principal_id) SELECT {database_id}, {number}, {literal(name)},"
+        f" {literal(fold(name))}, {literal(pg)}, {owner}"
+    )
+    run(f"CREATE SCHEMA {quoted(pg)}")
+
+
+def create_database(
+    run: Callable[[str], object], value: Callable[[str], str], name: str, database_id: int | None = None
+) -> None:
+    """A database with its fixed schemas."""
+    number = str(database_id) if database_id is not None else value("SELECT nextval('mssql.database_ids')")
+    run(
+        "INSERT INTO mssql.databases (database_id, name, folded)"
+        f" VALUES ({number}, {literal(name)}, {literal(fold(name))})"
+    )
+    for schema_id, schema in ((1, "dbo"), (2, "guest"), (3, "INFORMATION_SCHEMA"), (4, "sys")):
+        create_schema(run, int(number), schema, schema_id, schema_id)

@@ -1,0 +1,93 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
+"""Views, synonyms and sequences."""
+
+from __future__ import annotations
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.catalog.tables import ColumnInfo
+from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.datatypes.sqltypes import storage
+from fakemssql.tsql.definitions.metadata import metadata_columns, object_row
+from fakemssql.tsql.definitions.objects import Objects
+from fakemssql.tsql.names import bracketed, literal, pg_name, quoted
+from fakemssql.tsql.parser import nodes
+
+_OF_READER = {"@@user", "@@user_id", "@@login", "@@login_id", "@@original_login"}
+"""What a view may say of its reader, since it is compiled anew for each."""
+
+
+class Views(Objects):
+    """Creates views, synonyms and sequences."""
+
+    def _createsynonym(self, node: nodes.CreateSynonym) -> None:
+        place = self.place(node.name)
+        self.check_new(place)
+        self.value(
+            object_row(
+                (place.name,),
+                "SN",
+                "0",
+                None,
+                place.database_id,
+                place.schema_id,
+                definition=".".join(bracketed(part) if part else "" for part in node.target),
+                target=list(node.target),
+            )
+        )
+
+    def _createview(self, node: nodes.CreateView) -> None:
+        place = self.place(node.name)
+        found, known = self.catalog.find(node.name, self.session.database), ""
+        if found is not None and found.type == "V" and node.mode != "create":
+            known = str(found.object_id)
+        elif node.mode == "alter":
+            raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", state=6)
+        else:
+            self.check_new(place)
+        compiler = Compiler(self.environment())
+        with self.session.security.module(place.database, 0, place.schema):
+            compiled = compiler.compile_query(node.query, None)
+        names = node.columns or [column.name for column in compiled.columns]
+        if set(compiler.parameters) - _OF_READER:
+            raise SqlError(40517, "A view that depends on the session is not supported by the local server.")
+        infos = []
+        for number, (name, value) in enumerate(zip(names, compiled.columns, strict=True), 1):
+            if not name:
+                raise SqlError(
+                    4511, f"Create View or Function failed because no column name was specified for column {number}."
+                )
+            assert value.type is not None
+            infos.append(
+                (
+                    ColumnInfo(name, f"c{number}", value.type, value.nullable, column_id=number),
+                    nodes.ColumnDefinition(name, value.type),
+                )
+            )
+        text = node.text if node.mode != "alter" else node.text.replace("ALTER", "CREATE", 1)
+        object_id = known or self.value(
+            object_row((place.name,), "V", "0", None, place.database_id, place.schema_id, definition=text)
+        )
+        if known:
+            # Its number and its permissions stay.
+            self.run(f"DELETE FROM mssql.columns WHERE object_id = {known}")
+            self.run(
+                f"UPDATE mssql.objects SET definition = {literal(text)}, modified = mssql.utcnow_dt()"
+                f" WHERE object_id = {known}"
+            )
+        for sql in metadata_columns(object_id, infos):
+            self.run(sql)
+
+    def _createsequence(self, node: nodes.CreateSequence) -> None:
+        place = self.place(node.name)
+        self.check_new(place)
+        pg = pg_name(place.name)
+        low = {"bigint": -9223372036854775808, "int": -2147483648, "smallint": -32768, "tinyint": 0}.get(
+            node.type.name, 0
+        )
+        start = node.start if node.start is not None else low
+
+        self.run(
+            f"CREATE SEQUENCE {quoted(place.schema_pg)}.{quoted(pg)} AS"
+            f" {storage(node.type)} INCREMENT {node.increment} MINVALUE {low} START {start}"
+        )
+        self.value(object_row((place.name,), "SO", "0", pg, place.database_id, place.schema_id, type=node.type.name))

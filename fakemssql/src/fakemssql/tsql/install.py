@@ -1,0 +1,77 @@
+"""Installing the T-SQL engine's functions, metadata tables and system views into a PostgreSQL database."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from fakemssql.tsql.definitions.databases import create_database as _create
+from fakemssql.tsql.names import fold
+from fakemssql.tsql.pg import Pg
+from fakemssql.tsql.runtime import activity
+
+SCRIPTS = (
+    "10_values.sql",
+    "20_dates.sql",
+    "30_catalog.sql",
+    "40_functions.sql",
+    "50_views.sql",
+    "55_storage.sql",
+    "60_sessions.sql",
+    "70_security.sql",
+)
+
+
+def _wait(fd: int) -> None:
+    """Installing blocks in libpq: nobody can cancel it."""
+
+
+def _open(conninfo: str) -> Pg:
+    return Pg(conninfo, _wait)
+
+
+def install(conninfo: str) -> None:
+    """Install everything into the database of ``conninfo`` unless it is there, with master, tempdb, model, msdb."""
+    pg = _open(conninfo)
+    try:
+        pg.execute("SELECT pg_advisory_lock(7146313)")
+        activity.clear(pg)
+        if pg.query("SELECT 1 FROM pg_namespace WHERE nspname = 'mssql'"):
+            return
+        pg.conn.exit_pipeline_mode()
+        folder = files("fakemssql.tsql") / "sql"
+        text = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
+        result = pg.conn.exec_(f"BEGIN;{text};COMMIT".encode())
+        if result.status not in (1, 2):
+            raise RuntimeError(
+                "installing the local server's catalog: " + result.error_message.decode(errors="replace")
+            )
+        pg.conn.enter_pipeline_mode()
+        for number, name in enumerate(("master", "tempdb", "model", "msdb"), 1):
+            _create(pg.execute, lambda sql: str(pg.query(sql)[0][0]), name, number)
+    finally:
+        pg.close()
+
+
+def name_administrator(conninfo: str, name: str) -> None:
+    """Show ``name`` as the login of the command line. Raises :class:`ValueError` where CREATE LOGIN has made it."""
+    pg = _open(conninfo)
+    try:
+        if pg.query("SELECT 1 FROM mssql.logins WHERE folded = $1 AND principal_id <> 1", fold(name)):
+            raise ValueError(f"there is a login {name!r} already: choose another --user")
+        pg.query("UPDATE mssql.logins SET name = $1, folded = $2 WHERE principal_id = 1", name, fold(name))
+    finally:
+        pg.close()
+
+
+def create_database(conninfo: str, name: str) -> None:
+    """Create the SQL Server database ``name`` if there is none of that name."""
+    pg = _open(conninfo)
+    try:
+        pg.execute("BEGIN")
+        pg.execute("LOCK TABLE mssql.databases IN SHARE ROW EXCLUSIVE MODE")
+        if not pg.query("SELECT 1 FROM mssql.databases WHERE folded = $1", fold(name)):
+            _create(pg.execute, lambda sql: str(pg.query(sql)[0][0]), name)
+        pg.execute("NOTIFY mssql_catalog")
+        pg.execute("COMMIT")
+    finally:
+        pg.close()

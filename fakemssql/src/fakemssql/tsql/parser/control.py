@@ -1,0 +1,140 @@
+"""Parsing of control of flow and messages: BEGIN, IF, WHILE, TRY, RETURN, PRINT, THROW, RAISERROR, WAITFOR, USE."""
+
+from __future__ import annotations
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.parser import lexer, nodes
+from fakemssql.tsql.parser.execution import Execution
+from fakemssql.tsql.parser.nodes import Statement
+
+
+class Control(Execution):
+    """Adds control of flow."""
+
+    def statement(self) -> Statement:
+        raise NotImplementedError
+
+    def statements(self, *ends: str) -> list[Statement]:
+        raise NotImplementedError
+
+    def _on_begin(self) -> Statement:
+        self.expect("BEGIN")
+        if self.upper in ("TRAN", "TRANSACTION"):
+            self.next()
+            name = self._transaction_name()
+            if self.accept("WITH"):
+                self.unsupported("BEGIN TRANSACTION WITH MARK")
+            return nodes.Transaction("begin", name)
+        if self.upper == "DISTRIBUTED":
+            self.unsupported("BEGIN DISTRIBUTED TRANSACTION")
+        if self.upper in ("DIALOG", "CONVERSATION"):
+            self.unsupported("Service Broker")
+        if self.accept("TRY"):
+            body = self.statements("END")
+            self.expect("END", "TRY")
+            self.accept_op(";")
+            self.expect("BEGIN", "CATCH")
+            handler = self.statements("END")
+            self.expect("END", "CATCH")
+            return nodes.TryCatch(body, handler)
+        body = self.statements("END")
+        if not body:
+            self.fail()
+        self.expect("END")
+        return nodes.Block(body)
+
+    def _on_if(self) -> Statement:
+        self.expect("IF")
+        condition = self.predicate()
+        then = self.statement()
+        mark = self.index
+        while self.accept_op(";"):
+            pass
+        if self.accept("ELSE"):
+            return nodes.If(condition, then, self.statement())
+        self.index = mark
+        return nodes.If(condition, then, None)
+
+    def _on_while(self) -> Statement:
+        self.expect("WHILE")
+        return nodes.While(self.predicate(), self.statement())
+
+    def _on_break(self) -> Statement:
+        self.next()
+        return nodes.Simple("break")
+
+    def _on_continue(self) -> Statement:
+        self.next()
+        return nodes.Simple("continue")
+
+    def _on_checkpoint(self) -> Statement:
+        self.next()
+        return nodes.Simple("checkpoint")
+
+    def _on_return(self) -> Statement:
+        line = self.next().line
+        if self._starts_expression():
+            if not self.in_module:
+                raise SqlError(
+                    178,
+                    "A RETURN statement with a return value cannot be used in this context.",
+                    severity=15,
+                    line=line,
+                )
+            return nodes.Return(self.expression())
+        return nodes.Return(None)
+
+    def _starts_expression(self) -> bool:
+        token = self.token
+        if token.kind in (lexer.NUMBER, lexer.STRING, lexer.NSTRING, lexer.VARIABLE, lexer.BINARY, lexer.MONEY):
+            return True
+        if token.kind == lexer.OPERATOR:
+            return token.value in ("-", "+", "~", "(")
+        return token.upper in ("CASE", "CAST", "CONVERT", "COALESCE", "NULL", "NULLIF") or (
+            self.is_identifier() and self.peek().value == "(" and token.upper not in ("WITH",)
+        )
+
+    def _on_print(self) -> Statement:
+        self.next()
+        return nodes.Print(self.expression())
+
+    def _on_throw(self) -> Statement:
+        self.next()
+        if not self._starts_expression():
+            return nodes.Throw(None, None, None)
+        number = self.expression()
+        self.expect_op(",")
+        message = self.expression()
+        self.expect_op(",")
+        return nodes.Throw(number, message, self.expression())
+
+    def _on_raiserror(self) -> Statement:
+        self.next()
+        self.expect_op("(")
+        values = [self.expression()]
+        while self.accept_op(","):
+            values.append(self.expression())
+        self.expect_op(")")
+        if len(values) < 3:
+            self.fail()
+        options = []
+        if self.accept("WITH"):
+            while True:
+                option = self.next().upper
+                if option not in ("NOWAIT", "LOG", "SETERROR"):
+                    self.fail(self.peek(-1))
+                options.append(option)
+                if not self.accept_op(","):
+                    break
+        return nodes.RaiseError(values[0], values[1], values[2], values[3:], options)
+
+    def _on_waitfor(self) -> Statement:
+        self.next()
+        kind = self.next().upper
+        if kind not in ("DELAY", "TIME"):
+            self.unsupported("WAITFOR of a statement", self.peek(-1))
+        return nodes.WaitFor(kind.lower(), self.expression())
+
+    def _on_use(self) -> Statement:
+        self.next()
+        return nodes.Use(self.identifier())

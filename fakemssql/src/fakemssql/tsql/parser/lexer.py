@@ -1,0 +1,116 @@
+"""Tokens of Transact-SQL.
+
+The lexical rules are those of Microsoft's "Transact-SQL syntax conventions", "Constants" and "Database identifiers":
+``[a]]b]`` and ``"a""b"`` are identifiers, comments of the ``/* */`` kind nest, ``0x`` starts a binary constant.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from fakemssql.contract import SqlError
+
+WORD, QUOTED, STRING, NSTRING, NUMBER, BINARY, MONEY, VARIABLE, OPERATOR, END = range(10)
+
+_PATTERN = re.compile(
+    r"""(?P<space>[\s\x00\ufeff]+|--[^\n]*)
+    |(?P<comment>/\*)
+    |(?P<binary>0[xX][0-9A-Fa-f]*)
+    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
+    |(?P<nstring>[nN]')
+    |(?P<string>')
+    |(?P<bracket>\[)
+    |(?P<double>")
+    |(?P<money>\$(?=[\d.])[\d.]+)
+    |(?P<variable>@@?[\w@\#$]*)
+    |(?P<word>[^\W\d][\w@\#$]*|\#\#?[\w@\#$]*|\$[A-Za-z][\w]*)
+    |(?P<operator><>|!=|<=|>=|!<|!>|\+=|-=|\*=|/=|%=|&=|\|=|\^=|::|[-+*/%&|^~<>=(),.;:{}?!])
+    """,
+    re.VERBOSE,
+)
+
+
+@dataclass(slots=True)
+class Token:
+    """One token: ``value`` is the unescaped text, ``upper`` the keyword form of a bare word (else empty)."""
+
+    kind: int
+    value: Any
+    upper: str
+    line: int
+    start: int
+    end: int
+
+
+def _closing(text: str, start: int, quote: str) -> int:
+    """The position after the closing ``quote`` (doubled quotes do not close), or -1."""
+    position = start
+    while True:
+        position = text.find(quote, position)
+        if position < 0:
+            return -1
+        if text.startswith(quote, position + 1):
+            position += 2
+            continue
+        return position + 1
+
+
+def _comment_end(text: str, start: int, line: int) -> int:
+    depth, position = 1, start
+    while depth:
+        opening, closing = text.find("/*", position), text.find("*/", position)
+        if closing < 0:
+            raise SqlError(113, "Missing end comment mark '*/'.", severity=15, line=line)
+        if 0 <= opening < closing:
+            depth, position = depth + 1, opening + 2
+        else:
+            depth, position = depth - 1, closing + 2
+    return position
+
+
+def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
+    """All tokens of ``text`` with an END token last. Raises :class:`SqlError` 102, 105 or 113."""
+    tokens: list[Token] = []
+    position, line, size = 0, 1, len(text)
+    while position < size:
+        match = _PATTERN.match(text, position)
+        if match is None:
+            raise SqlError(102, f"Incorrect syntax near '{text[position]}'.", severity=15, line=line)
+        group, start, end = match.lastgroup, position, match.end()
+        if group == "comment":
+            end = _comment_end(text, end, line)
+        elif group in ("string", "nstring", "bracket", "double"):
+            closing = {"bracket": "]", "double": '"'}.get(group, "'")
+            body = end
+            end = _closing(text, body, closing)
+            if end < 0:
+                rest = text[body:]
+                raise SqlError(
+                    105, f"Unclosed quotation mark after the character string '{rest[:128]}'.", severity=15, line=line
+                )
+            value = text[body : end - 1].replace(closing * 2, closing)
+            if group == "bracket" or (group == "double" and quoted_identifier):
+                kind = QUOTED
+            else:
+                kind = NSTRING if group == "nstring" else STRING
+            tokens.append(Token(kind, value, "", line, start, end))
+        elif group == "word":
+            word = match.group()
+            tokens.append(Token(WORD, word, word.upper(), line, start, end))
+        elif group == "number":
+            tokens.append(Token(NUMBER, match.group(), "", line, start, end))
+        elif group == "binary":
+            digits = match.group()[2:]
+            tokens.append(Token(BINARY, bytes.fromhex("0" * (len(digits) % 2) + digits), "", line, start, end))
+        elif group == "money":
+            tokens.append(Token(MONEY, match.group()[1:], "", line, start, end))
+        elif group == "variable":
+            tokens.append(Token(VARIABLE, match.group(), "", line, start, end))
+        elif group == "operator":
+            tokens.append(Token(OPERATOR, match.group(), "", line, start, end))
+        line += text.count("\n", start, end)
+        position = end
+    tokens.append(Token(END, "", "", line, size, size))
+    return tokens

@@ -1,0 +1,217 @@
+"""Parsing of INSERT, UPDATE, DELETE, MERGE and TRUNCATE with OUTPUT clauses and hints."""
+
+from __future__ import annotations
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.parser import lexer, nodes
+from fakemssql.tsql.parser.nodes import Hint, Name
+from fakemssql.tsql.parser.queries import Queries
+
+_ASSIGNMENTS = frozenset(["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="])
+
+
+class Modifications(Queries):
+    """The DML part of the parser."""
+
+    def execute(self) -> nodes.Execute:
+        raise NotImplementedError
+
+    def target(self) -> Name:
+        """A table, view, CTE, alias or ``@variable`` that is changed."""
+        if self.token.kind == lexer.VARIABLE:
+            return (self.variable(),)
+        if self.upper in ("OPENROWSET", "OPENQUERY", "OPENDATASOURCE"):
+            self.unsupported(self.upper)
+        return self.name()
+
+    def _hints(self) -> list[Hint]:
+        if self.upper == "WITH" and self.peek().value == "(":
+            self.next()
+            return self.hint_list()
+        if self._old_hints_ahead():
+            return self.hint_list()
+        return []
+
+    def outputs(self) -> list[nodes.Output]:
+        """Up to two OUTPUT clauses: INTO first, then to the client."""
+        found: list[nodes.Output] = []
+        while self.upper == "OUTPUT" and len(found) < 2:
+            self.next()
+            output = nodes.Output([self.select_item()])
+            while self.accept_op(","):
+                output.items.append(self.select_item())
+            if self.accept("INTO"):
+                output.into = self.target()
+                if self.is_op("("):
+                    output.columns = self.column_list()
+            found.append(output)
+            if output.into is None:
+                break
+        return found
+
+    def insert(self, ctes: list[nodes.Cte]) -> nodes.Insert:
+        line = self.expect("INSERT").line
+        top = self.top()
+        self.accept("INTO")
+        target = self.target()
+        hints = self._hints()
+        columns: list[str] = []
+        if self.is_op("(") and not self._query_ahead():
+            columns = self._insert_columns()
+        if not hints:
+            hints = self._hints()
+        outputs = self.outputs()
+        source: nodes.Query | nodes.Execute | None
+        if self.accept("DEFAULT"):
+            self.expect("VALUES")
+            source = None
+        elif self.upper in ("EXEC", "EXECUTE"):
+            source = self.execute()
+        elif self.upper == "VALUES":
+            source = nodes.Query(self.values())
+            self.option_clause()
+        else:
+            if self.upper not in ("SELECT", "WITH") and not self.is_op("("):
+                self.fail()
+            source = self.query()
+        return nodes.Insert(target, columns, hints, source, outputs, ctes, top, line=line)
+
+    def _insert_columns(self) -> list[str]:
+        self.expect_op("(")
+        names = []
+        while True:
+            names.append(self.name()[-1])
+            if self.accept_op(")"):
+                return names
+            self.expect_op(",")
+
+    def assignments(self) -> list[nodes.Assignment]:
+        """``SET a = 1, @v = b = 2, c += 3``."""
+        self.expect("SET")
+        found = []
+        while True:
+            variable = column = None
+            if self.token.kind == lexer.VARIABLE:
+                variable = self.variable()
+                op = self._assignment_operator()
+                following = self.peek()
+                if self.is_identifier() and following.kind == lexer.OPERATOR and following.value in _ASSIGNMENTS:
+                    column = self.identifier()
+                    op = self._assignment_operator()
+            else:
+                name = self.name()
+                column = name[-1]
+                if self.is_op("("):
+                    self.unsupported("A method in SET")
+                op = self._assignment_operator()
+            found.append(nodes.Assignment(column, variable, op, self.expression()))
+            if not self.accept_op(","):
+                return found
+
+    def _assignment_operator(self) -> str:
+        token = self.next()
+        if token.kind != lexer.OPERATOR or token.value not in _ASSIGNMENTS:
+            self.fail(token)
+        return str(token.value)
+
+    def update(self, ctes: list[nodes.Cte]) -> nodes.Update:
+        line = self.expect("UPDATE").line
+        if self.upper == "STATISTICS":
+            self.unsupported("UPDATE STATISTICS")
+        top = self.top()
+        target = self.target()
+        hints = self._hints()
+        assignments = self.assignments()
+        outputs = self.outputs()
+        sources = self.sources() if self.accept("FROM") else []
+        where = self._where()
+        return nodes.Update(target, hints, assignments, outputs, sources, where, ctes, top, line=line)
+
+    def delete(self, ctes: list[nodes.Cte]) -> nodes.Delete:
+        line = self.expect("DELETE").line
+        top = self.top()
+        self.accept("FROM")
+        target = self.target()
+        hints = self._hints()
+        outputs = self.outputs()
+        sources = self.sources() if self.accept("FROM") else []
+        where = self._where()
+        return nodes.Delete(target, hints, outputs, sources, where, ctes, top, line=line)
+
+    def _where(self) -> nodes.Expr | None:
+        where = None
+        if self.accept("WHERE"):
+            if self.accept("CURRENT"):
+                self.unsupported("WHERE CURRENT OF")
+            where = self.predicate()
+        self.option_clause()
+        return where
+
+    def merge(self, ctes: list[nodes.Cte]) -> nodes.Merge:
+        line = self.expect("MERGE").line
+        top = self.top()
+        self.accept("INTO")
+        target = self.target()
+        hints = self._hints()
+        alias = ""
+        if self.upper != "USING":
+            alias = self.alias() or ""
+        hints += self._hints()
+        if self.token.upper != "USING":
+            self.fail()
+        self.next()
+        source = self.table_source()
+        self.expect("ON")
+        on = self.predicate()
+        actions = []
+        while self.accept("WHEN"):
+            actions.append(self._merge_action())
+        if not actions:
+            self.fail()
+        outputs = self.outputs()
+        self.option_clause()
+        if not self.is_op(";"):
+            raise SqlError(
+                10713, "A MERGE statement must be terminated by a semi-colon (;).", severity=15, line=self.token.line
+            )
+        return nodes.Merge(target, alias, hints, source, on, actions, outputs, ctes, top, line=line)
+
+    def _merge_action(self) -> nodes.MergeAction:
+        negated = self.accept("NOT")
+        if self.next().upper != "MATCHED":
+            self.fail(self.peek(-1))
+        matched = "matched"
+        if negated:
+            matched = "target"
+            if self.accept("BY"):
+                word = self.next().upper
+                if word not in ("TARGET", "SOURCE"):
+                    self.fail(self.peek(-1))
+                matched = word.lower()
+        condition = self.predicate() if self.accept("AND") else None
+        self.expect("THEN")
+        action = nodes.MergeAction(matched, condition, "", [], [], None)
+        if matched == "target":
+            self.expect("INSERT")
+            action.action = "insert"
+            if self.is_op("("):
+                action.columns = self._insert_columns()
+            if self.accept("DEFAULT"):
+                self.expect("VALUES")
+            else:
+                action.values = self.values().rows[0]
+        elif self.accept("DELETE"):
+            action.action = "delete"
+        else:
+            self.expect("UPDATE")
+            action.action = "update"
+            action.assignments = self.assignments()
+        return action
+
+    def truncate(self) -> nodes.Truncate:
+        line = self.expect("TRUNCATE").line
+        self.expect("TABLE")
+        target = self.name()
+        if self.upper == "WITH":
+            self.unsupported("TRUNCATE TABLE ... WITH (PARTITIONS)")
+        return nodes.Truncate(target, line=line)

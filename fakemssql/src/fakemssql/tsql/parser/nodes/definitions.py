@@ -1,0 +1,163 @@
+"""Definition statements: CREATE, ALTER, DROP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fakemssql.tsql.parser.nodes.expressions import Expr, Name
+from fakemssql.tsql.parser.nodes.queries import Query
+from fakemssql.tsql.parser.nodes.statements import Declare, Statement
+from fakemssql.types import SqlType
+
+
+@dataclass
+class ColumnDefinition:
+    name: str
+    type: SqlType | None
+    nullable: bool | None = None
+    identity: tuple[int, int] | None = None
+    default: tuple[str, Expr, str] | None = None  # constraint name, expression, text
+    computed: tuple[Expr, str] | None = None
+    persisted: bool = False
+    collation: str = ""
+    rowguid: bool = False
+
+
+@dataclass
+class KeyColumn:
+    name: str
+    descending: bool = False
+
+
+@dataclass
+class Constraint:
+    kind: str  # primary, unique, foreign, check, default
+    name: str
+    columns: list[KeyColumn] = field(default_factory=list)
+    clustered: bool | None = None
+    expression: Expr | None = None
+    text: str = ""
+    reference: Name = ()
+    reference_columns: list[str] = field(default_factory=list)
+    on_delete: str = ""
+    on_update: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class IndexDefinition(Statement):
+    name: str
+    table: Name
+    columns: list[KeyColumn]
+    unique: bool = False
+    clustered: bool = False
+    include: list[str] = field(default_factory=list)
+    where: Expr | None = None
+    where_text: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class CreateTable(Statement):
+    name: Name
+    columns: list[ColumnDefinition]
+    constraints: list[Constraint]
+    indexes: list[IndexDefinition]
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class AlterTable(Statement):
+    name: Name
+    action: str
+    columns: list[ColumnDefinition] = field(default_factory=list)
+    constraints: list[Constraint] = field(default_factory=list)
+    names: list[tuple[str, str, bool]] = field(default_factory=list)  # kind, name, IF EXISTS
+    indexes: list[IndexDefinition] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
+    rebuilds: bool = False
+
+
+@dataclass
+class AlterIndex(Statement):
+    name: str | None  # None: ALL
+    table: Name
+    action: str
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Drop(Statement):
+    kind: str
+    names: list[Name]
+    if_exists: bool
+    table: Name = ()
+
+
+@dataclass
+class CreateSchema(Statement):
+    name: str
+    owner: str | None = None
+
+
+@dataclass
+class CreateDatabase(Statement):
+    name: str
+
+
+@dataclass
+class AlterDatabase(Statement):
+    name: str
+    options: list[str]
+
+
+@dataclass
+class CreateSynonym(Statement):
+    name: Name
+    target: Name
+
+
+@dataclass
+class CreateView(Statement):
+    name: Name
+    columns: list[str]
+    query: Query
+    mode: str  # create, alter, create or alter
+
+
+@dataclass
+class CreateModule(Statement):
+    """CREATE PROCEDURE, TRIGGER or FUNCTION: ``body`` is None for what can only be recorded or refused."""
+
+    kind: str
+    name: Name
+    mode: str
+    parameters: list[Declare] = field(default_factory=list)
+    body: list[Statement] | None = None
+    table: Name = ()
+    events: list[str] = field(default_factory=list)
+    instead: bool = False
+    execute_as: str = "caller"  # caller, self, owner, or a user's name after a colon
+
+
+@dataclass
+class CreateSequence(Statement):
+    name: Name
+    type: SqlType
+    start: int | None
+    increment: int
+
+
+@dataclass
+class TriggerState(Statement):
+    name: str
+    table: Name
+    enabled: bool
+
+
+@dataclass
+class UpdateStatistics(Statement):
+    """UPDATE STATISTICS of a table, or of those of its indexes that are named."""
+
+    table: Name
+    names: list[str]

@@ -1,0 +1,194 @@
+"""Parsing of tables: columns and inline indexes ("CREATE TABLE", "ALTER TABLE")."""
+
+from __future__ import annotations
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.constraints import Constraints
+from fakemssql.tsql.parser.nodes import (
+    ColumnDefinition,
+    Constraint,
+    IndexDefinition,
+    KeyColumn,
+)
+from fakemssql.tsql.parser.types import TYPE_NAMES
+
+
+class Tables(Constraints):
+    """Adds CREATE TABLE and ALTER TABLE."""
+
+    def create_table(self) -> nodes.CreateTable:
+        line = self.expect("TABLE").line
+        name = self.name()
+        if self.accept("AS"):
+            self.unsupported("CREATE TABLE AS")
+        table = nodes.CreateTable(name, [], [], [], line=line)
+        self.table_elements(table)
+        table.options = self.storage_options()
+        return table
+
+    def table_elements(self, table: nodes.CreateTable) -> None:
+        self.expect_op("(")
+        while True:
+            self.table_element(table.columns, table.constraints, table.indexes, table.name)
+            if self.accept_op(","):
+                if self.accept_op(")"):
+                    return
+                continue
+            self.expect_op(")")
+            return
+
+    def table_element(
+        self,
+        columns: list[ColumnDefinition],
+        constraints: list[Constraint],
+        indexes: list[IndexDefinition],
+        table: nodes.Name,
+    ) -> None:
+        if self.upper == "INDEX" or (self.upper == "PERIOD"):
+            if self.upper == "PERIOD":
+                self.unsupported("PERIOD FOR SYSTEM_TIME")
+            indexes.append(self._inline_index(table, []))
+            return
+        constraint = self.constraint(None)
+        if constraint is not None:
+            constraints.append(constraint)
+            self._one_primary(constraints, table)
+            return
+        try:
+            columns.append(self.column(constraints, indexes, table))
+        except SqlError as error:
+            if error.number == 2715:
+                error.message = error.message.replace("#1", f"#{len(columns) + 1}")
+            raise
+        self._one_primary(constraints, table)
+
+    @staticmethod
+    def _one_primary(constraints: list[Constraint], table: nodes.Name) -> None:
+        if sum(constraint.kind == "primary" for constraint in constraints) > 1:
+            raise SqlError(8110, f"Cannot add multiple PRIMARY KEY constraints to table '{table[-1]}'.", state=0)
+
+    def _inline_index(self, table: nodes.Name, columns: list[KeyColumn]) -> IndexDefinition:
+        line = self.expect("INDEX").line
+        index = IndexDefinition(self.identifier(), table, columns, line=line)
+        index.unique = self.accept("UNIQUE")
+        index.clustered = self.accept_any("CLUSTERED", "NONCLUSTERED") == "CLUSTERED"
+        if self.upper == "COLUMNSTORE":
+            self.unsupported("A columnstore index")
+        if self.is_op("("):
+            index.columns = self.key_columns()
+        self._index_tail(index)
+        return index
+
+    def column(
+        self, constraints: list[Constraint], indexes: list[IndexDefinition], table: nodes.Name
+    ) -> ColumnDefinition:
+        column = ColumnDefinition(self.identifier(), None)
+        if self.accept("AS"):
+            mark = self.index
+            expression = self.expression()
+            column.computed = (expression, self.source_text(mark))
+            column.persisted = self.accept("PERSISTED")
+        else:
+            column.type = self.type()
+        while True:
+            word = self.upper
+            if word == "NULL":
+                self.next()
+                column.nullable = True
+            elif word == "NOT":
+                self.next()
+                if self.accept("FOR"):
+                    self.expect("REPLICATION")
+                    continue
+                self.expect("NULL")
+                column.nullable = False
+            elif word == "IDENTITY":
+                self.next()
+                column.identity = (1, 1)
+                if self.accept_op("("):
+                    seed = self.integer()
+                    self.expect_op(",")
+                    column.identity = (seed, self.integer())
+                    self.expect_op(")")
+            elif word == "COLLATE":
+                self.next()
+                column.collation = self.identifier()
+            elif word == "ROWGUIDCOL":
+                self.next()
+                column.rowguid = True
+            elif word in ("SPARSE", "FILESTREAM", "GENERATED", "MASKED", "ENCRYPTED", "HIDDEN"):
+                if word == "SPARSE":
+                    self.next()
+                    continue
+                self.unsupported(f"The column option {word}")
+            elif word == "INDEX":
+                indexes.append(self._inline_index(table, [KeyColumn(column.name)]))
+            else:
+                constraint = self.constraint(column)
+                if constraint is None:
+                    return column
+                if constraint.kind == "default":
+                    assert constraint.expression is not None
+                    column.default = (constraint.name, constraint.expression, constraint.text)
+                else:
+                    constraints.append(constraint)
+
+    def alter_table(self) -> nodes.AlterTable:
+        line = self.expect("TABLE").line
+        alter = nodes.AlterTable(self.name(), "", line=line)
+        if self.accept("WITH") and not self.accept_any("CHECK", "NOCHECK"):
+            self.fail()
+        if self.accept("ADD"):
+            alter.action = "add"
+            while True:
+                self.table_element(alter.columns, alter.constraints, alter.indexes, alter.name)
+                if not self.accept_op(","):
+                    break
+            self.storage_options()
+        elif self.accept("ALTER"):
+            self.expect("COLUMN")
+            alter.action = "alter"
+            if self.peek().upper in ("ADD", "DROP"):
+                self.unsupported("ALTER COLUMN ... ADD and DROP")
+            alter.columns.append(self.column([], [], alter.name))
+            self.storage_options()
+        elif self.accept("DROP"):
+            alter.action = "drop"
+            kind = "CONSTRAINT"
+            while True:
+                if self.upper in ("COLUMN", "CONSTRAINT"):
+                    kind = self.next().upper
+                exists = self.accept("IF", "EXISTS")
+                alter.names.append((kind, self.identifier(), exists))
+                self.storage_options()
+                if not self.accept_op(","):
+                    break
+        elif self.upper in ("CHECK", "NOCHECK") and self.peek().upper == "CONSTRAINT":
+            self.unsupported("ALTER TABLE ... CHECK and NOCHECK CONSTRAINT")
+        elif self.upper in ("ENABLE", "DISABLE") and self.peek().upper == "TRIGGER":
+            alter.action = self.next().upper.lower() + "_trigger"
+            self.next()
+            alter.names.append(("TRIGGER", "" if self.accept("ALL") else self.identifier(), False))
+        elif self.accept("SET"):
+            alter.action = "options"
+            self.expect_op("(")
+            option = self.next()
+            if option.upper != "LOCK_ESCALATION":
+                self.unsupported(f"ALTER TABLE ... SET ({option.value})", option)
+            self.expect_op("=")
+            alter.options[option.upper] = self.accept_any("AUTO", "TABLE", "DISABLE") or self.fail()
+            self.expect_op(")")
+        elif self.accept("REBUILD"):
+            alter.action, alter.rebuilds = "options", True
+            if self.accept("PARTITION"):
+                self.expect_op("=")
+                if not self.accept("ALL"):
+                    self.unsupported("Partitioning")
+            alter.options = self.storage_options()
+        else:
+            self.unsupported(f"ALTER TABLE ... {self.token.value}")
+        return alter
+
+    def known_type(self) -> bool:
+        return str(self.token.value).lower() in TYPE_NAMES

@@ -1,0 +1,183 @@
+"""One connection to PostgreSQL by libpq: pipelined requests, prepared statements, streamed rows, cancellation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from psycopg import pq
+from psycopg.pq.abc import PGresult
+
+from fakemssql.contract import Attention, ClientGone, Wait
+from fakemssql.text import from_pg, to_pg
+
+OK = pq.ExecStatus
+_ROWS = (OK.SINGLE_TUPLE, OK.TUPLES_CHUNK, OK.TUPLES_OK)
+
+
+@dataclass(slots=True)
+class Request:
+    """One statement of a pipeline. ``name`` makes it a prepared one; ``rows`` receives results with rows."""
+
+    sql: str
+    values: Sequence[bytes | None] = ()
+    oids: Sequence[int] = ()
+    name: bytes = b""
+    rows: Callable[[PGresult], None] | None = None
+    chunk: int = 0
+
+
+class PgError(Exception):
+    """An error that PostgreSQL reported: SQLSTATE, texts, and which request of the pipeline failed."""
+
+    def __init__(self, result: PGresult, index: int) -> None:
+        field = result.error_field
+        diag = pq.DiagnosticField
+
+        def text(key: pq.DiagnosticField) -> str:
+            raw = field(key)
+            return from_pg(raw) if raw else ""
+
+        self.sqlstate = text(diag.SQLSTATE)
+        self.message = text(diag.MESSAGE_PRIMARY)
+        self.detail = text(diag.MESSAGE_DETAIL)
+        self.hint = text(diag.MESSAGE_HINT)
+        self.schema = text(diag.SCHEMA_NAME)
+        self.table = text(diag.TABLE_NAME)
+        self.column = text(diag.COLUMN_NAME)
+        self.constraint = text(diag.CONSTRAINT_NAME)
+        self.context = text(diag.CONTEXT)
+        self.index = index
+        super().__init__(f"{self.sqlstate}: {self.message}")
+
+
+class Pg:
+    """A libpq connection that waits only through ``wait``."""
+
+    def __init__(self, conninfo: str, wait: Wait) -> None:
+        self.conn = pq.PGconn.connect(conninfo.encode())
+        if self.conn.status != pq.ConnStatus.OK:
+            message = self.conn.get_error_message()
+            self.conn.finish()
+            raise ConnectionError(message)
+        self.wait = wait
+        self.conn.notice_handler = None
+        self.conn.enter_pipeline_mode()
+        self.prepared: set[bytes] = set()
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.conn.transaction_status not in (pq.TransactionStatus.IDLE, pq.TransactionStatus.UNKNOWN)
+
+    @property
+    def usable(self) -> bool:
+        """Whether a statement can run now: no transaction, or one without an error."""
+        return self.conn.transaction_status in (pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS)
+
+    def run(self, requests: Sequence[Request]) -> list[PGresult]:
+        """Send all requests at once and read the answers. The last result of each is returned.
+
+        Raises :class:`PgError` for the first that failed (PostgreSQL skipped those after it), or what ``wait``
+        raised, after PostgreSQL was told to cancel and every answer was read.
+        """
+        conn = self.conn
+        for request in requests:
+            if request.name:
+                if request.name not in self.prepared:
+                    conn.send_prepare(request.name, to_pg(request.sql), request.oids or None)
+                conn.send_query_prepared(request.name, list(request.values), [1] * len(request.values), 1)
+            else:
+                conn.send_query_params(
+                    to_pg(request.sql), list(request.values), list(request.oids), [1] * len(request.values), 1
+                )
+        conn.pipeline_sync()
+        conn.flush()
+        return self._collect(requests)
+
+    def _collect(self, requests: Sequence[Request]) -> list[PGresult]:
+        results: list[PGresult] = []
+        failure: PgError | None = None
+        interruption: BaseException | None = None
+        for index, request in enumerate(requests):
+            phases = 2 if request.name and request.name not in self.prepared else 1
+            for phase in range(phases):
+                last = None
+                # After a failure the rest was skipped, and libpq knows no rows to cut.
+                if request.chunk and phase == phases - 1 and failure is None:
+                    self.conn.set_chunked_rows_mode(request.chunk)
+                while True:
+                    result, interruption = self._next(interruption)
+                    if result is None:
+                        break
+                    last = result
+                    status = result.status
+                    if status == OK.FATAL_ERROR:
+                        failure = failure or PgError(result, index)
+                    elif status in _ROWS and request.rows is not None and interruption is None:
+                        try:
+                            request.rows(result)
+                        except (Attention, ClientGone) as error:
+                            interruption = error
+                            self._cancel()
+                if phase == 0 and phases == 2 and last is not None and last.status == OK.COMMAND_OK:
+                    self.prepared.add(request.name)
+                if phase == phases - 1 and last is not None:
+                    results.append(last)
+        while True:
+            result, interruption = self._next(interruption)
+            if result is not None and result.status == OK.PIPELINE_SYNC:
+                break
+        if interruption is not None:
+            raise interruption
+        if failure is not None:
+            raise failure
+        return results
+
+    def _next(self, interruption: BaseException | None) -> tuple[PGresult | None, BaseException | None]:
+        conn = self.conn
+        while conn.is_busy():
+            if interruption is None:
+                try:
+                    self.wait(conn.socket)
+                except (Attention, ClientGone) as error:
+                    interruption = error
+                    self._cancel()
+                    continue
+            conn.consume_input()
+            if interruption is not None and conn.is_busy():
+                break
+        return conn.get_result(), interruption
+
+    def _cancel(self) -> None:
+        self.conn.get_cancel().cancel()
+
+    def execute(self, sql: str, values: Sequence[bytes | None] = (), oids: Sequence[int] = ()) -> PGresult:
+        """One statement, its result as a whole."""
+        return self.run([Request(sql, values, oids)])[-1]
+
+    def query(self, sql: str, *texts: str | int | None) -> list[list[str | None]]:
+        """Rows of a query over text parameters, as text."""
+        self.conn.send_query_params(
+            to_pg(sql), [None if t is None else to_pg(str(t)) for t in texts], [25] * len(texts), None, 0
+        )
+        self.conn.pipeline_sync()
+        self.conn.flush()
+        results = self._collect([Request(sql)])
+        result = results[-1]
+
+        def cell(row: int, column: int) -> str | None:
+            raw = result.get_value(row, column)
+            return None if raw is None else from_pg(raw)
+
+        return [[cell(row, column) for column in range(result.nfields)] for row in range(result.ntuples)]
+
+    def notified(self) -> bool:
+        """Whether a notification came since the last call (read from the socket, no round trip)."""
+        self.conn.consume_input()
+        found = False
+        while self.conn.notifies() is not None:
+            found = True
+        return found
+
+    def close(self) -> None:
+        self.conn.finish()

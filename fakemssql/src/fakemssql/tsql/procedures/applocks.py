@@ -1,0 +1,73 @@
+"""sp_getapplock and sp_releaseapplock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fakemssql.contract import Parameter, SqlError
+from fakemssql.tsql.runtime.calls import Arguments, procedure
+from fakemssql.tsql.runtime.frames import Frame, Raised
+
+if TYPE_CHECKING:
+    from fakemssql.tsql.runtime.session import Session
+
+
+def _userlock(session: Session, frame: Frame, number: int, message: str) -> int:
+    """An error of the lock procedures: in a TRY it is caught, elsewhere the call returns -999."""
+    error = Raised(number, message, procedure="xp_userlock")
+    if session.interpreter.trying:
+        raise error
+    session.error_number = number
+    frame.output.message(error)
+    return -999
+
+
+def _no_transaction(session: Session, frame: Frame, what: str) -> int:
+    text = f"You attempted to {what} a transactional application lock without an active transaction."
+    return _userlock(session, frame, 50000, text)
+
+
+@procedure("sp_getapplock")
+def _getapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+    resource, mode, owner, timeout, _ = arguments.take(
+        "resource", "lockmode", "lockowner", "locktimeout", "dbprincipal"
+    )
+    owner = (owner or "Transaction").lower()
+    if resource is None:
+        raise SqlError(
+            201, "Procedure or function 'sp_getapplock' expects parameter '@Resource', which was not supplied.", state=4
+        )
+    if mode is None:
+        raise SqlError(
+            201, "Procedure or function 'sp_getapplock' expects parameter '@LockMode', which was not supplied.", state=4
+        )
+    modes = ("shared", "update", "exclusive", "intentexclusive", "intentshared")
+    if mode.lower() not in modes or owner not in ("transaction", "session"):
+        return -999
+    if owner == "transaction" and not session.transactions.count:
+        return _no_transaction(session, frame, "acquire")
+    if timeout is not None and timeout < -1:
+        return -999
+    if timeout is None:
+        timeout = session.options.lock_timeout
+    session.transactions.start()
+    return session.applocks.get(resource[:255], mode, owner, timeout)
+
+
+@procedure("sp_releaseapplock")
+def _releaseapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+    resource, owner, _ = arguments.take("resource", "lockowner", "dbprincipal")
+    owner = (owner or "Transaction").lower()
+    if resource is None or owner not in ("transaction", "session"):
+        return -999
+    if owner == "transaction" and not session.transactions.count:
+        return _no_transaction(session, frame, "release")
+    if not session.applocks.release(resource[:255], owner):
+        return _userlock(
+            session,
+            frame,
+            1223,
+            f"Cannot release the application lock (Database Principal: 'public', Resource: '{resource[:32]}')"
+            " because it is not currently held.",
+        )
+    return 0

@@ -1,0 +1,132 @@
+"""What a session tells of itself to the others: who it is, what it runs, since when.
+
+It stands in a file of PostgreSQL's data directory, one for each connection, that the views of sql/60_sessions.sql read.
+The file is mapped into memory, so that telling costs no round trip and no system call. A number at its end is written
+before its contents and the same number at its start after them: who reads from start to end and finds both equal has
+read all of one state. The file of a process that was killed counts no more once PostgreSQL has ended its connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import shutil
+import struct
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fakemssql.contract import Client
+from fakemssql.text import to_pg
+from fakemssql.tsql.pg import Pg
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fakemssql.contract import Parameter
+    from fakemssql.tsql.runtime.session import Session
+
+FOLDER = "sqlqueue_sessions"
+_SIZE = 32768
+_STATE, _TEXT, _END = 8, 4096, _SIZE - 8
+_LENGTH, _NUMBER = struct.Struct("<I"), struct.Struct("<Q")
+_NAME_LENGTH = 128
+_ISOLATION = {"READ UNCOMMITTED": 1, "READ COMMITTED": 2, "REPEATABLE READ": 3, "SERIALIZABLE": 4, "SNAPSHOT": 5}
+
+_PLACE_SQL = """
+SELECT pg_backend_pid(), current_setting('data_directory'), extract(epoch FROM backend_start)
+FROM pg_stat_get_activity(pg_backend_pid())
+"""
+
+
+def clear(pg: Pg) -> None:
+    """Remove the files that an earlier run left."""
+    directory = pg.query("SELECT current_setting('data_directory')")[0][0]
+    shutil.rmtree(Path(str(directory)) / FOLDER, ignore_errors=True)
+
+
+class Activity:
+    """The file of one session."""
+
+    def __init__(self, pg: Pg) -> None:
+        pid, directory, started = pg.query(_PLACE_SQL)[0]
+        self.pid = int(pid or 0)
+        self._started = str(started)
+        self._path = Path(str(directory)) / FOLDER / str(self.pid)
+        self._path.parent.mkdir(exist_ok=True)
+        # Written anew, not over what a connection of the same number left: nobody reads half of either.
+        self._path.unlink(missing_ok=True)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            os.ftruncate(descriptor, _SIZE)
+            self._map = mmap.mmap(descriptor, _SIZE)
+        finally:
+            os.close(descriptor)
+        self._number = 0
+        self.client = Client()
+        self._who = ""
+        self._running = False
+        self._began = self._ended = time.time()
+        self.introduce(self.client)
+
+    def introduce(self, client: Client) -> None:
+        """Who the client says it is."""
+        self.client = client
+        names = (client.login, client.host, client.program, client.library)
+        login, host, program, library = (json.dumps(_kept(name), ensure_ascii=False) for name in names)
+        self._who = (
+            f'"started": {self._started}, "login": {login}, "host": {host}, "program": {program}, "library": {library},'
+            f' "process": {client.process}, "address": {json.dumps(client.address[:48])}, "port": {client.port},'
+            f' "packet_size": {client.packet_size}, "encrypted": {str(client.encrypted).lower()}'
+        )
+
+    def begin(self, session: Session, text: str, parameters: Sequence[Parameter] = ()) -> None:
+        """A request with ``text`` begins."""
+        self._running, self._began = True, time.time()
+        if parameters:
+            text = f"({','.join(f'{p.name} {p.type}' for p in parameters)}){text}"
+        data = to_pg(text[: _END - _TEXT])[: _END - _TEXT - _LENGTH.size]
+        self._write(session, data.decode(errors="ignore").encode())
+
+    def end(self, session: Session) -> None:
+        """The request has ended."""
+        self._running, self._ended = False, time.time()
+        self._write(session)
+
+    def update(self, session: Session) -> None:
+        """Something else has changed: the transaction, the database, a setting."""
+        self._write(session)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+        self._map.close()
+
+    def _write(self, session: Session, text: bytes | None = None) -> None:
+        options, transactions = session.options, session.transactions
+        state = (
+            f'{{{self._who}, "running": {str(self._running).lower()}, "began": {self._began:.3f},'
+            f' "ended": {self._ended:.3f}, "database": {json.dumps(_kept(session.database), ensure_ascii=False)},'
+            f' "transactions": {transactions.count}, "transaction": {transactions.descriptor},'
+            f' "transaction_began": {transactions.began:.3f}, "isolation": {_ISOLATION[options.isolation]},'
+            f' "lock_timeout": {options.lock_timeout}, "row_count": {session.rowcount},'
+            f' "error": {session.error_number}}}'
+        ).encode()
+        self._number += 1
+        number = _NUMBER.pack(self._number)
+        self._map[_END:_SIZE] = number
+        self._put(_STATE, state)
+        if text is not None:
+            self._put(_TEXT, text)
+        self._map[: _NUMBER.size] = number
+
+    def _put(self, position: int, data: bytes) -> None:
+        start = position + _LENGTH.size
+        self._map[position:start] = _LENGTH.pack(len(data))
+        self._map[start : start + len(data)] = data
+
+
+def _kept(name: str) -> str:
+    return to_pg(name[:_NAME_LENGTH]).decode()

@@ -1,0 +1,165 @@
+"""Calling procedures: those of the system, which register themselves here, and those of users, whose text is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fakemssql.contract import Column, Output, Parameter, SqlError
+from fakemssql.tsql.datatypes.codec import decode, encode
+from fakemssql.tsql.datatypes.sqltypes import nvarchar
+from fakemssql.tsql.names import fold
+from fakemssql.tsql.parser import batches, nodes
+from fakemssql.tsql.parser.lexer import tokenize
+from fakemssql.tsql.pg import Request
+from fakemssql.tsql.runtime import impersonation
+from fakemssql.tsql.runtime.cursors import converted
+from fakemssql.tsql.runtime.frames import Code, Frame
+from fakemssql.types import SqlType
+
+if TYPE_CHECKING:
+    from fakemssql.tsql.runtime.session import Session
+
+Procedure = Callable[["Session", "Arguments", Frame, list[Parameter]], int]
+
+
+PROCEDURES: dict[str, Procedure] = {}
+
+
+def procedure(*names: str) -> Callable[[Procedure], Procedure]:
+    """Register a system procedure."""
+
+    def register(function: Procedure) -> Procedure:
+        for name in names:
+            PROCEDURES[name] = function
+        return function
+
+    return register
+
+
+class Arguments:
+    """The arguments of a call, by name or position as the procedure's parameter list tells."""
+
+    def __init__(self, name: str, parameters: list[Parameter]) -> None:
+        self.name, self.parameters = name, parameters
+
+    def take(self, *names: str) -> list[Any]:
+        """The values of the parameters ``names`` in order; None for what is missing. Error 8145 for unknown ones."""
+        values: dict[str, Any] = dict.fromkeys(names)
+        for position, parameter in enumerate(self.parameters):
+            key = parameter.name.lower().lstrip("@")
+            if not key:
+                if position >= len(names):
+                    raise SqlError(
+                        8144, f"Procedure or function {self.name} has too many arguments specified.", state=2
+                    )
+                key = names[position]
+            if key not in values:
+                raise SqlError(8145, f"@{key} is not a parameter for procedure {self.name}.")
+            values[key] = parameter.value
+        return [values[name] for name in names]
+
+
+def parse_name(text: str) -> nodes.Name:
+    """The parts of a procedure's name as a driver sends it."""
+    cursor = batches.Batch(text, tokenize(text))
+    return cursor.name()
+
+
+def call(
+    session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame, outputs: list[Parameter]
+) -> int:
+    """Run the procedure ``name``; output parameters are appended to ``outputs``. Returns the status."""
+    key = fold(name[-1])
+    system = len(name) == 1 or fold(name[-2]) in ("sys", "dbo", "")
+    function = PROCEDURES.get(key) if system else None
+    if function is not None:
+        database = session.database
+        if len(name) == 3 and name[0]:
+            entry = session.catalog.database(name[0])
+            if entry is None:
+                raise SqlError(
+                    911, f"Database '{name[0]}' does not exist. Make sure that the name is entered correctly."
+                )
+            session.security.identity(entry[1])
+            session.database = entry[1]
+        try:
+            return function(session, Arguments(name[-1], parameters), frame, outputs)
+        finally:
+            session.database = database
+    return _user(session, name, parameters, frame, outputs)
+
+
+def _user(
+    session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame, outputs: list[Parameter]
+) -> int:
+    found = session.catalog.find(name, session.database)
+    if found is None or found.type != "P":
+        raise SqlError(2812, f"Could not find stored procedure '{'.'.join(name)}'.", state=62)
+    session.security.require(found, "EXECUTE")
+    module = batches.parse(found.definition)[0]
+    assert isinstance(module, nodes.CreateModule)
+    assert module.body is not None
+    inner = Frame(Code(module.body), frame.output, procedure=found.name, parent=frame)
+    given: dict[str, Parameter] = {}
+    for position, parameter in enumerate(parameters):
+        key = parameter.name.lower()
+        if not key:
+            if position >= len(module.parameters):
+                raise SqlError(8144, f"Procedure or function {found.name} has too many arguments specified.", state=2)
+            key = module.parameters[position].name
+        elif key not in {p.name for p in module.parameters}:
+            raise SqlError(8145, f"{key} is not a parameter for procedure {found.name}.")
+        given[key] = parameter
+    for declared in module.parameters:
+        inner.types[declared.name] = declared.type
+        if declared.name in given:
+            inner.values[declared.name] = _argument(session, given[declared.name], declared.type, frame)
+        elif declared.value is not None:
+            inner.values[declared.name] = session.evaluate(declared.value, declared.type, inner)[1]
+        else:
+            raise SqlError(
+                201,
+                f"Procedure or function '{found.name}' expects parameter '{declared.name}', which was not supplied.",
+                state=4,
+            )
+    database, nocount = session.database, session.options.nocount
+    session.database = found.database
+    try:
+        with impersonation.module(session, found.database, found.owner, found.schema, found.extra.get("execute_as")):
+            status = session.interpreter.run(inner)
+    finally:
+        session.database = database
+        (session.options.on.add if nocount else session.options.on.discard)("NOCOUNT")
+    for declared in module.parameters:
+        passed = given.get(declared.name)
+        if passed is not None and passed.output and declared.output:
+            outputs.append(
+                Parameter(passed.name, declared.type, decode(declared.type, inner.values[declared.name]), True)
+            )
+    return status
+
+
+def _argument(session: Session, parameter: Parameter, kind: SqlType, frame: Frame) -> bytes | None:
+    """An argument as the type of the procedure's parameter."""
+    try:
+        return converted(session, parameter.type, encode(parameter.type, parameter.value), kind, frame)
+    except SqlError as error:
+        if error.number not in (241, 242, 245, 248, 8114, 8169):
+            raise
+        raise SqlError(
+            8114, f"Error converting data type {parameter.type.name} to {kind.name}.", state=1 if frame.procedure else 5
+        ) from None
+
+
+def result_set(output: Output, session: Session, sql: str, columns: list[tuple[str, Any]], *texts: Any) -> int:
+    """Send the rows of a PostgreSQL query over text parameters as a result set; returns their number."""
+    session.transactions.start()
+    values = [None if text is None else encode(nvarchar(4000), str(text)) for text in texts]
+    result = session.transactions.run([Request(sql, values, [25] * len(values))])
+    output.columns([Column(name, kind, result.ftype(i)) for i, (name, kind) in enumerate(columns)])
+    if result.ntuples:
+        output.rows(result)
+    session.rowcount = result.ntuples
+    output.done(None if session.options.nocount else result.ntuples)
+    return int(result.ntuples)

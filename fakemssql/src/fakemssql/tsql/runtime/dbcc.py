@@ -1,0 +1,72 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
+"""DBCC: CHECKIDENT, and the commands that change nothing here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.datatypes.codec import decode
+from fakemssql.tsql.datatypes.sqltypes import NMAX
+from fakemssql.tsql.names import quoted
+from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.runtime.calls import parse_name
+from fakemssql.tsql.runtime.frames import Frame
+from fakemssql.tsql.security.context import OBJECT
+
+if TYPE_CHECKING:
+    from fakemssql.tsql.runtime.session import Session
+
+
+def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
+    """DBCC CHECKIDENT, and the commands that change nothing here."""
+    if node.command in (
+        "FREEPROCCACHE",
+        "DROPCLEANBUFFERS",
+        "TRACEON",
+        "TRACEOFF",
+        "UPDATEUSAGE",
+        "CHECKDB",
+        "CHECKTABLE",
+    ):
+        return
+    if node.command == "USEROPTIONS" or node.command != "CHECKIDENT":
+        raise SqlError(40517, f"DBCC {node.command} is not supported by the local server.")
+
+    def text(expr: nodes.Expr) -> str:
+        return decode(NMAX, session.evaluate(expr, NMAX, frame)[1]) or ""
+
+    name = parse_name(text(node.arguments[0]))
+    table = session.catalog.find(name, session.database)
+    if table is None or table.type != "U":
+        raise SqlError(
+            2501, f'Cannot find a table or object with the name "{".".join(name)}". Check the system catalog.', state=45
+        )
+    if not session.security.allowed(session.database, OBJECT, table.object_id, "ALTER"):
+        user = session.security.identity(session.database).name
+        raise SqlError(
+            2557,
+            f"User '{user}' does not have permission to run DBCC CHECKIDENT for object '{table.name}'.",
+            severity=14,
+            state=5,
+        )
+    column = table.identity
+    if column is None:
+        raise SqlError(7997, f"'{table.name}' does not contain an identity column.")
+    mode = text(node.arguments[1]).upper() if len(node.arguments) > 1 else "RESEED"
+    current = session.pg.query("SELECT mssql.ident_last($1::int)", table.object_id)[0][0]
+    frame.output.message(
+        SqlError(7998, f"Checking identity information: current identity value '{current or 'NULL'}'.", severity=10)
+    )
+    if mode == "NORESEED":
+        return
+    sequence = session.pg.query("SELECT pg_get_serial_sequence($1, $2)", table.pg, column.pg)[0][0]
+    session.transactions.start()
+    if len(node.arguments) > 2:
+        value = int(text(node.arguments[2]))
+        fresh = current is None
+        session.pg.query("SELECT setval($1::regclass, $2::bigint, $3::bool)", sequence, value, "f" if fresh else "t")
+    else:
+        session.pg.query(
+            f"SELECT setval($1::regclass, greatest((SELECT max({quoted(column.pg)}) FROM {table.pg}), 1))", sequence
+        )

@@ -1,0 +1,234 @@
+"""PostgreSQL's errors as SQL Server's: number, severity, text, and what they do to batch and transaction.
+
+Source of numbers and texts: "Database Engine events and errors", sys.messages.
+"""
+
+from __future__ import annotations
+
+import re
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.pg import Pg, PgError
+
+STALE = frozenset(["42P01", "42703", "42P07", "3F000", "0A000", "42883", "26000"])
+"""SQLSTATEs that a plan compiled against an old catalog may meet."""
+
+DEADLOCK = frozenset(["40P01", "40001"])
+
+_COMPILE = frozenset([102, 105, 107, 109, 110, 120, 121, 137, 141, 145, 156, 207, 208, 209, 213, 264, 4104, 4145, 1087])
+"""Errors of compiling a statement: they end the batch and no CATCH of the same batch sees them."""
+
+_BATCH = frozenset([241, 3609, 242, 245, 248, 295, 1205, 3930, 3960, 3998, 8169, 650, 911, 40517, 535])
+"""Errors of running a statement that end the batch."""
+
+_DOOM = frozenset([241, 242, 245, 248, 295, 8169])
+"""Errors that roll the transaction back when nothing catches them, and make it uncommittable when something does."""
+
+
+def is_compile(error: SqlError) -> bool:
+    return error.number in _COMPILE
+
+
+def ends_batch(error: SqlError) -> bool:
+    return error.number in _COMPILE or error.number in _BATCH or error.severity >= 20
+
+
+def dooms(error: SqlError) -> bool:
+    return error.number in _DOOM
+
+
+def _where(pg: Pg, error: PgError) -> dict[str, str]:
+    """Names as written of the table, schema, database and index or constraint an error speaks of."""
+    rows = pg.query(
+        "SELECT o.name, s.name, d.name, COALESCE((SELECT i.name FROM mssql.indexes i WHERE i.object_id = o.object_id"
+        " AND i.pg_name = $3), (SELECT c.name FROM mssql.objects c WHERE"
+        " c.parent_object_id = o.object_id AND c.pg_name = $3), $3),"
+        " COALESCE((SELECT CASE WHEN i.is_primary_key = 1 THEN 'PRIMARY"
+        " KEY' WHEN i.is_unique_constraint = 1 THEN 'UNIQUE KEY' END"
+        "   FROM mssql.indexes i WHERE i.object_id = o.object_id AND i.pg_name = $3), ''),"
+        " COALESCE((SELECT c.name FROM mssql.columns c WHERE c.object_id = o.object_id AND c.pg_name = $4), $4)"
+        " FROM mssql.objects o JOIN mssql.schemas s USING (database_id,"
+        " schema_id) JOIN mssql.databases d USING (database_id)"
+        " WHERE s.pg_name = $1 AND o.pg_name = $2",
+        error.schema,
+        error.table,
+        error.constraint,
+        error.column,
+    )
+    if not rows:
+        return {
+            "table": error.table,
+            "schema": "dbo",
+            "database": "tempdb",
+            "index": re.sub(r"^(ck|fk|ix)\d+\.", "", error.constraint),
+            "kind": "",
+            "column": error.column,
+        }
+    keys = ("table", "schema", "database", "index", "kind", "column")
+    found = {key: value or "" for key, value in zip(keys, rows[0], strict=True)}
+    # A constraint that fails while it is made has no row yet, only the name it was to have in PostgreSQL.
+    found["index"] = re.sub(r"^(ck|fk|ix)\d+\.", "", found["index"])
+    return found
+
+
+def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: bool = True) -> SqlError:
+    """The :class:`SqlError` for an error that PostgreSQL reported."""
+    state = error.sqlstate
+    if state == "MS001":
+        return SqlError(int(error.hint or 50000), error.message, state=1)
+    if state in ("23505", "23502", "23514", "23503"):
+        return _constraint(pg, error, statement)
+    if state == "22012":
+        return SqlError(8134, "Divide by zero error encountered.")
+    if state == "22003":
+        return _overflow(error)
+    if state == "55P03":
+        return SqlError(1222, "Lock request time out period exceeded.", state=51)
+    if state in DEADLOCK and (state == "40P01" or "deadlock" in error.message):
+        return _deadlock()
+    if state == "40001":
+        if "could not serialize access due to read/write" in error.message:
+            return _deadlock()
+        return SqlError(
+            3960,
+            "Snapshot isolation transaction aborted due to update"
+            " conflict. Retry the transaction or change the isolation"
+            " level for the update/delete statement.",
+            state=2,
+        )
+    if state in ("22007", "22008"):
+        return SqlError(241, "Conversion failed when converting date and/or time from character string.")
+    if state == "22P02":
+        return SqlError(8114, f"Error converting data type: {error.message}.", state=5)
+    if state == "21000":
+        if "MERGE" in error.message:
+            return SqlError(
+                8672,
+                "The MERGE statement attempted to UPDATE or DELETE the"
+                " same row more than once. This happens when a target row"
+                " matches more than one source row.",
+            )
+        return SqlError(
+            512,
+            "Subquery returned more than 1 value. This is not permitted"
+            " when the subquery follows =, !=, <, <= , >, >= or when"
+            " the subquery is used as an expression.",
+        )
+    if state in ("2201W", "2201X"):
+        return SqlError(127, "A TOP N or FETCH rowcount value may not be negative.", severity=15)
+    if state in ("57P01", "57P02", "57P03", "08006", "08003", "08000"):
+        return SqlError(596, "Cannot continue the execution because the session is in the kill state.", severity=21)
+    if state == "53100":
+        return SqlError(1105, "Could not allocate space: the disk is full.", severity=17, state=2)
+    if state == "42P07":
+        name = re.search(r'"(.*)"', error.message)
+        return SqlError(2714, f"There is already an object named '{name[1] if name else ''}' in the database.", state=6)
+    if state == "54001":
+        return SqlError(8623, "The query processor ran out of internal resources and could not produce a query plan.")
+    if state in ("42601", "42804", "42883", "0A000", "42P10", "42803", "42P01", "42703"):
+        return SqlError(40517, f"The statement is not supported by the local server ({error.message}).")
+    return SqlError(50000, f"PostgreSQL: {error.message} (SQLSTATE {state})")
+
+
+def _deadlock() -> SqlError:
+    return SqlError(
+        1205,
+        "Transaction was deadlocked on lock resources with another"
+        " process and has been chosen as the deadlock victim. Rerun"
+        " the transaction.",
+        severity=13,
+        state=51,
+    )
+
+
+def _overflow(error: PgError) -> SqlError:
+    match = re.match(r"(smallint|integer|bigint) out of range", error.message)
+    names = {"integer": "int", "smallint": "smallint", "bigint": "bigint"}
+    if match:
+        return SqlError(
+            8115, f"Arithmetic overflow error converting expression to data type {names[match[1]]}.", state=2
+        )
+    match = re.search(r'value "(.*)" is out of range for type (\w+)', error.message)
+    if match:
+        return SqlError(
+            8115,
+            f"Arithmetic overflow error converting expression to data type {names.get(match[2], match[2])}.",
+            state=2,
+        )
+    if "numeric field overflow" in error.message:
+        return SqlError(8115, "Arithmetic overflow error converting numeric to data type numeric.", state=8)
+    return SqlError(8115, "Arithmetic overflow error converting expression to data type float.", state=2)
+
+
+def _key(detail: str) -> str:
+    match = re.search(r"=\((.*)\) (?:already exists|is duplicated)", detail, re.DOTALL)
+    return match[1] if match else ""
+
+
+def _constraint(pg: Pg, error: PgError, statement: str) -> SqlError:
+    if error.schema == "mssql":
+        return _metadata(error)
+    where = _where(pg, error)
+    place = f"{where['schema']}.{where['table']}"
+    if error.sqlstate == "23502":
+        return SqlError(
+            515,
+            f"Cannot insert the value NULL into column '{where['column']}',"
+            f" table '{where['database']}.{place}'; column does"
+            f" not allow nulls. {statement} fails.",
+            state=2,
+        )
+    if error.sqlstate == "23505":
+        value = f" The duplicate key value is ({_key(error.detail)})."
+        if error.message.startswith("could not create unique index"):
+            return SqlError(
+                1505,
+                "The CREATE UNIQUE INDEX statement terminated because a duplicate key was found for the object name"
+                f" '{place}' and the index name '{where['index']}'.{value}",
+            )
+        if where["kind"]:
+            return SqlError(
+                2627,
+                f"Violation of {where['kind']} constraint '{where['index']}'. Cannot insert duplicate key in object"
+                f" '{place}'.{value}",
+                severity=14,
+            )
+        return SqlError(
+            2601,
+            f"Cannot insert duplicate key row in object '{place}' with unique index '{where['index']}'.{value}",
+            severity=14,
+        )
+    if error.sqlstate == "23514":
+        return SqlError(
+            547,
+            f"The {statement} statement conflicted with the CHECK"
+            f' constraint "{where["index"]}". The conflict occurred in'
+            f' database "{where["database"]}", table "{place}".',
+            state=0,
+        )
+    kind = "REFERENCE" if "still referenced" in error.detail or statement == "DELETE" else "FOREIGN KEY"
+    return SqlError(
+        547,
+        f'The {statement} statement conflicted with the {kind} constraint "{where["index"]}". The conflict occurred in'
+        f' database "{where["database"]}", table "{place}".',
+        state=0,
+    )
+
+
+def _metadata(error: PgError) -> SqlError:
+    """A duplicate in the metadata tables: two sessions created the same thing at the same time."""
+    value = _key(error.detail).split(", ")[-1]
+    if error.constraint == "columns_name":
+        return SqlError(
+            2705,
+            f"Column names in each table must be unique. Column name '{value}' is specified more than once.",
+            state=3,
+        )
+    if error.constraint == "indexes_name":
+        return SqlError(
+            1913,
+            f"The operation failed because an index or statistics with name '{value}' already exists on the table.",
+        )
+    if error.table == "databases":
+        return SqlError(1801, f"Database '{value}' already exists. Choose a different database name.", state=3)
+    return SqlError(2714, f"There is already an object named '{value}' in the database.", state=6)

@@ -1,0 +1,72 @@
+"""Running EXECUTE and DBCC."""
+
+from __future__ import annotations
+
+from fakemssql.contract import Parameter, SqlError
+from fakemssql.tsql.datatypes.codec import decode, encode
+from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.runtime import calls
+from fakemssql.tsql.runtime.dbcc import dbcc
+from fakemssql.tsql.runtime.frames import Frame
+from fakemssql.tsql.runtime.steps import Steps
+
+
+class Execution(Steps):
+    """Runs procedures and texts."""
+
+    def _run_execute(self, node: nodes.Execute, frame: Frame) -> None:
+        session = self.session
+        if node.text_expr is not None:
+            text = self.text(node.text_expr, frame, -1)
+            database = session.database
+            inner = session.frame(text, (), frame.output, frame)
+            with session.security.dynamic():
+                self.run(inner)
+            if session.database != database:
+                old, session.database = session.database, database
+                frame.output.database(database, old)
+            return
+        procedure = node.procedure
+        if node.variable is not None:
+            procedure = calls.parse_name(self.text(nodes.Variable(node.variable), frame))
+        assert procedure is not None
+        parameters: list[Parameter] = []
+        targets: dict[str, str] = {}
+        for position, argument in enumerate(node.arguments):
+            if argument.value is None:
+                continue
+            kind, raw = session.evaluate(argument.value, None, frame)
+            name = argument.name
+            parameters.append(Parameter(name, kind, decode(kind, raw), argument.output))
+            if argument.output:
+                if not isinstance(argument.value, nodes.Variable):
+                    raise SqlError(
+                        179, "Cannot use the OUTPUT option when passing a constant to a stored procedure.", severity=15
+                    )
+                targets[name or str(position)] = argument.value.name
+        outputs: list[Parameter] = []
+        count = session.transactions.count
+        status = calls.call(session, procedure, parameters, frame, outputs)
+        unnamed = [target for key, target in targets.items() if key.isdigit()]
+        for parameter in outputs:
+            target = targets.get(parameter.name) if parameter.name else unnamed.pop(0)
+            if target is not None:
+                frame.values[target] = encode(frame.types[target], parameter.value)
+        if node.result is not None:
+            result_kind = frame.types.get(node.result)
+            if result_kind is None:
+                raise SqlError(137, f'Must declare the scalar variable "{node.result}".', severity=15)
+            frame.values[node.result] = encode(result_kind, status)
+        after = session.transactions.count
+        if after != count and session.transactions.state() != -1:
+            raise SqlError(
+                266,
+                "Transaction count after EXECUTE indicates a mismatching"
+                " number of BEGIN and COMMIT statements. Previous count ="
+                f" {count}, current count = {after}.",
+                state=2,
+            )
+
+    def _run_dbcc(self, node: nodes.Dbcc, frame: Frame) -> None:
+        dbcc(self.session, node, frame)
+        self.quiet()

@@ -1,0 +1,74 @@
+"""What one batch or procedure call has of its own: variables, table variables, and how control leaves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fakemssql.contract import Output, SqlError
+from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.compiler.plan import Plan
+from fakemssql.tsql.parser import nodes
+from fakemssql.types import SqlType
+
+
+class BatchEnd(Exception):
+    """The batch ends; what was to be said has been said."""
+
+
+class Break(Exception):
+    """BREAK."""
+
+
+class Continue(Exception):
+    """CONTINUE."""
+
+
+class Returned(Exception):
+    """RETURN with a status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+class Raised(SqlError):
+    """An error of RAISERROR: it ends neither batch nor transaction by itself."""
+
+
+class Thrown(SqlError):
+    """An error of THROW: it ends the batch."""
+
+
+@dataclass
+class Identity:
+    """An identity value that was made: the sequence (table and column) it came from, and the value once it is read."""
+
+    sequence: tuple[str, str]
+    value: int | None = None
+
+
+@dataclass
+class Code:
+    """A parsed batch with the plans of its statements, by statement and by what their meaning depends on."""
+
+    statements: list[nodes.Statement]
+    plans: dict[tuple[object, ...], Plan] = field(default_factory=dict)
+
+
+@dataclass
+class Frame:
+    """One level of execution. Values are kept in PostgreSQL's binary form."""
+
+    code: Code
+    output: Output
+    types: dict[str, SqlType] = field(default_factory=dict)
+    values: dict[str, bytes | None] = field(default_factory=dict)
+    tables: dict[str, TableInfo] = field(default_factory=dict)
+    signature: tuple[object, ...] = ()
+    procedure: str = ""
+    caught: list[SqlError] = field(default_factory=list)
+    parent: Frame | None = None
+    line_offset: int = 0
+    kept: bool = False  # its tables are dropped by who made them
+    contexts: int = 1  # how many security contexts were there when it began: REVERT leaves these
+    cursors: dict[str, Any] = field(default_factory=dict)  # LOCAL ones

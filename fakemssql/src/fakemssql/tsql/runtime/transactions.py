@@ -1,0 +1,249 @@
+"""Transactions: T-SQL's nesting count over PostgreSQL's transactions and savepoints.
+
+A transaction begins in PostgreSQL with its first statement. Under XACT_ABORT OFF each statement runs in a savepoint,
+sent and released in the same round trip, so that its error undoes only itself, as SQL Server has it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING
+
+from psycopg import pq
+from psycopg.pq.abc import PGresult
+
+from fakemssql.contract import Attention, ClientGone, Output, SqlError
+from fakemssql.tsql.names import fold, quoted
+from fakemssql.tsql.pg import PgError, Request
+from fakemssql.tsql.runtime.errors import DEADLOCK, translate
+
+if TYPE_CHECKING:
+    from fakemssql.tsql.runtime.session import Session
+
+_LEVELS = {"SERIALIZABLE": "SERIALIZABLE", "SNAPSHOT": "REPEATABLE READ"}
+_descriptors = itertools.count(1)
+
+
+class Transactions:
+    """The transaction state of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.count = 0
+        self.doomed = False
+        self.descriptor = 0
+        self.name: str | None = None
+        self.savepoints: list[str] = []
+        self.pending: list[str] = []
+        self.began = 0.0
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def begin_sql(self) -> str:
+        return f"BEGIN ISOLATION LEVEL {_LEVELS.get(self.session.options.isolation, 'READ COMMITTED')}"
+
+    def run(self, requests: list[Request], transient: bool = False) -> PGresult:
+        """Run the requests of one statement; the result of the last is returned. Undoes the statement on errors."""
+        inside = self.count > 0 and not self.doomed
+        guarded = inside and (transient or not self.session.options.xact_abort)
+        before: list[Request] = []
+        after: list[Request] = []
+        if inside:
+            before += [Request(text) for text in self.pending]
+            self.pending = []
+            if guarded:
+                before.append(Request("SAVEPOINT _s"))
+                if transient:
+                    after.append(Request("ROLLBACK TO SAVEPOINT _s"))
+                after.append(Request("RELEASE SAVEPOINT _s"))
+        elif len(requests) > 1 or transient or self.session.options.isolation in _LEVELS:
+            before.append(Request(self.begin_sql()))
+            after.append(Request("ROLLBACK" if transient else "COMMIT"))
+        try:
+            results = self.session.pg.run([*before, *requests, *after])
+        except PgError as error:
+            self._undo(inside, guarded, error.sqlstate in DEADLOCK)
+            raise
+        except (Attention, ClientGone):
+            self._undo(inside, guarded, False)
+            raise
+        return results[len(before) + len(requests) - 1]
+
+    def _undo(self, inside: bool, guarded: bool, everything: bool) -> None:
+        pg = self.session.pg
+        if pg.conn.status != pq.ConnStatus.OK:
+            raise SqlError(596, "Cannot continue the execution because the session is in the kill state.", severity=21)
+        if pg.conn.transaction_status not in (pq.TransactionStatus.INERROR, pq.TransactionStatus.INTRANS):
+            return
+        failed = pg.conn.transaction_status == pq.TransactionStatus.INERROR
+        if not inside:
+            pg.execute("ROLLBACK")
+        elif everything or (failed and not guarded):
+            self.rollback_all(self.session.output, keep_count=self.session.interpreter.trying > 0)
+        elif failed:
+            pg.run([Request("ROLLBACK TO SAVEPOINT _s"), Request("RELEASE SAVEPOINT _s")])
+
+    # --- statements ------------------------------------------------------------------------------------------------
+
+    def begin(self, name: str | None, output: Output | None) -> None:
+        if self.count == 0:
+            self.pending = [self.begin_sql()]
+            self.descriptor = next(_descriptors)
+            self.began = time.time()
+            self.name = name
+            self.savepoints = []
+            self.session.created_tables, self.session.dropped_tables = [], []
+            if output is not None:
+                output.transaction("begin", self.descriptor)
+        self.count += 1
+        self.session.activity.update(self.session)
+
+    def check_usable(self) -> None:
+        """Error 3930 in a transaction that an error has doomed."""
+        if self.doomed:
+            raise SqlError(
+                3930,
+                "The current transaction cannot be committed and cannot"
+                " support operations that write to the log file. Roll back"
+                " the transaction.",
+            )
+
+    def commit(self, output: Output | None) -> None:
+        if self.count == 0:
+            raise SqlError(3902, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.")
+        self.check_usable()
+        if self.count > 1:
+            self.count -= 1
+            self.session.activity.update(self.session)
+            return
+        descriptor = self.descriptor
+        if self.pending:
+            self.pending = []
+        else:
+            try:
+                self.session.pg.execute("COMMIT")
+            except PgError as error:
+                self._over("rollback", output)
+                raise translate(self.session.pg, error) from None
+        self.count = 0
+        self.descriptor = 0
+        self.session.activity.update(self.session)
+        self.session.applocks.end_transaction()
+        if output is not None:
+            output.transaction("commit", descriptor)
+
+    def rollback(self, name: str | None, output: Output | None) -> None:
+        if self.count == 0:
+            raise SqlError(3903, "The ROLLBACK TRANSACTION request has no corresponding BEGIN TRANSACTION.")
+        if name is not None and fold(name) in self.savepoints and not self.doomed:
+            self._flush()
+            self.session.pg.execute(f"ROLLBACK TO SAVEPOINT {quoted('u ' + fold(name))}")
+            self.restore_settings()
+            position = len(self.savepoints) - 1 - self.savepoints[::-1].index(fold(name))
+            self.savepoints = self.savepoints[: position + 1]
+            self.session.catalog.forget()
+            return
+        if name is not None and (self.name is None or fold(name) != fold(self.name)):
+            raise SqlError(6401, f"Cannot roll back {name}. No transaction or savepoint of that name was found.")
+        self.rollback_all(output)
+
+    def save(self, name: str) -> None:
+        if self.count == 0:
+            raise SqlError(628, "Cannot issue SAVE TRANSACTION when there is no active transaction.")
+        if self.doomed:
+            raise SqlError(
+                3931, "The current transaction cannot be committed and cannot be rolled back to a savepoint."
+            )
+        self.pending.append(f"SAVEPOINT {quoted('u ' + fold(name))}")
+        self.savepoints.append(fold(name))
+
+    def start(self) -> None:
+        """Begin in PostgreSQL what has only begun here."""
+        if self.count and not self.doomed:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self.pending:
+            self.session.pg.run([Request(text) for text in self.pending])
+            self.pending = []
+
+    def rollback_all(self, output: Output | None, keep_count: bool = False) -> None:
+        """Roll PostgreSQL's transaction back. ``keep_count``: a CATCH finds it uncommittable, not gone."""
+        if self.pending and not self.session.pg.in_transaction:
+            self.pending = []
+        if self.session.pg.in_transaction:
+            self.session.pg.execute("ROLLBACK")
+            self.restore_settings()
+        self.pending = []
+        for name in self.session.created_tables:
+            self.session.catalog.temporary.pop(name, None)
+        for table in self.session.dropped_tables:
+            self.session.catalog.temporary[fold(table.name)] = table
+        self.session.created_tables, self.session.dropped_tables = [], []
+        self.session.catalog.forget()
+        if keep_count:
+            self.doomed = True
+        else:
+            self._over("rollback", output)
+
+    def restore_settings(self) -> None:
+        """PostgreSQL's rollback undoes a SET of the transaction; SQL Server's does not."""
+        level = self.session.options.lock_timeout
+        self.session.pg.execute(f"SET lock_timeout = {0 if level < 0 else max(level, 1)}")
+
+    def _over(self, event: str, output: Output | None) -> None:
+        descriptor, self.descriptor = self.descriptor, 0
+        self.count, self.doomed, self.savepoints = 0, False, []
+        self.session.activity.update(self.session)
+        self.session.applocks.end_transaction()
+        if output is not None and descriptor:
+            output.transaction(event, descriptor)
+
+    def doom(self, output: Output | None) -> None:
+        """After an error that ends the transaction: uncommittable in a TRY, rolled back elsewhere."""
+        if self.count and not self.doomed:
+            self.rollback_all(output, keep_count=self.session.interpreter.trying > 0)
+
+    def end_of_batch(self, output: Output) -> None:
+        """An uncommittable transaction does not outlive its batch."""
+        if self.doomed:
+            output.message(
+                SqlError(
+                    3998,
+                    "Uncommittable transaction is detected at the end of the batch. The transaction is rolled back.",
+                )
+            )
+            self._over("rollback", output)
+            output.done(None)
+
+    def state(self) -> int:
+        """XACT_STATE()."""
+        return -1 if self.doomed else 1 if self.count else 0
+
+    def define(self, action: object) -> None:
+        """Run DDL (a callable) in a transaction of its own or in a savepoint of the current one."""
+        session = self.session
+        inside = self.count > 0 and not self.doomed
+        self.check_usable()
+        if inside:
+            self._flush()
+            session.pg.execute("SAVEPOINT _d")
+        else:
+            session.pg.execute("BEGIN")
+        try:
+            action()  # type: ignore[operator]
+        except BaseException as error:
+            session.catalog.forget()
+            if session.pg.conn.status == pq.ConnStatus.OK and session.pg.in_transaction:
+                if not inside:
+                    session.pg.execute("ROLLBACK")
+                elif isinstance(error, PgError) and error.sqlstate in DEADLOCK:
+                    self.rollback_all(session.output, keep_count=session.interpreter.trying > 0)
+                else:
+                    session.pg.run([Request("ROLLBACK TO SAVEPOINT _d"), Request("RELEASE SAVEPOINT _d")])
+            if isinstance(error, PgError):
+                raise translate(session.pg, error, "ALTER TABLE") from None
+            raise
+        session.pg.execute("RELEASE SAVEPOINT _d" if inside else "COMMIT")
+        session.catalog.forget()

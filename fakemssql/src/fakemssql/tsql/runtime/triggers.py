@@ -1,0 +1,159 @@
+"""Triggers: AFTER ones run in the statement that fires them, INSTEAD OF ones in its place.
+
+Their bodies see the rows as ``inserted`` and ``deleted``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.compiler.trees import rewritten
+from fakemssql.tsql.names import fold
+from fakemssql.tsql.parser import batches, nodes
+from fakemssql.tsql.runtime import impersonation, instead
+from fakemssql.tsql.runtime.frames import Code, Frame
+
+if TYPE_CHECKING:
+    from fakemssql.tsql.runtime.session import Session
+
+Modification = nodes.Insert | nodes.Update | nodes.Delete
+_TABLES = {"INSERT": ("inserted",), "UPDATE": ("inserted", "deleted"), "DELETE": ("deleted",)}
+_Row = list[str | None]
+
+
+def execute(session: Session, node: Modification, frame: Frame) -> int:
+    """Run a statement that changes rows with the triggers of its table. The number of rows it changed."""
+    event = type(node).__name__.upper()
+    target = instead.target(session, node, frame)
+    if target is not None and event in target.extra.get("instead_events", ()):
+        own = [row for row in _triggers(session, target, event, True) if row[0] not in session.firing]
+        if own:
+            return _in_transaction(session, frame, lambda: _replace(session, node, event, target, frame, own))
+    table = session.plan(node, frame).table
+    if table is None or event not in table.extra.get("trigger_events", ()):
+        return session.execute(node, frame)
+    if target is not None and target.type == "V":
+        raise SqlError(
+            40517,
+            f"Changing a table with triggers through the view '{target.name}' is not supported by the local server.",
+        )
+    return _in_transaction(session, frame, lambda: _fire(session, node, event, table, frame))
+
+
+def _in_transaction(session: Session, frame: Frame, action: Callable[[], int]) -> int:
+    """A statement with triggers is a transaction; error 3609 where a trigger ended it."""
+    transactions, output = session.transactions, frame.output
+    own = transactions.count == 0
+    if own:
+        transactions.begin(None, None)
+    try:
+        count = action()
+        if transactions.count == 0:
+            raise SqlError(3609, "The transaction ended in the trigger. The batch has been aborted.")
+    except BaseException:
+        if own and transactions.count:
+            transactions.rollback_all(None)
+        raise
+    if own:
+        transactions.commit(None)
+    assert frame.output is output
+    return count
+
+
+def _triggers(session: Session, table: TableInfo, event: str, in_place: bool) -> list[_Row]:
+    """Object id, name, text and user of the enabled triggers that have something to do."""
+    return session.pg.query(
+        "SELECT object_id, name, definition, extra->>'execute_as' FROM mssql.objects"
+        " WHERE parent_object_id = $1::int AND type = 'TR' AND disabled = 0 AND extra->'events' ? $2"
+        " AND (extra ? 'instead') = $3::bool ORDER BY object_id",
+        table.object_id,
+        event,
+        str(in_place),
+    )
+
+
+def _fire(session: Session, node: Modification, event: str, table: TableInfo, frame: Frame) -> int:
+    """Run the statement, then its AFTER triggers."""
+    places = instead.row_tables(session, table)
+    outputs = [
+        nodes.Output([nodes.SelectItem(nodes.Column((name, c.name))) for c in table.columns], (f"@@{name}",))
+        for name in _TABLES[event]
+    ]
+    changed = replace(node, outputs=[*node.outputs, *outputs])
+    tables = {f"@@{name}": place for name, place in places.items()}
+    count = session.execute(changed, replace(frame, tables={**frame.tables, **tables}))
+    # RECURSIVE_TRIGGERS is OFF: one does not fire itself.
+    last = session.firing[-1] if session.firing else None
+    rows = [row for row in _triggers(session, table, event, False) if row[0] != last]
+    _run(session, node, table, frame, places, rows, count)
+    return count
+
+
+def _replace(session: Session, node: Modification, event: str, table: TableInfo, frame: Frame, rows: list[_Row]) -> int:
+    """Run INSTEAD OF triggers: what the statement would change is read, nothing else."""
+    if any(output.into is None for output in node.outputs):
+        raise SqlError(
+            334,
+            f"The target table '{table.name}' of the DML statement cannot have any enabled triggers if the statement"
+            " contains an OUTPUT clause without INTO clause.",
+        )
+    if node.outputs:
+        raise SqlError(
+            40517, "OUTPUT INTO of a statement with an INSTEAD OF trigger is not supported by the local server."
+        )
+    session.security.require(table, event)
+    places = instead.row_tables(session, table)
+    count = instead.collect(session, node, table, frame, places)
+    _run(session, node, table, frame, places, rows, count)
+    return count
+
+
+def _run(
+    session: Session,
+    node: Modification,
+    table: TableInfo,
+    frame: Frame,
+    places: dict[str, TableInfo],
+    rows: list[_Row],
+    count: int,
+) -> None:
+    """Run the bodies of triggers over the rows in ``places``, which are dropped after."""
+    updated = {fold(a.column) for a in node.assignments if a.column} if isinstance(node, nodes.Update) else set()
+    every = isinstance(node, nodes.Insert)
+    abort = session.options.xact_abort
+    for identifier, name, definition, as_whom in rows:
+        module = batches.parse(str(definition))[0]
+        assert isinstance(module, nodes.CreateModule)
+        body = rewritten(module.body, lambda each: _updated(each, None if every else updated))
+        inner = Frame(Code(body), frame.output, tables=dict(places), procedure=str(name), parent=frame)
+        inner.kept = True
+        session.rowcount = count
+        database, nocount = session.database, session.options.nocount
+        session.firing.append(identifier)
+        session.options.on.add("XACT_ABORT")
+        session.database = table.database
+        runs_as = int(as_whom) if as_whom else None
+        try:
+            with impersonation.module(session, table.database, table.owner, table.schema, runs_as):
+                session.interpreter.run(inner)
+        finally:
+            session.firing.pop()
+            session.database = database
+            (session.options.on.add if nocount else session.options.on.discard)("NOCOUNT")
+            if not abort:
+                session.options.on.discard("XACT_ABORT")
+        if session.transactions.count == 0:
+            break
+    session.temporary.discard(Frame(Code([]), frame.output, tables=places))
+
+
+def _updated(node: object, columns: set[str] | None) -> nodes.Expr | None:
+    """``UPDATE(column)`` as a condition that holds or not."""
+    if not isinstance(node, nodes.Updated):
+        return None
+    holds = columns is None or fold(node.column) in columns
+    return nodes.Binary("=", nodes.Literal("int", 1), nodes.Literal("int", int(holds)))

@@ -1,0 +1,218 @@
+"""The security context of a session: as whom it acts, and whether that one holds a permission.
+
+The engine checks permissions when it compiles a statement; a compiled statement is kept with the context it was checked
+for. Answers are kept until the catalog changes. Nothing is asked for a member of sysadmin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.catalog.catalog import Catalog
+from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.names import fold
+from fakemssql.tsql.pg import Pg
+from fakemssql.tsql.security import errors
+from fakemssql.tsql.security.accounts import Account
+
+DATABASE, OBJECT, SCHEMA, PRINCIPAL, SERVER = 0, 1, 3, 4, 100
+"""The classes of securables, as sys.database_permissions numbers them."""
+
+DBO = 1
+
+
+@dataclass(frozen=True)
+class Context:
+    """As whom a session acts: a login, or with ``user`` that user of ``database`` alone (EXECUTE AS USER)."""
+
+    account: Account
+    user: int | None = None
+    database: str = ""  # folded
+    origin: str = ""  # folded name of the database in which EXECUTE AS ran
+
+    @property
+    def powerful(self) -> bool:
+        return self.account.powerful and self.user is None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The user that a context is in one database, and the principals it acts as, as PostgreSQL arrays."""
+
+    database_id: int
+    user_id: int
+    name: str
+    schema: str
+    token: str
+    logins: str
+
+    @property
+    def arguments(self) -> str:
+        """The first arguments of the functions of 70_security.sql."""
+        return f"{self.database_id}, '{self.token}'::int[], '{self.logins}'::int[]"
+
+
+class Security:
+    """The contexts of one session, the innermost last, and what was asked of them."""
+
+    def __init__(self, pg: Pg, catalog: Catalog, account: Account) -> None:
+        self.pg, self.catalog = pg, catalog
+        self.contexts = [Context(account)]
+        self.powerful = account.powerful
+        self._chain: tuple[str, int] | None = None  # database and owner of the module that runs
+        self._schema: str | None = None  # its schema
+        self._identities: dict[tuple[Context, str], Identity | None] = {}
+        self._answers: dict[tuple[Context, str, int, int, str], bool] = {}
+        self._generation = catalog.generation
+        catalog.default_schema = self.default_schema
+
+    # --- contexts --------------------------------------------------------------------------------------------------
+
+    @property
+    def context(self) -> Context:
+        return self.contexts[-1]
+
+    @property
+    def key(self) -> Context | None:
+        """What a compiled statement depends on; None for a member of sysadmin."""
+        return None if self.powerful else self.contexts[-1]
+
+    @property
+    def original(self) -> Account:
+        """The login that logged in, whoever it acts as."""
+        return self.contexts[0].account
+
+    def push(self, context: Context) -> None:
+        """EXECUTE AS."""
+        self.contexts.append(context)
+        self.powerful = context.powerful
+
+    def unwind(self, depth: int) -> None:
+        """Back to the first ``depth`` contexts: REVERT, the end of a module or of a dynamic text."""
+        del self.contexts[depth:]
+        self.powerful = self.context.powerful
+
+    @contextmanager
+    def module(self, database: str, owner: int, schema: str) -> Iterator[None]:
+        """The text of a view, procedure or trigger: what has the same owner is not checked (ownership chaining)."""
+        saved = self._chain, self._schema
+        self._chain, self._schema = (fold(database), owner), schema
+        try:
+            yield
+        finally:
+            self._chain, self._schema = saved
+
+    @contextmanager
+    def dynamic(self) -> Iterator[None]:
+        """A text that a module makes: no chain reaches into it."""
+        saved = self._chain, self._schema
+        self._chain = self._schema = None
+        try:
+            yield
+        finally:
+            self._chain, self._schema = saved
+
+    # --- questions -------------------------------------------------------------------------------------------------
+
+    def identity(self, database: str) -> Identity:
+        """The user in ``database``. Error 916 where the login has none."""
+        found = self.entrant(database)
+        if found is None:
+            entry = self.catalog.database(database)
+            raise errors.no_access(self.context.account.name, entry[1] if entry else database)
+        return found
+
+    def enter(self, database: str) -> None:
+        """Error 916 for a database that is there and in which the login has no user."""
+        if not self.powerful and self.catalog.database(database) is not None:
+            self.identity(database)
+
+    def entrant(self, database: str) -> Identity | None:
+        """The user in ``database``; None where the login has none."""
+        self._refresh()
+        key = (self.context, fold(database))
+        if key not in self._identities:
+            self._identities[key] = self._identify(*key)
+        return self._identities[key]
+
+    def _identify(self, context: Context, database: str) -> Identity | None:
+        entry = self.catalog.database(database)
+        if entry is None:
+            return None
+        if context.powerful:
+            return Identity(entry[0], DBO, "dbo", "dbo", "{0,1,16384}", "{1,2,3}")
+        if context.user is not None and context.database != database:
+            return None
+        rows = self.pg.query(
+            "SELECT user_id, name, default_schema, token, logins FROM mssql.identify($1::int, $2::int, $3::int)",
+            entry[0],
+            context.account.login_id,
+            context.user,
+        )
+        if not rows:
+            return None
+        user, name, schema, token, logins = rows[0]
+        return Identity(entry[0], int(user or 0), str(name), str(schema), str(token), str(logins))
+
+    def allowed(self, database: str, kind: int, major: int, permission: str) -> bool:
+        """Whether the context holds ``permission`` on the securable ``major`` of class ``kind``."""
+        if self.powerful:
+            return True
+        identity = self.identity(database)
+        key = (self.context, fold(database), kind, major, permission)
+        if key not in self._answers:
+            rows = self.pg.query(
+                f"SELECT mssql.allowed({identity.arguments}, $1::int, $2::int, $3)",
+                kind,
+                major,
+                permission,
+            )
+            self._answers[key] = rows[0][0] == "t"
+        return self._answers[key]
+
+    def require(self, table: TableInfo, permission: str) -> None:
+        """Error 229 unless the context, or the module that runs, may do that to an object."""
+        if self.powerful or table.local or table.type == "S":
+            return
+        if self._chain == (fold(table.database), table.owner):
+            return
+        if not self.allowed(table.database, OBJECT, table.object_id, permission):
+            raise errors.denied(permission, table)
+
+    def require_database(self, database: str, permission: str) -> None:
+        """Error 262."""
+        if not self.allowed(database, DATABASE, 0, permission):
+            entry = self.catalog.database(database)
+            raise errors.denied_in_database(permission, entry[1] if entry else database)
+
+    def require_state(self, database: str, permission: str, server: bool) -> None:
+        """What a dynamic management view asks for: two messages, 300 or 262 and 297."""
+        if not self.allowed(database, SERVER if server else DATABASE, 0, permission):
+            first = errors.denied_on_server(permission) if server else errors.denied_in_database(permission, database)
+            raise Refused(first, errors.no_permission())
+
+    def default_schema(self, database: str) -> str:
+        """The schema of names that have none: that of the module, of the user, or dbo."""
+        if self._schema is not None:
+            return self._schema
+        if self.powerful:
+            return "dbo"
+        found = self.entrant(database)
+        return found.schema if found is not None else "dbo"
+
+    def _refresh(self) -> None:
+        if self._generation != self.catalog.generation:
+            self._generation = self.catalog.generation
+            self._identities.clear()
+            self._answers.clear()
+
+
+class Refused(SqlError):
+    """Two messages for one refusal: the error, and what SQL Server says after it."""
+
+    def __init__(self, first: SqlError, then: SqlError) -> None:
+        super().__init__(first.number, first.message, severity=first.severity, state=first.state)
+        self.then = then

@@ -1,0 +1,72 @@
+"""What SQL Server says to who may not. Source: sys.messages, "Database Engine events and errors"."""
+
+from __future__ import annotations
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.catalog.tables import TableInfo
+
+
+def denied(permission: str, table: TableInfo) -> SqlError:
+    """A permission on an object."""
+    return SqlError(
+        229,
+        f"The {permission} permission was denied on the object '{table.name}', database '{table.database}',"
+        f" schema '{table.schema}'.",
+        severity=14,
+        state=5,
+    )
+
+
+def denied_in_database(permission: str, database: str) -> SqlError:
+    """A permission of a database, such as CREATE TABLE."""
+    return SqlError(262, f"{permission} permission denied in database '{database}'.", severity=14)
+
+
+def denied_on_server(permission: str) -> SqlError:
+    """A permission of the server, such as VIEW SERVER STATE."""
+    return SqlError(
+        300, f"{permission} permission was denied on object 'server', database 'master'.", severity=14, state=1
+    )
+
+
+def no_permission() -> SqlError:
+    """What follows 262 and 300 where a system view asked for the permission."""
+    return SqlError(297, "The user does not have permission to perform this action.")
+
+
+def not_allowed() -> SqlError:
+    """An action on logins, users or roles."""
+    return SqlError(15247, "User does not have permission to perform this action.")
+
+
+def no_access(login: str, database: str) -> SqlError:
+    """A database in which the login has no user."""
+    return SqlError(
+        916,
+        f'The server principal "{login}" is not able to access the database "{database}" under the current security'
+        " context.",
+        severity=14,
+    )
+
+
+def missing(what: str, name: str, action: str = "find", severity: int = 16) -> SqlError:
+    """A principal, schema or object that is not there, or that one may not know of."""
+    return SqlError(
+        15151,
+        f"Cannot {action} the {what} '{name}', because it does not exist or you do not have permission.",
+        severity=severity,
+    )
+
+
+def no_schema(name: str) -> SqlError:
+    return SqlError(
+        2760, f'The specified schema name "{name}" either does not exist or you do not have permission to use it.'
+    )
+
+
+def no_object(name: str, state: int = 1, number: int = 1088) -> SqlError:
+    return SqlError(
+        number,
+        f'Cannot find the object "{name}" because it does not exist or you do not have permissions.',
+        state=state,
+    )

@@ -1,0 +1,43 @@
+"""Passwords of logins: kept as salted hashes, checked without telling by time what was wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+
+from fakemssql.contract import SqlError
+
+_COST = 2**13
+_LEAST = 8
+_GROUPS = (str.isupper, str.islower, str.isdigit, lambda c: not c.isalnum())
+
+
+def hashed(password: str, salt: bytes | None = None) -> str:
+    """The salt and hash of a password, as text."""
+    salt = os.urandom(16) if salt is None else salt
+    digest = hashlib.scrypt(password.encode("utf-16-le", "surrogatepass"), salt=salt, n=_COST, r=8, p=1)
+    return f"{salt.hex()}:{digest.hex()}"
+
+
+def matches(password: str, kept: str | None) -> bool:
+    """Whether ``password`` is the one that was kept. Takes as long where none was kept."""
+    salt = bytes.fromhex(kept.partition(":")[0]) if kept else b""
+    return hmac.compare_digest(hashed(password, salt), kept or "")
+
+
+def check_policy(login: str, password: str) -> None:
+    """Errors 15116 and 15118 for a password that CHECK_POLICY refuses ("Password Policy")."""
+    if len(password) < _LEAST:
+        raise SqlError(
+            15116,
+            "Password validation failed. The password does not meet the operating system policy requirements because"
+            " it is too short.",
+        )
+    groups = sum(any(map(group, password)) for group in _GROUPS)
+    if groups < 3 or login.casefold() in password.casefold():
+        raise SqlError(
+            15118,
+            "Password validation failed. The password does not meet the operating system policy requirements because"
+            " it is not complex enough.",
+        )

@@ -1,0 +1,150 @@
+"""The life of a local server: start, end, death, return."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import psutil
+import pyodbc
+import pytest
+
+from fakemssql.server import FakeServer, FakeServerError
+
+pyodbc.pooling = False
+
+
+@pytest.fixture
+def own_server() -> Iterator[FakeServer]:
+    """A server that a test may kill."""
+    with FakeServer(password="P;w}'{1 ü", databases=("sqlqueue", "Second One")) as found:
+        yield found
+
+
+def value(server: FakeServer, statement: str, database: str = "sqlqueue") -> object:
+    text = server.odbc_connection_string(database)
+    with contextlib.closing(pyodbc.connect(text, autocommit=True, timeout=20)) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchval() if cursor.description else None
+
+
+def test_databases_kill_and_restart(own_server: FakeServer) -> None:
+    assert value(own_server, "SELECT DB_NAME()", "second one") == "Second One"
+    assert value(own_server, "SELECT DB_NAME()", "master") == "master"
+    value(own_server, "CREATE TABLE dbo.kept (a int)")
+    value(own_server, "INSERT INTO dbo.kept VALUES (42)")
+    port = own_server.port
+    text = own_server.odbc_connection_string()
+    with contextlib.closing(pyodbc.connect(text, autocommit=True, timeout=20)) as connection:
+        own_server.kill()
+        assert own_server.pid is None
+        with pytest.raises(pyodbc.Error):
+            connection.execute("SELECT 1").fetchval()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((own_server.host, port), 5)
+    own_server.restart()
+    assert own_server.port == port
+    assert value(own_server, "SELECT a FROM dbo.kept") == 42
+    own_server.restart()
+    assert value(own_server, "SELECT a FROM dbo.kept") == 42
+
+
+def test_url(own_server: FakeServer) -> None:
+    parts = urlsplit(own_server.url("Second One"))
+    assert (parts.scheme, parts.hostname, parts.port) == ("mssql", own_server.host, own_server.port)
+    assert (unquote(parts.username or ""), unquote(parts.password or "")) == (own_server.user, own_server.password)
+    assert unquote(parts.path) == "/Second One"
+
+
+def test_one_connection_that_crashes_leaves_the_others(own_server: FakeServer) -> None:
+    text = own_server.odbc_connection_string()
+    with (
+        contextlib.closing(pyodbc.connect(text, autocommit=True)) as first,
+        contextlib.closing(pyodbc.connect(text, autocommit=True)) as second,
+    ):
+        assert own_server.pid is not None
+        workers = [p for p in psutil.Process(own_server.pid).children() if "postgres" not in p.name()]
+        assert len(workers) == 2
+        min(workers, key=lambda process: process.pid).kill()
+        with pytest.raises(pyodbc.Error):
+            first.execute("SELECT 1")
+        assert second.execute("SELECT 1").fetchval() == 1
+    assert value(own_server, "SELECT 1") == 1
+
+
+def family_of(pid: int) -> list[psutil.Process]:
+    root = psutil.Process(pid)
+    return [root, *root.children(recursive=True)]
+
+
+def test_stop_ends_everything_and_removes_the_data() -> None:
+    with FakeServer() as server:
+        assert server.pid is not None
+        family, data = family_of(server.pid), server.data
+        assert value(server, "SELECT 1") == 1
+    assert not psutil.wait_procs(family, timeout=20)[1]
+    assert not data.exists()
+
+
+def test_the_server_ends_with_the_process_that_made_it() -> None:
+    code = (
+        "import sys; from fakemssql.server import FakeServer; s = FakeServer(sys.argv[1]); s.start();"
+        "sys.stdout.write(f'{s.pid}\\n'); sys.stdout.flush(); sys.stdin.read()"
+    )
+    with tempfile.TemporaryDirectory() as data:
+        command = [sys.executable, "-c", code, data]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+            assert parent.stdout is not None
+            family = family_of(int(parent.stdout.readline()))
+            assert any("postgres" in process.name() for process in family)
+            parent.send_signal(signal.SIGKILL)
+        assert not psutil.wait_procs(family, timeout=20)[1]
+
+
+def test_the_command_prints_one_line_and_keeps_its_password_out_of_the_log() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        command = [sys.executable, "-m", "fakemssql", "--port", "0", "--json", "--data", directory]
+        with (
+            open(Path(directory) / "stderr", "w+b") as errors,
+            subprocess.Popen([*command, "--verbose"], stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+        ):
+            assert process.stdout is not None
+            facts = json.loads(process.stdout.readline())
+            with socket.create_connection((facts["host"], facts["port"]), 5):
+                pass
+            process.send_signal(signal.SIGTERM)
+            assert process.stdout.read() == ""
+            assert process.wait(30) == 0
+            errors.seek(0)
+            assert facts["password"].encode() not in errors.read()
+        assert facts["user"] == "sa"
+        assert facts["host"] == "127.0.0.1"
+
+
+def test_a_taken_port_is_said_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(FakeServerError, match=r"(?i)in use"):
+        FakeServer(port=taken.getsockname()[1]).start()
+
+
+def test_what_the_connection_string_escapes() -> None:
+    server = FakeServer(password="a}b;c", port=1)
+    assert "PWD={a}}b;c};" in server.odbc_connection_string("x}y", driver="ODBC Driver 18 for SQL Server")
+    assert "DATABASE={x}}y};" in server.odbc_connection_string("x}y", driver="ODBC Driver 18 for SQL Server")
+    assert os.path.sep not in server.url()[8:].split("@")[0]
+
+
+def test_a_database_that_is_asked_for_is_made(own_server: FakeServer) -> None:
+    for name in ("made for a URL", "made ]for ODBC"):
+        text = own_server.odbc_connection_string(name)
+        with contextlib.closing(pyodbc.connect(text)) as connection:
+            assert connection.execute("SELECT DB_NAME()").fetchval() == name
+    assert own_server.url("made for a URL").endswith("/made%20for%20a%20URL")
