@@ -19,8 +19,8 @@ from airflow_sqlqueue.errors import (
     SqlQueueError,
     TransactionError,
 )
-from airflow_sqlqueue.server.joined import JoinedConnection
-from airflow_sqlqueue.server.opening import open_connection
+from airflow_sqlqueue.server.connection import open_connection
+from airflow_sqlqueue.server.enlisted import EnlistedConnection
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
 from airflow_sqlqueue.server.translation import quiet, translate
 from airflow_sqlqueue.sql import Fragment, Query, query
@@ -211,9 +211,9 @@ class Session:
         if self._doomed:
             raise TransactionError("The transaction failed before and is rolled back: let its error end the block.")
 
-    def joined_connection(self) -> JoinedConnection:
+    def enlisted_connection(self) -> EnlistedConnection:
         """The driver's connection for statements of others, who can neither commit nor close it."""
-        return JoinedConnection(self._connection, self.doom, self._check_alive)
+        return EnlistedConnection(self._connection, self.doom, self._check_alive)
 
 
 def retrying(work: Callable[[], T], *, attempts: int = 5) -> T:

@@ -61,7 +61,7 @@ _current: ContextVar[Transaction | None] = ContextVar("sqlqueue_transaction", de
 def transaction(
     settings: ConnectionSettings, connect: Callable[[], Session], mode: str = SENDS_ATOMIC_WITH_RECEIVE
 ) -> Iterator[Transaction]:
-    """Begin a transaction that every call to :func:`joined` of this thread (or task) finds until the block ends.
+    """Begin a transaction that :func:`current_transaction` finds, in this thread or task, until the block ends.
 
     - ``sends_atomic_with_receive``: what is received, sent and run commits together when the block ends, and is rolled
       back together when it raises. Rolled-back messages are visible again.
@@ -75,7 +75,7 @@ def transaction(
     if mode not in MODES:
         raise ConfigurationError(f"There is no transaction mode {mode!r}: choose one of {', '.join(MODES)}.")
     server = Server.of(settings)
-    outer = joined(settings)
+    outer = current_transaction(settings)
     if outer is not None:
         if outer.mode != mode:
             raise TransactionError(f"A transaction with the mode {outer.mode} is open: join it with the same mode.")
@@ -89,7 +89,7 @@ def transaction(
         yield begun
 
 
-def joined(settings: ConnectionSettings) -> Transaction | None:
+def current_transaction(settings: ConnectionSettings) -> Transaction | None:
     """The transaction under way, None where there is none. Raises :class:`TransactionError` for another server's."""
     current = _current.get()
     if current is not None and current.server != Server.of(settings):

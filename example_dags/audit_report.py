@@ -1,6 +1,6 @@
 """The page of figures about one batch: what Spark counted, put into tables, charts and one HTML file.
 
-The page needs no network and no script. Everything on it that a message said (types, endpoints, exceptions) is escaped.
+The page needs no network and no script. Everything on it that a message says (types, endpoints, exceptions) is escaped.
 """
 
 from __future__ import annotations

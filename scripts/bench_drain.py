@@ -17,10 +17,10 @@ from bench_staging import staged_move
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
-from airflow_sqlqueue.queue.fitted import FIRST, LAST
-from airflow_sqlqueue.server.opening import open_connection
+from airflow_sqlqueue.queue.table_access import FIRST, LAST
+from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql.columns import output
 

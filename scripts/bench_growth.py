@@ -27,7 +27,7 @@ def compare_growth(queue: QueueTable) -> list[Comparison]:
     cost = {size: min(_cost(queue, size) for _ in range(turns)) for size, turns in TURNS.items()}
     return [
         Comparison(
-            f"drain of {size:,}", cost[size], f"drain of {base:,}", cost[base], BOUND, at_most=True, unit="µs/message"
+            f"drain of {size:,}", cost[size], f"drain of {base:,}", cost[base], BOUND, limit=True, unit="µs/message"
         )
         for size, base in ((middle, small), (large, small), (large, middle))
     ]

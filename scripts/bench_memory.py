@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from bench_report import Comparison, report
 
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.files import StagingFolder
+from airflow_sqlqueue.drain.stages.part_file import StagingFolder
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
@@ -60,7 +60,7 @@ def compare_memory(
         f"{drained['imported'] / MB:.0f} MB after the imports"
     )
     name = f"drain of {sum(sizes) / MB:,.0f} MB"
-    return [Comparison(name, drained["peak"] / MB, "limit", limit / MB, 1.0, at_most=True, unit="MB", note=note)]
+    return [Comparison(name, drained["peak"] / MB, "limit", limit / MB, 1.0, limit=True, unit="MB", note=note)]
 
 
 def body_sizes(total: int, largest: int) -> list[int]:

@@ -13,8 +13,8 @@ from bench_report import Comparison, report
 from bench_setting import TURNS, best_rates, messages
 
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.fitted import LAST
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
+from airflow_sqlqueue.queue.table_access import LAST
 from airflow_sqlqueue.sql import Query
 
 
@@ -35,7 +35,7 @@ def compare_purges(queue: QueueTable, *, count: int = 20_000, turns: int = TURNS
     return [
         _compare_purge(queue, "purge of expired", PurgeOptions(), "[Expires] < GETUTCDATE()", count, turns, bound=0.5),
         _compare_purge(
-            queue, "purge of all", PurgeOptions(every=True, confirm=True), everything, count, turns, bound=0.5
+            queue, "purge of all", PurgeOptions(all_messages=True, confirm=True), everything, count, turns, bound=0.5
         ),
         _compare_purge(queue, "purge by age", older, everything, count, turns, note="reads every header as well"),
     ]

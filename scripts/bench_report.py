@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from airflow_sqlqueue import __version__
-from fakemssql import FakeServer
 from airflow_sqlqueue.queue import QueueTable
+from fakemssql import FakeServer
 
 RATE = "messages/s"
 _WIDTH = 120
@@ -31,7 +31,7 @@ _WIDTH = 120
 class Comparison:
     """Two figures of one run, both in ``unit``.
 
-    ``bound`` is the least that their ratio may be, with ``at_most`` the most, None where it is only told; ``note`` says
+    ``bound`` is the least that their ratio may be, with ``limit`` the most, None where it is only told; ``note`` says
     what one has to know to read them.
     """
 
@@ -40,7 +40,7 @@ class Comparison:
     base_name: str
     base_value: float
     bound: float | None = None
-    at_most: bool = False
+    limit: bool = False
     unit: str = RATE
     note: str = ""
 
@@ -52,7 +52,7 @@ class Comparison:
     def passed(self) -> bool:
         if self.bound is None:
             return True
-        return self.ratio <= self.bound if self.at_most else self.ratio >= self.bound
+        return self.ratio <= self.bound if self.limit else self.ratio >= self.bound
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "ratio": self.ratio, "passed": self.passed}
@@ -103,7 +103,7 @@ def table(title: str, comparisons: Sequence[Comparison]) -> Table:
     found = Table(title, "", "against", "", "", "ratio", "bound", "note")
     for each in comparisons:
         figures = (_figure(each.value), each.base_name, _figure(each.base_value), each.unit)
-        bound = "" if each.bound is None else f"{'at most' if each.at_most else 'at least'} {each.bound:g}"
+        bound = "" if each.bound is None else f"{'at most' if each.limit else 'at least'} {each.bound:g}"
         verdict = "" if each.passed else "red"
         found.add_row(each.name, *figures, f"{each.ratio:.2f}", bound, each.note, style=verdict)
     return found

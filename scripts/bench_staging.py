@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.server.opening import open_connection
+from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.sql import Query
 
 CHUNK = 4_000

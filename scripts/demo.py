@@ -26,13 +26,13 @@ from rich.table import Table
 
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
-from fakemssql import FakeServer
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.traffic import generate
+from fakemssql import FakeServer
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".demo"

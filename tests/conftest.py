@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 import pytest
-
 from fakemssql.server import FakeServer
+
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings

@@ -169,17 +169,17 @@ class Endpoint:
                 handled.append(message)
         return handled
 
-    def purge_expired(self, at_most: int = 10_000) -> None:
-        self.run(PURGE_EXPIRED, n=at_most)
+    def purge_expired(self, limit: int = 10_000) -> None:
+        self.run(PURGE_EXPIRED, n=limit)
 
     def delay(self, delayed: str, body: bytes, headers: dict[str, str | None], *, days: int = 0, ms: int = 0) -> None:
         """Store a message in a table of delayed messages."""
         due = {"ms": ms, "s": 0, "n": 0, "h": 0, "d": days}
         self.run(STORE_DELAYED, delayed, **due, Headers=json.dumps(headers, ensure_ascii=False), Body=body)
 
-    def move_due(self, delayed: str, at_most: int = 100) -> None:
+    def move_due(self, delayed: str, limit: int = 100) -> None:
         """Move what is due into the endpoint's own queue."""
-        self.run(MOVE_DUE, self.queue, delayed, BatchSize=at_most)
+        self.run(MOVE_DUE, self.queue, delayed, BatchSize=limit)
 
     def subscribe(self, table: str, endpoint: str, address: str, topic: str) -> None:
         self.run(SUBSCRIBE, table, Endpoint=endpoint, QueueAddress=address, Topic=topic)

@@ -12,7 +12,7 @@ from airflow_sqlqueue.cli.errors import errors, return_to_source
 from airflow_sqlqueue.cli.messages import depth, generate, peek, send
 from airflow_sqlqueue.cli.output import stderr
 from airflow_sqlqueue.cli.publishing import publish, subscribe, subscriptions, unsubscribe
-from airflow_sqlqueue.cli.purging import purge, purge_expired
+from airflow_sqlqueue.cli.purge import purge, purge_expired
 from airflow_sqlqueue.cli.quarantine import quarantine
 from airflow_sqlqueue.cli.tables import create, drop, inspect
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, DriverNotFoundError, MessageError, SqlQueueError

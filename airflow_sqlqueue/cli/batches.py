@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_sqlqueue.drain.ledger import Ledger
     from airflow_sqlqueue.drain.options import DrainOptions
-    from airflow_sqlqueue.drain.stage import Stage
+    from airflow_sqlqueue.drain.stages.base import Stage
 
 QueueOption = Annotated[
     Optional[str],  # noqa: UP045
@@ -52,8 +52,8 @@ def drain(
     """Drain the queue into a sealed batch: Parquet files, or rows of a table."""
     # Arrow takes longer to load than most commands take to run.
     from airflow_sqlqueue.drain.options import DrainOptions
-    from airflow_sqlqueue.drain.stages import stage_of
-    from airflow_sqlqueue.drain.staging import StagingFolder
+    from airflow_sqlqueue.drain.stages.factory import stage_of
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
     if secondary and batch_id is not None:
         raise ConfigurationError(
@@ -94,7 +94,7 @@ def _drain(
             ledger_schema=target.ledger_schema,
             on_progress=lambda done: tell(done.rows, f"{done.bytes / 2**20:,.0f} MiB, {done.rate:,.0f}/s"),
         ).run()
-    return {**result.batch.to_dict(), "held": result.held, "seconds": round(result.seconds, 3)}
+    return {**result.batch.to_dict(), "locked": result.locked, "seconds": round(result.seconds, 3)}
 
 
 def batches(
@@ -109,7 +109,7 @@ def batches(
     older_than: Annotated[Optional[str], typer.Option(help="In their state for longer: 30m, 12h, 7d.")] = None,  # noqa: UP045
 ) -> None:
     """List the batches with their age (how long they have been in their state) and size."""
-    from airflow_sqlqueue.drain.catalog import batches as find
+    from airflow_sqlqueue.drain.batches import batches as find
 
     since = None if older_than is None else age("--older-than", older_than)
     target = Target.of(url, conn_id)
@@ -151,7 +151,7 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
 ) -> None:
     """Remove orphaned files, and batches past their retention; never what an open or sealed batch lists."""
-    from airflow_sqlqueue.drain.staging import StagingFolder
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
     from airflow_sqlqueue.drain.sweep import SweepOptions
     from airflow_sqlqueue.drain.sweep import sweep as sweep_folder
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from airflow_sqlqueue.cli.message_options import Body, ContentType, HeaderOption, MessageType, message_from_options
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import show, stderr
 from airflow_sqlqueue.cli.target import Target
-from airflow_sqlqueue.cli.written import Body, ContentType, HeaderOption, MessageType, written_message
 from airflow_sqlqueue.delayed.mover import DEFAULT_CHUNK, MAX_CHUNK, move_due
 from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable, delayed_name
 from airflow_sqlqueue.errors import ConfigurationError
@@ -69,7 +69,7 @@ def send_delayed(
     content_type: ContentType = "application/json",
 ) -> None:
     """Send one message that the queue gets later."""
-    message = written_message(body, header, content_type, message_type)
+    message = message_from_options(body, header, content_type, message_type)
     target = Target.of(url, conn_id)
     with _delayed_table(target, through or queue) as table:
         forward_to = find_queue(table.session, target.resolver, queue) if through else None

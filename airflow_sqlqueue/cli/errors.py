@@ -7,11 +7,11 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from airflow_sqlqueue.cli.message_options import read_body
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import progress_bar, show, stdout
 from airflow_sqlqueue.cli.target import Target
-from airflow_sqlqueue.cli.written import read_body
-from airflow_sqlqueue.errorqueue.editing import Edited, edit
+from airflow_sqlqueue.errorqueue.editing import EditResult, edit
 from airflow_sqlqueue.errorqueue.failed import KINDS
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.options import ReturnOptions
@@ -108,7 +108,7 @@ def return_to_source(
     until: Until = None,
     message_ids: MessageIds = None,
     row_versions: RowVersions = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every message; not with a filter.")] = False,
+    all_messages: Annotated[bool, typer.Option("--all", help="Every message; not with a filter.")] = False,
     redirect_to: Annotated[_Text, typer.Option(help="Send them to this queue instead.")] = None,
     malformed: Annotated[bool, typer.Option("--malformed", help="Redirect poison too, its text unchanged.")] = False,
     rate: Annotated[_Number, typer.Option(help="Messages per second.")] = None,
@@ -120,7 +120,7 @@ def return_to_source(
     keep_original: Annotated[bool, typer.Option("--keep-original", help="Leave an edited message there.")] = False,
 ) -> None:
     """Return failed messages to the queues where they failed. Without a filter or --all nothing is returned."""
-    where = ErrorFilter.chosen(_filter(context), everything=everything)
+    where = ErrorFilter.chosen(_filter(context), all_messages=all_messages)
     options = ReturnOptions(redirect_to, malformed, rate, max_messages, max_seconds, dry_run)
     target = Target.of(url, conn_id)
     if edit_body is not None or edit_header:
@@ -155,7 +155,7 @@ def _edit(
     body: str | None,
     headers: list[str],
     keep_original: bool,
-) -> Edited:
+) -> EditResult:
     if where != ErrorFilter(row_versions=where.row_versions) or options != ReturnOptions(options.redirect_to):
         raise ConfigurationError("An edit takes --row-version, --redirect-to and --keep-original, nothing else.")
     if len(where.row_versions or ()) != 1:

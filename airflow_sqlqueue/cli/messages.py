@@ -6,14 +6,14 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from airflow_sqlqueue.cli.message_options import Body, ContentType, HeaderOption, MessageType, message_from_options
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import counted, progress_bar, show
 from airflow_sqlqueue.cli.target import Target
-from airflow_sqlqueue.cli.written import Body, ContentType, HeaderOption, MessageType, written_message
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.queue.browsing import MessageHead
-from airflow_sqlqueue.queue.fitted import FIRST
+from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.tables.create import delayed_address
 
 
@@ -29,7 +29,7 @@ def send(
     expire_after: Annotated[Optional[float], typer.Option(help="Seconds until it expires.")] = None,  # noqa: UP045
 ) -> None:
     """Send one message."""
-    message = written_message(body, header, content_type, message_type, expire_after)
+    message = message_from_options(body, header, content_type, message_type, expire_after)
     with Target.of(url, conn_id).queue(queue) as table:
         table.send([message])
     show({"queue": table.address.canonical, "message_id": message.header(HeaderNames.MESSAGE_ID)}, as_json=as_json)

@@ -8,10 +8,10 @@ from typing import Annotated, Optional
 
 import typer
 
+from airflow_sqlqueue.cli.message_options import Body, ContentType, HeaderOption, MessageType, message_from_options
 from airflow_sqlqueue.cli.options import ConnId, Json, Url
 from airflow_sqlqueue.cli.output import show
 from airflow_sqlqueue.cli.target import Target
-from airflow_sqlqueue.cli.written import Body, ContentType, HeaderOption, MessageType, written_message
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.publishing.subscriptions import SubscriptionTable
 from airflow_sqlqueue.publishing.subscriptions import publish as publish_to
@@ -89,7 +89,7 @@ def publish(
     table: Table = SUBSCRIPTION_TABLE,
 ) -> None:
     """Publish one event to everybody who has subscribed to it."""
-    message = written_message(body, header, content_type, message_type)
+    message = message_from_options(body, header, content_type, message_type)
     target = Target.of(url, conn_id)
     with _subscription_table(target, table) as subscriptions:
         published = publish_to(subscriptions, target.resolver, [message], [message_type, *(base_type or [])])

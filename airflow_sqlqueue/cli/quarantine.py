@@ -17,7 +17,7 @@ def quarantine(
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
-    put_back: Annotated[
+    requeue: Annotated[
         Optional[list[int]],  # noqa: UP045
         typer.Option(help="Put the message of this number back into the queue, any number of times."),
     ] = None,
@@ -28,9 +28,9 @@ def quarantine(
     target = Target.of(url, conn_id)
     with target.queue(queue) as table:
         aside = Quarantine(table.session, table.address.catalog, target.ledger_schema)
-        if put_back:
-            aside.put_back(table, put_back)
-            show({"put_back": len(put_back)}, as_json=as_json)
+        if requeue:
+            aside.requeue(table, requeue)
+            show({"requeued": len(requeue)}, as_json=as_json)
             return
         found = aside.messages(table.address)
     show([{name: _plain(value) for name, value in asdict(each).items()} for each in found], as_json=as_json)

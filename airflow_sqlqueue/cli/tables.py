@@ -10,9 +10,11 @@ import typer
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
 from airflow_sqlqueue.cli.output import say, show, stdout
 from airflow_sqlqueue.cli.target import Target
-from airflow_sqlqueue.doctor.examine import Examination, examine, mend
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.queue.sent import sent_definition
+from airflow_sqlqueue.inspection.inspect import Inspection
+from airflow_sqlqueue.inspection.inspect import fix as fix_table
+from airflow_sqlqueue.inspection.inspect import inspect as inspect_table
+from airflow_sqlqueue.queue.send_ledger import send_ledger_definition
 from airflow_sqlqueue.tables.create import create as create_one
 from airflow_sqlqueue.tables.create import definitions_for, script
 from airflow_sqlqueue.tables.discovery import list_tables
@@ -49,7 +51,7 @@ def create(
     )
     if ledger:
         catalog, schema = definitions[0].table.catalog, target.ledger_schema
-        definitions += [*ledger_definitions(catalog, schema), sent_definition(catalog, schema)]
+        definitions += [*ledger_definitions(catalog, schema), send_ledger_definition(catalog, schema)]
     if ddl:
         stdout.out(script(definitions, create_schema=create_schema), highlight=False, end="")
         return
@@ -77,25 +79,25 @@ def inspect(
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
-    every: Annotated[bool, typer.Option("--all", help="Every table of the transport in the database.")] = False,
+    all_tables: Annotated[bool, typer.Option("--all", help="Every table of the transport in the database.")] = False,
     fix: Annotated[Optional[str], typer.Option(help="Run the statement of this finding.")] = None,  # noqa: UP045
 ) -> None:
     """Show a queue table's layout, and what is wrong with it."""
-    if (queue is None) != every or (every and fix is not None):
+    if (queue is None) != all_tables or (all_tables and fix is not None):
         raise ConfigurationError("Name one queue, with or without --fix, or give --all alone.")
     target = Target.of(url, conn_id)
     if queue is None:
         with closing(target.connect()) as session:
             tables = list_tables(session, target.database)
-            found = [examine(session, each.table) for each in tables]
+            found = [inspect_table(session, each.table) for each in tables]
         show([_summary(each) for each in found], as_json=as_json, title=target.database)
         return
     with target.queue(queue) as table:
-        mended = mend(table.session, table.address, fix) if fix is not None else None
-        examination = examine(table.session, table.address)
-    details = {**examination.layout.to_dict(), "rows": examination.rows, "findings": _findings(examination)}
-    if mended is not None:
-        details["mended"] = mended.code
+        fixed = fix_table(table.session, table.address, fix) if fix is not None else None
+        inspection = inspect_table(table.session, table.address)
+    details = {**inspection.layout.to_dict(), "rows": inspection.rows, "findings": _findings(inspection)}
+    if fixed is not None:
+        details["fixed"] = fixed.code
     if as_json:
         show(details, as_json=True)
         return
@@ -105,24 +107,24 @@ def inspect(
         say(f"{finding['severity']} {finding['code']}", finding["text"], finding["statement"])
 
 
-def _summary(examination: Examination) -> dict[str, Any]:
-    layout = examination.layout
+def _summary(inspection: Inspection) -> dict[str, Any]:
+    layout = inspection.layout
     return {
         "table": layout.table.canonical,
         "kind": layout.kind,
         "layout": (", ".join(layout.names) or str(layout.shape)) if layout.kind == "queue" else "",
-        "rows": examination.rows,
-        "findings": [finding.code for finding in examination.findings],
+        "rows": inspection.rows,
+        "findings": [finding.code for finding in inspection.findings],
     }
 
 
-def _findings(examination: Examination) -> list[dict[str, Any]]:
+def _findings(inspection: Inspection) -> list[dict[str, Any]]:
     return [
         {
             "code": finding.code,
             "severity": finding.severity,
             "text": finding.text,
-            "statement": finding.mend.text if finding.mend else None,
+            "statement": finding.fix.text if finding.fix else None,
         }
-        for finding in examination.findings
+        for finding in inspection.findings
     ]

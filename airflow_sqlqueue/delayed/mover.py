@@ -40,7 +40,7 @@ MAX_CHUNK = 1_000
 
 
 @dataclass(frozen=True)
-class Moved:
+class MoveResult:
     """What a move did.
 
     ``moved`` messages went to the input queue, ``forwarded`` ones to the queue that their header names, ``failed`` ones
@@ -76,7 +76,7 @@ def move_due(
     chunk: int = DEFAULT_CHUNK,
     max_messages: int | None = None,
     max_seconds: float | None = None,
-) -> Moved:
+) -> MoveResult:
     """Move the messages that are due by the server's clock to ``queue``, the input queue that ``delayed`` belongs to.
 
     A message with the header ``NServiceBus.SqlServer.ForwardDestination`` goes to the queue it names instead, without
@@ -108,7 +108,7 @@ def move_due(
             if take <= 0 or (max_seconds is not None and time.monotonic() - started >= max_seconds):
                 break
             complete = mover.chunk(take) < take
-    return Moved(
+    return MoveResult(
         mover.moved,
         mover.forwarded,
         mover.failed,

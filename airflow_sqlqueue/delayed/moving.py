@@ -52,7 +52,7 @@ def move_rows(delayed: DelayedTable, queue: QueueTable, due: Sequence[DueMessage
     start = 0
     for rows in _ROWS:
         while len(due) - start >= rows:
-            counts = queue.fitted(partial(_move_piece, delayed, queue, due[start : start + rows]))
+            counts = queue.run_for_layout(partial(_move_piece, delayed, queue, due[start : start + rows]))
             if counts != (rows, rows):
                 raise StatementError(
                     f"Could not move {rows} messages of {delayed.address.canonical}: {counts[0]} were inserted and "

@@ -13,15 +13,15 @@ from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.queue.browsing import marks
+from airflow_sqlqueue.queue.browsing import placeholders
 from airflow_sqlqueue.queue.sending import chunks, headers_text
 from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.tables.create import DELAYED_QUALIFIER
-from airflow_sqlqueue.tables.inspection import read_layout
 from airflow_sqlqueue.tables.layout import Layout
+from airflow_sqlqueue.tables.reading import read_layout
 
 PAGE = 500
 """Rows that one look at the table returns."""
@@ -121,9 +121,9 @@ class DelayedTable:
         self.session.run(self.query("store", rows=rows), *values, sizes=sizes * len(messages))
         return len(messages)
 
-    def peek(self, at_most: int = 100) -> list[DelayedMessage]:
+    def peek(self, limit: int = 100) -> list[DelayedMessage]:
         """The messages that are due next, earliest first, passing over locked ones; nothing is removed."""
-        return list(islice(self.scan(), at_most))
+        return list(islice(self.scan(), limit))
 
     def scan(self) -> Iterator[DelayedMessage]:
         """Every message that nobody has locked, by Due, in pages; nothing is removed.
@@ -143,12 +143,12 @@ class DelayedTable:
             seen = {message.row_version for message in page if message.moment == latest}
             since = latest
 
-    def rows(self, name: str, since: datetime, at_most: int) -> list[DelayedMessage]:
+    def rows(self, name: str, since: datetime, limit: int) -> list[DelayedMessage]:
         """The rows of the query ``page`` or ``due``, sorted by Due and RowVersion."""
         statement = self.query(name, due=self._due(), since=self.moment_fragment())
         rows = [
             DelayedMessage(row_version, due.replace(tzinfo=timezone.utc), headers)
-            for row_version, due, headers in self.session.run(statement, at_most, since)
+            for row_version, due, headers in self.session.run(statement, limit, since)
         ]
         return sorted(rows, key=lambda message: (message.due, message.row_version))
 
@@ -173,7 +173,7 @@ class DelayedTable:
         return sum(self._cancel(wanted[start : start + PAGE]) for start in range(0, len(wanted), PAGE))
 
     def _cancel(self, row_versions: Sequence[int]) -> int:
-        return int(self.session.value(self.query("cancel", row_versions=marks(row_versions)), *row_versions))
+        return int(self.session.value(self.query("cancel", row_versions=placeholders(row_versions)), *row_versions))
 
     def cancel_message(self, message_id: str) -> int:
         """Delete every message with this id, which its header ``NServiceBus.MessageId`` says; return how many.

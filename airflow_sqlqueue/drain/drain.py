@@ -13,18 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from airflow_sqlqueue.drain.crew import MAX_FAILURES, RETRIED, Quota, Threads, drain_window, pause_after
-from airflow_sqlqueue.drain.ledger import BatchRow, Part
+from airflow_sqlqueue.drain.ledger import LedgerEntry, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_after
-from airflow_sqlqueue.drain.progress import Progress, Tally
-from airflow_sqlqueue.drain.stage import Stage
-from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.progress import Progress, ProgressCounter
+from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
+from airflow_sqlqueue.drain.worker_pool import MAX_FAILURES, RETRIED, Quota, ThreadEngine, drain_window, pause_after
 from airflow_sqlqueue.errors import WrongBatchError
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.fitted import FIRST, LAST
+from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
@@ -45,10 +45,10 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class DrainResult:
-    """The sealed batch; ``held`` messages up to the high-water mark were left because others held them to the end."""
+    """The sealed batch; ``locked`` messages up to its mark were left because others had locked them to the end."""
 
     batch: Batch
-    held: int
+    locked: int
     seconds: float
     resumed: bool
 
@@ -58,7 +58,7 @@ class Drain:
 
     :param connect: opens a session; called again after a lost connection.
     :param queue: the resolved queue table; the ledger stands in its database.
-    :param stage: where the messages go: a :class:`~airflow_sqlqueue.drain.stage.Stage`, or the folder for files.
+    :param stage: where the messages go: a :class:`~airflow_sqlqueue.drain.stages.base.Stage`, or the folder for files.
     :param batch_id: the batch; the same id resumes it, or returns it when it is sealed already.
     :param renew: where the batch of that id was consumed or put back, drain a new one, whose id follows from it.
     :param origin: who drains, for people who read the ledger (dag, task, run, map index).
@@ -79,7 +79,7 @@ class Drain:
         engine: Engine | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        self._connect, self._engine = connect, engine or Threads(connect)
+        self._connect, self._engine = connect, engine or ThreadEngine(connect)
         self._renew, self._origin = renew, origin
         self._task = DrainTask(
             batch_id=batch_id or uuid.uuid4(),
@@ -90,7 +90,7 @@ class Drain:
         )
         self._session: Session | None = None
         self._until: float | None = None
-        self._tally = Tally(on_progress)
+        self._tally = ProgressCounter(on_progress)
 
     @property
     def batch_id(self) -> uuid.UUID:
@@ -119,15 +119,15 @@ class Drain:
         resumed = self._persistently(lambda session: bool(self._task.ledger(session).parts(self.batch_id)))
         if row.up_to is not None:
             self._engine.run(self._task, row.up_to, self._persistently(self._quota), self._tally.add)
-        held = self._persistently(lambda session: self._drain_alone(session, row.up_to))
+        locked = self._persistently(lambda session: self._drain_alone(session, row.up_to))
         batch = self._persistently(lambda session: self._task.ledger(session).seal(self.batch_id))
         log.info(
-            "Batch %s is sealed: %d messages and %d bytes in %d parts, %d expired, %d in quarantine, %d held by others",
-            *(batch.batch_id, batch.messages, batch.bytes, batch.parts, batch.expired, batch.quarantined, held),
+            "Batch %s is sealed: %d messages, %d bytes in %d parts, %d expired, %d in quarantine, %d locked by others",
+            *(batch.batch_id, batch.messages, batch.bytes, batch.parts, batch.expired, batch.quarantined, locked),
         )
-        return DrainResult(batch, held, self._tally.seconds, resumed)
+        return DrainResult(batch, locked, self._tally.seconds, resumed)
 
-    def _open(self, session: Session) -> BatchRow:
+    def _open(self, session: Session) -> LedgerEntry:
         """Open the batch, or the one after those that are done with, and take the marks that the drain goes by."""
         queue, ledger = QueueTable(session, self._task.queue), self._task.ledger(session)
         ends = queue.ends()
@@ -178,9 +178,9 @@ class Drain:
         return Quota(limit, self._until)
 
     def _drain_alone(self, session: Session, up_to: int | None) -> int:
-        """Take parts until nothing is left up to the mark or a limit is reached; return how many stay held."""
+        """Take parts until nothing is left up to the mark or a limit is reached; return how many stay locked."""
         if up_to is None:
-            return QueueTable(session, self._task.queue).held(LAST)
+            return QueueTable(session, self._task.queue).count_left(LAST)
         worker, quota = Worker(session, self._task), self._quota(session)
         settle_until: float | None = None
         while True:
@@ -191,7 +191,7 @@ class Drain:
                 return 0
             # READPAST saw nothing from the bottom up: that is "drained" only if nobody holds a row.
             settle_until = settle_until or time.monotonic() + self._task.options.settle_seconds
-            held = worker.queue.held(up_to, wait=max(0.0, settle_until - time.monotonic()))
-            if held == 0 or time.monotonic() >= settle_until:
-                return held
+            locked = worker.queue.count_left(up_to, wait=max(0.0, settle_until - time.monotonic()))
+            if locked == 0 or time.monotonic() >= settle_until:
+                return locked
             time.sleep(_PAUSE)

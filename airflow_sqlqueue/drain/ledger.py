@@ -8,22 +8,22 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from airflow_sqlqueue.drain.batch_table import batch_table_definition
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.quarantine import quarantine_definition
+from airflow_sqlqueue.drain.stages.message_table import message_table_definition
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create
-from airflow_sqlqueue.tables.inspection import exists
+from airflow_sqlqueue.tables.reading import exists
 
 _NOT_OPEN = 50001
 _TABLES = ("Batch", "Part")
 
 
 @dataclass(frozen=True)
-class BatchRow:
+class LedgerEntry:
     """A batch as the ledger's row has it.
 
     ``up_to`` is None where the queue was empty when the batch was opened. The figures are None until the seal. ``age``
@@ -73,7 +73,7 @@ def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Defin
     return (
         Definition(batch, "ledger", (statements["make_batch"],), with_schema=True),
         Definition(part, "ledger", (statements["make_part"], statements["index_part"]), with_schema=True),
-        batch_table_definition(catalog, schema),
+        message_table_definition(catalog, schema),
         quarantine_definition(catalog, schema),
     )
 
@@ -103,7 +103,9 @@ class Ledger:
             if not exists(self.session, definition.table):
                 create(self.session, definition)
 
-    def open(self, batch_id: uuid.UUID, queue: str, origin: str, up_to: int | None, stage: str = "files") -> BatchRow:
+    def open(
+        self, batch_id: uuid.UUID, queue: str, origin: str, up_to: int | None, stage: str = "files"
+    ) -> LedgerEntry:
         """Open the batch, or find it as an earlier try left it: open, sealed, consumed or requeued.
 
         Raises :class:`WrongBatchError` where the batch is another queue's, or staged in another way.
@@ -116,12 +118,12 @@ class Ledger:
             raise WrongBatchError(f"Batch {batch_id} is staged as {row.stage}, not as {stage}: ask for a new batch.")
         return row
 
-    def find(self, batch_id: uuid.UUID) -> BatchRow:
+    def find(self, batch_id: uuid.UUID) -> LedgerEntry:
         """The batch's row. Raises :class:`BatchNotFoundError` where there is none."""
         rows = self.session.run(self.query("find"), str(batch_id))
         if not rows:
             raise BatchNotFoundError(f"The ledger {self._batch.schema!r} does not know batch {batch_id}: check the id.")
-        return BatchRow(*rows[0])
+        return LedgerEntry(*rows[0])
 
     def parts(self, batch_id: uuid.UUID) -> list[Part]:
         """The batch's parts in the order of their lowest RowVersion. Final only once the batch is sealed."""

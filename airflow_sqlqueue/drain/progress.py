@@ -49,7 +49,7 @@ class Progress:
         )
 
 
-class Tally:
+class ProgressCounter:
     """Adds up the parts of one try and tells whoever wants to know after each."""
 
     def __init__(self, on_progress: Callable[[Progress], None] | None = None) -> None:

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 
 from airflow_sqlqueue.errors import MessageNotFoundError
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.browsing import marks, of_fixed_size
+from airflow_sqlqueue.queue.browsing import padded_chunks, placeholders
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
@@ -30,10 +30,10 @@ from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition
 
 
 @dataclass(frozen=True)
-class Quarantined:
+class QuarantinedMessage:
     """A message in quarantine: where it comes from, why it is here, and the size of its headers and body in bytes.
 
-    ``number`` names it to :meth:`Quarantine.put_back`; ``row_version`` is the one it had in the queue.
+    ``number`` names it to :meth:`Quarantine.requeue`; ``row_version`` is the one it had in the queue.
     """
 
     number: int
@@ -104,16 +104,16 @@ class Quarantine:
         moved = 0
         for reason, row_versions in by_reason.items():
             origin = (str(batch_id), queue.canonical[:400], reason[:200])
-            for chunk in of_fixed_size(row_versions):
-                statement = self._query(name, **fragments, columns=STAGED_NAMES, row_versions=marks(chunk))
+            for chunk in padded_chunks(row_versions):
+                statement = self._query(name, **fragments, columns=STAGED_NAMES, row_versions=placeholders(chunk))
                 moved += int(self._session.value(statement, *origin, *values, *chunk))
         return moved
 
-    def messages(self, queue: ResolvedAddress) -> list[Quarantined]:
+    def messages(self, queue: ResolvedAddress) -> list[QuarantinedMessage]:
         """The messages of a queue in quarantine, in the order in which they came."""
         rows = self._session.run(self._query("list"), queue.canonical[:400])
         return [
-            Quarantined(
+            QuarantinedMessage(
                 number=row[0],
                 batch_id=uuid.UUID(str(row[1])),
                 reason=row[2],
@@ -126,7 +126,7 @@ class Quarantine:
             for row in rows
         ]
 
-    def put_back(self, queue: QueueTable, numbers: Iterable[int]) -> None:
+    def requeue(self, queue: QueueTable, numbers: Iterable[int]) -> None:
         """Put messages back into the queue as they were, behind what is there: all of them or, where one is not there
         (:class:`MessageNotFoundError`), none.
 
@@ -135,7 +135,7 @@ class Quarantine:
         """
         types = queue.layout.types
         names = Fragment(", ".join(f"[{name}]" for name in STAGED if name in types and name != "RowVersion"))
-        statement = self._query("put_back", queue=identifier(queue.address), columns=names)
+        statement = self._query("requeue", queue=identifier(queue.address), columns=names)
         with self._session.transaction():
             for number in numbers:
                 if self._session.value(statement, number, queue.address.canonical[:400], number) != 1:

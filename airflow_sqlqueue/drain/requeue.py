@@ -6,10 +6,10 @@ import logging
 import uuid
 from dataclasses import dataclass
 
+from airflow_sqlqueue.drain.batch_reader import rows_in_order, table_rows_in_order
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.staged import rows_in_order, table_rows_in_order
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
@@ -23,14 +23,14 @@ _REFUSALS = {
 
 
 @dataclass(frozen=True)
-class Requeued:
+class RequeueResult:
     """The batch, whose state is ``requeued`` now; ``repeated`` where an earlier call had put it back already."""
 
     batch: Batch
     repeated: bool
 
 
-def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None = None) -> Requeued:
+def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None = None) -> RequeueResult:
     """Send every message of a sealed batch back into its queue and mark the batch, in one transaction: exactly once.
 
     Ids, headers, bodies and expiry are as they were, and so is the order; the RowVersions are new, so the messages
@@ -39,7 +39,7 @@ def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None =
 
     Whoever reads the batch at this moment cannot mark it consumed afterwards. Repeated, as after a COMMIT whose answer
     was lost, it sends nothing. Files, and rows in the table of staged messages, stay until they are swept. ``staging``
-    as for :func:`~airflow_sqlqueue.drain.staged.rows_in_order`.
+    as for :func:`~airflow_sqlqueue.drain.batch_reader.rows_in_order`.
 
     Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch that is open or consumed, and with nothing
     changed :class:`BatchMismatchError`, :class:`StagingError` or an error of the queue's.
@@ -61,11 +61,11 @@ def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None =
                 f"Batch {batch_id} has {sent} messages, the ledger says {batch.messages}: nothing was put back."
             )
     log.info("Batch %s is in %s again: %d messages", batch_id, batch.queue, sent)
-    return Requeued(batch, repeated=False)
+    return RequeueResult(batch, repeated=False)
 
 
-def _refuse_or_repeat(ledger: Ledger, batch_id: uuid.UUID) -> Requeued:
+def _refuse_or_repeat(ledger: Ledger, batch_id: uuid.UUID) -> RequeueResult:
     row = ledger.find(batch_id)
     if row.state in _REFUSALS:
         raise BatchError(f"Batch {batch_id} {_REFUSALS[row.state]}.")
-    return Requeued(ledger.manifest(batch_id), repeated=True)
+    return RequeueResult(ledger.manifest(batch_id), repeated=True)

@@ -14,14 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from airflow_sqlqueue.drain.batch_table import BatchTable
-from airflow_sqlqueue.drain.catalog import batches
+from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.listing import StagedFile, remove, remove_folder, staged_files
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.storage.listing import StagedFile, remove, remove_folder, staged_files
 from airflow_sqlqueue.errors import ConfigurationError, TransactionError
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
-from airflow_sqlqueue.queue.sent import SentLedger
+from airflow_sqlqueue.queue.send_ledger import SendLedger
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class SweepOptions:
 
 
 @dataclass
-class Swept:
+class SweepResult:
     """What a sweep removed, or would remove.
 
     ``files`` with their ``bytes`` on disk, ``orphans`` of them that no batch listed, ``rows`` of the table of staged
@@ -76,7 +76,7 @@ class Swept:
     dry_run: bool = False
 
 
-def sweep(ledger: Ledger, staging: StagingFolder | None = None, options: SweepOptions | None = None) -> Swept:
+def sweep(ledger: Ledger, staging: StagingFolder | None = None, options: SweepOptions | None = None) -> SweepResult:
     """Remove orphans, and what is past its retention; never what an open or a sealed batch lists.
 
     The files of a batch, or its rows in the table of staged messages, go before its rows in the ledger, so a sweep that
@@ -101,9 +101,9 @@ class _Sweep:
         self._ledger, self._staging, self._options = ledger, staging, options
         self._before = datetime.now(timezone.utc) - options.grace
         self._done = {info.batch_id: info for info in batches(ledger, states=_DONE, older_than=options.retain)}
-        self._swept = Swept(dry_run=options.dry_run)
+        self._swept = SweepResult(dry_run=options.dry_run)
 
-    def run(self) -> Swept:
+    def run(self) -> SweepResult:
         here: dict[uuid.UUID, set[uuid.UUID]] = {}
         if self._staging is not None:
             for batch_id, files in staged_files(self._staging):
@@ -162,11 +162,11 @@ class _Sweep:
         return self._staging is not None and path.startswith(f"{self._staging.uri}/")
 
     def _remove_rows(self, batch_id: uuid.UUID) -> None:
-        table = BatchTable(self._ledger.session, self._ledger.catalog, self._ledger.schema)
+        table = MessageTable(self._ledger.session, self._ledger.catalog, self._ledger.schema)
         self._swept.rows += self._done[batch_id].messages if self._options.dry_run else table.remove(batch_id)
 
     def _forget_sent(self, older_than: timedelta) -> None:
-        sent = SentLedger(self._ledger.session, self._ledger.catalog, self._ledger.schema)
+        sent = SendLedger(self._ledger.session, self._ledger.catalog, self._ledger.schema)
         if sent.exists():
             old = sent.count_older(older_than) if self._options.dry_run else sent.forget(older_than)
             self._swept.sendings = old

@@ -13,7 +13,7 @@ from threading import Event, current_thread
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
-from airflow_sqlqueue.drain.stage import PartPlan, Stage, StagedPart, Took
+from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow, PartWriter, Stage
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
@@ -45,7 +45,7 @@ class DrainTask:
 
 
 @dataclass(frozen=True)
-class PartDone:
+class CommittedPart:
     """A committed part, and whether the head of the queue was empty when it ended (locked rows do not show)."""
 
     part: Part
@@ -78,18 +78,18 @@ class Worker:
     def _rows_per_statement(self) -> int:
         return max(1, min(self._options.rows_per_statement, self._options.bytes_per_statement // self._mean_bytes))
 
-    def drain_part(self, after: int, up_to: int, at_most: int | None) -> PartDone | None:
+    def drain_part(self, after: int, up_to: int, limit: int | None) -> CommittedPart | None:
         """Take one part of the rows above ``after`` and not above ``up_to``; None where there was no row to take.
 
         When this raises, the part is undone: its rows are in the queue (or, where a COMMIT was under way, the ledger
         knows better) and its file, if any, is an orphan. The caller takes a new part and never repeats this one.
         """
-        plan = PartPlan(self._task.batch_id, uuid.uuid4(), after, up_to)
+        plan = PartWindow(self._task.batch_id, uuid.uuid4(), after, up_to)
         staged = self._task.stage.part(self.queue, self._quarantine, plan, self._options)
         session = self._session
         session.begin()
         try:
-            taken, reached_end = self._gather(staged, at_most)
+            taken, reached_end = self._gather(staged, limit)
             if not taken.rows:
                 session.roll_back()
                 return None
@@ -106,7 +106,7 @@ class Worker:
             )
             self._ledger.commit_part(plan.batch_id, part, self._name)
             session.committed()
-            return PartDone(part, reached_end)
+            return CommittedPart(part, reached_end)
         except BaseException:
             try:
                 session.roll_back()
@@ -116,9 +116,9 @@ class Worker:
                     staged.abandon()
             raise
 
-    def _gather(self, staged: StagedPart, at_most: int | None) -> tuple[Took, bool]:
+    def _gather(self, staged: PartWriter, limit: int | None) -> tuple[PartCounts, bool]:
         options = self._options
-        limit = options.rows_per_part if at_most is None else min(options.rows_per_part, at_most)
+        limit = options.rows_per_part if limit is None else min(options.rows_per_part, limit)
         deadline = time.monotonic() + options.seconds_per_part
         taken = _NOTHING
         while taken.rows < limit and taken.bytes < options.bytes_per_part and time.monotonic() < deadline:
@@ -131,12 +131,12 @@ class Worker:
             taken = taken + took
         return taken, False
 
-    def _adapt(self, took: Took) -> None:
+    def _adapt(self, took: PartCounts) -> None:
         """Learn how large messages are here. Where they become smaller, statements grow fourfold at the most."""
         if took.messages:
             self._mean_bytes = max(1, self._mean_bytes // 4, took.bytes // took.messages)
 
 
-_NOTHING = Took(0, 0, 0, 0, 2**63 - 1, -(2**63))
+_NOTHING = PartCounts(0, 0, 0, 0, 2**63 - 1, -(2**63))
 _UNKNOWN = 256 * 1024
 """Bytes of a message of which nothing is known."""

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow_sqlqueue.address import QueueAddress
-from airflow_sqlqueue.envelope.groups import INTENTS
 from airflow_sqlqueue.envelope.times import format_interval, format_time
+from airflow_sqlqueue.envelope.typed_headers import INTENTS
 from airflow_sqlqueue.errors import AddressError, MessageError
 from airflow_sqlqueue.message import HeaderNames, Headers, Message, check_headers
 from airflow_sqlqueue.routing import ResolvedAddress

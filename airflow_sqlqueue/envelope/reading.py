@@ -14,7 +14,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from airflow_sqlqueue.envelope.groups import (
+from airflow_sqlqueue.envelope.typed_headers import (
     Audit,
     Content,
     Control,

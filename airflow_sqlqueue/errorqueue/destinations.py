@@ -31,7 +31,7 @@ class Reason(str, Enum):
     SATELLITE = "the failed queue is a .Retries satellite"
     LOCKED = "the failed queue is locked"
     REFUSED = "the server refused the message"
-    HELD = "not there, or held by others"
+    NOT_AVAILABLE = "not there, or locked by others"
 
 
 class Destinations:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
 from airflow_sqlqueue.errorqueue.failed import classify
-from airflow_sqlqueue.errorqueue.headers import EDIT_OF, healed_headers
+from airflow_sqlqueue.errorqueue.headers import EDIT_OF, headers_without_failure
 from airflow_sqlqueue.errorqueue.scan import not_found
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
@@ -20,7 +20,7 @@ _OURS = (HeaderNames.MESSAGE_ID, EDIT_OF)
 
 
 @dataclass(frozen=True)
-class Edited:
+class EditResult:
     """The new message's id, that of the one it stands for, and the queue it was sent to."""
 
     message_id: str
@@ -37,7 +37,7 @@ def edit(
     headers: Mapping[str, str | None] | None = None,
     redirect_to: str | None = None,
     keep_original: bool = False,
-) -> Edited:
+) -> EditResult:
     """Send an edited copy of an error queue's message to the queue where it failed, and remove the message.
 
     The copy is a message of its own, with a new message id and row Id; the header ``ServiceControl.EditOf`` names the
@@ -58,7 +58,7 @@ def edit(
 
     def edited_from(original: ReceivedMessage) -> tuple[QueueTable, Message]:
         destination = _destination(destinations, original)
-        values = {**healed_headers(original), **(headers or {})}
+        values = {**headers_without_failure(original), **(headers or {})}
         old_id = values.get(HeaderNames.MESSAGE_ID) or str(original.id)
         values |= {HeaderNames.MESSAGE_ID: str(uuid.uuid4()), EDIT_OF: old_id}
         removed = [name for name, value in (headers or {}).items() if value is None]
@@ -80,7 +80,7 @@ def edit(
     # In a transaction of the caller's nothing can be repeated: the server has rolled back what came before as well.
     destination, message = work() if queue.session.in_transaction else retrying(work)
     new_id, old_id = (message.header(name) or "" for name in _OURS)
-    return Edited(new_id, old_id, destination.address.canonical)
+    return EditResult(new_id, old_id, destination.address.canonical)
 
 
 def _take(queue: QueueTable, row_version: int) -> ReceivedMessage:

@@ -74,13 +74,13 @@ class ErrorFilter:
         return cls(**given)
 
     @classmethod
-    def chosen(cls, filters: ErrorFilter | Mapping[str, Any] | None, *, everything: bool) -> ErrorFilter:
+    def chosen(cls, filters: ErrorFilter | Mapping[str, Any] | None, *, all_messages: bool) -> ErrorFilter:
         """The filter of a call that moves messages: either conditions or, in so many words, everything.
 
         Raises :class:`ConfigurationError` for neither and for both.
         """
         where = filters if isinstance(filters, cls) else cls.of(filters or {})  # type: ignore[arg-type]
-        if where.is_empty != everything:
+        if where.is_empty != all_messages:
             raise ConfigurationError("Say which messages are meant, by a filter or by asking for all: one of the two.")
         return where
 

@@ -22,7 +22,7 @@ which whoever processes the message overwrites, and ``NServiceBus.Timeout.Expire
 """
 
 
-def healed_headers(message: ReceivedMessage) -> dict[str, str | None]:
+def headers_without_failure(message: ReceivedMessage) -> dict[str, str | None]:
     """The headers without the failure's, as far as they can be read.
 
     Endpoints of versions 1 and 2 keep the correlation id and the reply address in columns: where the headers lack them,
@@ -40,16 +40,16 @@ def healed_headers(message: ReceivedMessage) -> dict[str, str | None]:
     return kept
 
 
-def healed(message: ReceivedMessage) -> Message:
+def without_failure(message: ReceivedMessage) -> Message:
     """The message as it is sent back: row Id, message id and body are the same, it does not expire.
 
     Raises :class:`MessageError` where the headers are malformed.
     """
     if problem := decode_headers(message.headers).problem:
         raise MessageError(f"The message with RowVersion {message.row_version} is malformed: {problem}.")
-    return Message(healed_headers(message), message.body, id=message.id)
+    return Message(headers_without_failure(message), message.body, id=message.id)
 
 
-def untouched(message: ReceivedMessage) -> Message:
+def unchanged(message: ReceivedMessage) -> Message:
     """The message with the exact text of its headers, readable or not; it does not expire."""
     return Message(message.headers, message.body, id=message.id)

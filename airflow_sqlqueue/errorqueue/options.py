@@ -45,7 +45,7 @@ class ReturnOptions:
 
 
 @dataclass
-class Returned:
+class ReturnResult:
     """What a return did so far.
 
     ``returned`` counts messages by the queue they went to, ``left`` those that stay by the reason. ``unseen`` messages

@@ -11,9 +11,9 @@ from functools import partial
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
 from airflow_sqlqueue.errorqueue.failed import MALFORMED, FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.headers import healed, untouched
-from airflow_sqlqueue.errorqueue.options import Returned, ReturnOptions
-from airflow_sqlqueue.errorqueue.pace import Clock, Pace
+from airflow_sqlqueue.errorqueue.headers import unchanged, without_failure
+from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
+from airflow_sqlqueue.errorqueue.rate_limit import Clock, RateLimiter
 from airflow_sqlqueue.errorqueue.scan import Span, pages
 from airflow_sqlqueue.errors import (
     LayoutChangedError,
@@ -72,7 +72,7 @@ class ReturnToSource:
         where: ErrorFilter,
         options: ReturnOptions | None = None,
         *,
-        on_progress: Callable[[Returned], None] | None = None,
+        on_progress: Callable[[ReturnResult], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._queue = queue
@@ -81,11 +81,11 @@ class ReturnToSource:
         self._options = options = options or ReturnOptions()
         self._on_progress = on_progress or (lambda done: None)
         self._clock = clock or Clock()
-        self._pace = Pace(options.rate, self._clock)
+        self._pace = RateLimiter(options.rate, self._clock)
         self._blocked: dict[QueueTable, Reason] = {}
-        self._done = Returned(dry_run=options.dry_run)
+        self._done = ReturnResult(dry_run=options.dry_run)
 
-    def run(self) -> Returned:
+    def run(self) -> ReturnResult:
         """Return what matches and was in the queue at the start."""
         if self._queue.session.in_transaction:
             raise TransactionError("A return commits as it goes: run it outside of a transaction.")
@@ -102,10 +102,10 @@ class ReturnToSource:
                 done.complete = False
                 break
         if done.complete and named is not None:
-            self._leave(Reason.HELD, len(named) - seen)
+            self._leave(Reason.NOT_AVAILABLE, len(named) - seen)
         elif done.complete:
             moved = 0 if done.dry_run else done.messages
-            done.unseen = max(0, self._queue.held(span.up_to) - (seen - moved))
+            done.unseen = max(0, self._queue.count_left(span.up_to) - (seen - moved))
         done.seconds = self._clock.now() - self._started
         return done
 
@@ -166,7 +166,7 @@ class ReturnToSource:
             self._leave(refused.reason, len(chunk))
             return 0
         self._done.count(self._done.returned, destination.address.canonical, moved)
-        self._leave(Reason.HELD, len(chunk) - moved)
+        self._leave(Reason.NOT_AVAILABLE, len(chunk) - moved)
         return moved
 
     def _move(self, destination: QueueTable, chunk: Sequence[FailedMessage]) -> int:
@@ -182,7 +182,7 @@ class ReturnToSource:
         malformed = {message.row_version for message in chunk if message.kind == MALFORMED}
 
         def outgoing(message: ReceivedMessage) -> Message:
-            return untouched(message) if message.row_version in malformed else healed(message)
+            return unchanged(message) if message.row_version in malformed else without_failure(message)
 
         with self._queue.session.transaction():
             taken = self._queue.take([message.row_version for message in chunk])

@@ -11,7 +11,7 @@ from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errors import MessageNotFoundError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import MessageHead, heads
-from airflow_sqlqueue.queue.fitted import FIRST
+from airflow_sqlqueue.queue.table_access import FIRST
 
 PAGE = 256
 """Rows whose headers are in memory at a time; the headers of a failed message are some ten kilobytes."""

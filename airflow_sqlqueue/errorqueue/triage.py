@@ -37,7 +37,7 @@ DEFAULT_KEYS = ("kind", "exception_type", "message_type", "endpoint")
 
 
 @dataclass
-class Group:
+class ErrorGroup:
     """Messages with the same values of the keys. ``first`` and ``last`` are times of failure, ``example`` the
     RowVersion of the newest of them."""
 
@@ -69,7 +69,7 @@ class Triage:
     ``matched`` messages are in them, of ``scanned``. ``complete`` is False where the limit cut the scan short.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[ErrorGroup, ...]
     scanned: int
     matched: int
     complete: bool
@@ -84,9 +84,9 @@ def triage(
     queue: QueueTable,
     by: Sequence[str] = DEFAULT_KEYS,
     where: ErrorFilter | None = None,
-    at_most: int = MAX_SCANNED,
+    limit: int = MAX_SCANNED,
 ) -> Triage:
-    """Count the messages of an error queue by the keys ``by`` (see :data:`KEYS`), looking at ``at_most``, oldest first.
+    """Count the messages of an error queue by the keys ``by`` (see :data:`KEYS`), looking at ``limit``, oldest first.
 
     Nothing is removed, and no body is read. Messages that others have locked are passed over.
 
@@ -95,20 +95,20 @@ def triage(
     """
     if unknown := [key for key in by if key not in _KEYS]:
         raise ConfigurationError(f"Errors cannot be grouped by {unknown[0]!r}: choose from {', '.join(KEYS)}.")
-    if at_most < 1:
-        raise ConfigurationError(f"A triage looks at 1 message or more, not {at_most}.")
+    if limit < 1:
+        raise ConfigurationError(f"A triage looks at 1 message or more, not {limit}.")
     where = where or ErrorFilter()
-    groups: dict[tuple[str | None, ...], Group] = {}
+    groups: dict[tuple[str | None, ...], ErrorGroup] = {}
     scanned = matched = 0
     complete = True
     for message in scan(queue, Span.of(queue, where)):
-        if scanned == at_most:
+        if scanned == limit:
             complete = False
             break
         scanned += 1
         if where.matches(message):
             matched += 1
             key = tuple(_KEYS[name](message) for name in by)
-            groups.setdefault(key, Group(dict(zip(by, key, strict=True)))).add(message)
+            groups.setdefault(key, ErrorGroup(dict(zip(by, key, strict=True)))).add(message)
     ordered = sorted(groups.values(), key=lambda group: -group.messages)
     return Triage(tuple(ordered), scanned, matched, complete)

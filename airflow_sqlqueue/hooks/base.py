@@ -14,15 +14,15 @@ from airflow.sdk.log import mask_secret
 
 from airflow_sqlqueue.address import without_machine
 from airflow_sqlqueue.errors import SqlQueueError
-from airflow_sqlqueue.hooks.settings import QueueConnection, read_connection
+from airflow_sqlqueue.hooks.connection import QueueConnection, read_connection
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.server.opening import open_connection
+from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, query
 from airflow_sqlqueue.tables.discovery import find_queue
-from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, joined, transaction
+from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, current_transaction, transaction
 
 if TYPE_CHECKING:
     import pyodbc
@@ -97,12 +97,12 @@ class QueueConnectionHook(DbApiHook):
         return Session(read.settings, lock_timeout=read.lock_timeout)
 
     @contextmanager
-    def joined_session(self, *, sending: bool = False) -> Iterator[Session]:
+    def enlisted_session(self, *, sending: bool = False) -> Iterator[Session]:
         """The session of the :meth:`transaction` under way, where there is one, else one of its own.
 
         ``sending`` asks for the one that sends, which is another in the mode ``receive_only``.
         """
-        current = joined(self.queue_connection.settings)
+        current = current_transaction(self.queue_connection.settings)
         if current is not None:
             yield current.sending if sending else current.receiving
             return
@@ -130,7 +130,7 @@ class QueueConnectionHook(DbApiHook):
 
         Unlike ``run`` it logs nothing of the statement, and raises this package's errors.
         """
-        with self.joined_session() as session:
+        with self.enlisted_session() as session:
             return session.run(Query("own", "run the statement", sql), *parameters)
 
     @property
@@ -154,17 +154,17 @@ class QueueConnectionHook(DbApiHook):
         """
         if without_machine(queue_name) is None:
             return self.resolve(queue_name)
-        with self.joined_session() as session:
+        with self.enlisted_session() as session:
             return find_queue(session, self.resolver, queue_name)
 
     @contextmanager
     def queue(self, queue_name: str, *, sending: bool = False) -> Iterator[QueueTable]:
         """A queue in a session of its own, or in that of the :meth:`transaction` under way.
 
-        ``sending`` as for :meth:`joined_session`.
+        ``sending`` as for :meth:`enlisted_session`.
         """
         self.resolve(queue_name)
-        with self.joined_session(sending=sending) as session:
+        with self.enlisted_session(sending=sending) as session:
             yield QueueTable(session, find_queue(session, self.resolver, queue_name))
 
     # What a DbApiHook must say of its database; its set_autocommit and get_autocommit suit pyodbc as they are.
@@ -174,9 +174,9 @@ class QueueConnectionHook(DbApiHook):
 
         Inside a :meth:`transaction` it is lent from there: its commit does nothing, its rollback dooms the transaction.
         """
-        current = joined(self.queue_connection.settings)
+        current = current_transaction(self.queue_connection.settings)
         if current is not None:
-            return cast("pyodbc.Connection", current.receiving.joined_connection())
+            return cast("pyodbc.Connection", current.receiving.enlisted_connection())
         connection = open_connection(self.queue_connection.settings)
         connection.autocommit = False
         return connection

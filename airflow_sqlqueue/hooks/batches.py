@@ -12,7 +12,7 @@ from airflow_sqlqueue.errors import ConfigurationError, TransactionError
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.transactions import joined
+from airflow_sqlqueue.transactions import current_transaction
 
 _CONNECTION = re.compile(r"(?:s3|s3a|gs|gcs)://[^/@:]+@|(?:abfss?|az)://[^/@:]+@[^/@.]+(?:/|$)")
 """URLs as Airflow's object storage has them, with a connection. ``container@account.dfs...`` is Azure's own form."""
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from airflow.sdk import ObjectStoragePath
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_sqlqueue.drain.catalog import BatchInfo
+    from airflow_sqlqueue.drain.batches import BatchInfo
     from airflow_sqlqueue.drain.drain import DrainResult, Engine
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.progress import Progress
-    from airflow_sqlqueue.drain.quarantine import Quarantined
-    from airflow_sqlqueue.drain.requeue import Requeued
-    from airflow_sqlqueue.drain.staging import StagingFolder
-    from airflow_sqlqueue.drain.sweep import SweepOptions, Swept
+    from airflow_sqlqueue.drain.quarantine import QuarantinedMessage
+    from airflow_sqlqueue.drain.requeue import RequeueResult
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
+    from airflow_sqlqueue.drain.sweep import SweepOptions, SweepResult
 
 
 def staging_folder(location: str | PathLike[str] | ObjectStoragePath) -> StagingFolder:
@@ -41,7 +41,7 @@ def staging_folder(location: str | PathLike[str] | ObjectStoragePath) -> Staging
 
     Raises :class:`ConfigurationError` for one that cannot be used.
     """
-    from airflow_sqlqueue.drain.staging import StagingFolder
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
     if isinstance(location, str) and _CONNECTION.match(location):
         from airflow.sdk import ObjectStoragePath
@@ -77,10 +77,10 @@ class BatchMethods(QueueConnectionHook):
         (:class:`airflow_sqlqueue.spark.executors.SparkEngine`), which need this package and an ODBC driver, and reach
         the server and ``staging``. A batch that one engine began, another may resume.
         """
-        if joined(self.queue_connection.settings) is not None:
+        if current_transaction(self.queue_connection.settings) is not None:
             raise TransactionError("A drain commits its parts one by one: call it outside the transaction.")
         from airflow_sqlqueue.drain.drain import Drain
-        from airflow_sqlqueue.drain.stages import stage_of
+        from airflow_sqlqueue.drain.stages.factory import stage_of
 
         folder = None if staging is None else staging_folder(staging)
         place = stage_of(stage, folder, self.ledger_schema)
@@ -114,9 +114,9 @@ class BatchMethods(QueueConnectionHook):
     ) -> list[BatchInfo]:
         """The batches of a queue, or all of the connection's database; ``older_than`` goes by the time in their state.
 
-        See :func:`airflow_sqlqueue.drain.catalog.batches`.
+        See :func:`airflow_sqlqueue.drain.batches.batches`.
         """
-        from airflow_sqlqueue.drain.catalog import batches
+        from airflow_sqlqueue.drain.batches import batches
 
         queue = self.find_queue(queue_name).canonical if queue_name else None
         with self._ledger(self._catalog(queue_name)) as ledger:
@@ -149,7 +149,7 @@ class BatchMethods(QueueConnectionHook):
         queue_name: str | None = None,
         *,
         staging: str | PathLike[str] | ObjectStoragePath | None = None,
-    ) -> Requeued:
+    ) -> RequeueResult:
         """Put a sealed batch back into its queue, in one transaction, or in the :meth:`transaction` under way.
 
         Same ids, order kept; exactly once, however often it is called. ``queue_name`` says in which database the ledger
@@ -167,7 +167,7 @@ class BatchMethods(QueueConnectionHook):
         staging: str | PathLike[str] | ObjectStoragePath | None = None,
         queue_name: str | None = None,
         options: SweepOptions | None = None,
-    ) -> Swept:
+    ) -> SweepResult:
         """Remove orphaned part files from a staging folder, and batches that are done with and past their retention.
 
         Without a folder only batches that have no files go: those of the stage ``table``. The ledger is that of the
@@ -178,29 +178,29 @@ class BatchMethods(QueueConnectionHook):
         with self._ledger(self._catalog(queue_name)) as ledger:
             return sweep(ledger, None if staging is None else staging_folder(staging), options)
 
-    def quarantine(self, queue_name: str) -> list[Quarantined]:
+    def quarantine(self, queue_name: str) -> list[QuarantinedMessage]:
         """The messages that drains of a queue set aside because no file can keep them."""
         from airflow_sqlqueue.drain.quarantine import Quarantine
 
         queue = self.find_queue(queue_name)
-        with self.joined_session() as session:
+        with self.enlisted_session() as session:
             return Quarantine(session, queue.catalog, self.ledger_schema).messages(queue)
 
-    def put_back(self, queue_name: str, numbers: Sequence[int]) -> None:
+    def requeue_quarantined(self, queue_name: str, numbers: Sequence[int]) -> None:
         """Put messages of :meth:`quarantine` back into their queue, by their numbers, all or none.
 
-        See :meth:`airflow_sqlqueue.drain.quarantine.Quarantine.put_back`.
+        See :meth:`airflow_sqlqueue.drain.quarantine.Quarantine.requeue`.
         """
         from airflow_sqlqueue.drain.quarantine import Quarantine
 
         queue = self.find_queue(queue_name)
-        with self.joined_session() as session:
-            Quarantine(session, queue.catalog, self.ledger_schema).put_back(QueueTable(session, queue), numbers)
+        with self.enlisted_session() as session:
+            Quarantine(session, queue.catalog, self.ledger_schema).requeue(QueueTable(session, queue), numbers)
 
     def _catalog(self, queue_name: str | None) -> str:
         return self.find_queue(queue_name).catalog if queue_name else self.queue_connection.settings.database
 
     @contextmanager
     def _ledger(self, catalog: str) -> Iterator[Ledger]:
-        with self.joined_session() as session:
+        with self.enlisted_session() as session:
             yield Ledger(session, catalog, self.ledger_schema)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from airflow_sqlqueue.delayed.mover import DEFAULT_CHUNK, Moved, move_due
+from airflow_sqlqueue.delayed.mover import DEFAULT_CHUNK, MoveResult, move_due
 from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable, delayed_name
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
@@ -23,7 +23,7 @@ class DelayedMethods(QueueConnectionHook):
         """A queue's table of delayed messages, in a session as for :meth:`queue`."""
         name = delayed_name(queue_name)
         self.resolve(name)
-        with self.joined_session(sending=sending) as session:
+        with self.enlisted_session(sending=sending) as session:
             yield DelayedTable(session, find_queue(session, self.resolver, name))
 
     def send_delayed(
@@ -47,10 +47,10 @@ class DelayedMethods(QueueConnectionHook):
             with session.transaction():
                 return table.store(messages, delay=delay, due=due, forward_to=forward_to)
 
-    def list_delayed(self, queue_name: str, at_most: int = 100) -> list[DelayedMessage]:
+    def list_delayed(self, queue_name: str, limit: int = 100) -> list[DelayedMessage]:
         """The delayed messages that are due next, without bodies; nothing is removed."""
         with self.delayed(queue_name) as table:
-            return table.peek(at_most)
+            return table.peek(limit)
 
     def cancel_delayed(
         self, queue_name: str, *, row_versions: Iterable[int] | None = None, message_id: str | None = None
@@ -69,7 +69,7 @@ class DelayedMethods(QueueConnectionHook):
         chunk: int = DEFAULT_CHUNK,
         max_messages: int | None = None,
         max_seconds: float | None = None,
-    ) -> Moved:
+    ) -> MoveResult:
         """Move what is due to the queue, as its endpoint would. See :func:`airflow_sqlqueue.delayed.mover.move_due`."""
         with self.delayed(queue_name) as table:
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from airflow_sqlqueue.errorqueue.editing import Edited, edit
+from airflow_sqlqueue.errorqueue.editing import EditResult, edit
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.options import Returned, ReturnOptions
+from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
 from airflow_sqlqueue.errorqueue.returning import ReturnToSource
 from airflow_sqlqueue.errorqueue.show import ShownError, show_error
 from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, MAX_SCANNED, Triage, triage
@@ -26,12 +26,12 @@ class ErrorQueueMethods(QueueConnectionHook):
         *,
         by: Sequence[str] = DEFAULT_KEYS,
         filters: Filters | None = None,
-        at_most: int = MAX_SCANNED,
+        limit: int = MAX_SCANNED,
     ) -> Triage:
         """Count failed messages in groups. See :func:`airflow_sqlqueue.errorqueue.triage.triage`."""
         where = filters if isinstance(filters, ErrorFilter) else ErrorFilter.of(filters or {})
         with self.queue(queue_name) as queue:
-            return triage(queue, by, where, at_most)
+            return triage(queue, by, where, limit)
 
     def show_error(
         self,
@@ -52,13 +52,13 @@ class ErrorQueueMethods(QueueConnectionHook):
         filters: Filters | None = None,
         all_messages: bool = False,
         options: ReturnOptions | None = None,
-        on_progress: Callable[[Returned], None] | None = None,
-    ) -> Returned:
+        on_progress: Callable[[ReturnResult], None] | None = None,
+    ) -> ReturnResult:
         """Return failed messages to the queues where they failed: those that match, or all, in so many words.
 
         See :class:`airflow_sqlqueue.errorqueue.returning.ReturnToSource`; nothing is lost or doubled, whatever dies.
         """
-        where = ErrorFilter.chosen(filters, everything=all_messages)
+        where = ErrorFilter.chosen(filters, all_messages=all_messages)
         with self.queue(queue_name) as queue:
             return ReturnToSource(queue, self.resolver, where, options, on_progress=on_progress).run()
 
@@ -71,7 +71,7 @@ class ErrorQueueMethods(QueueConnectionHook):
         headers: Mapping[str, str | None] | None = None,
         redirect_to: str | None = None,
         keep_original: bool = False,
-    ) -> Edited:
+    ) -> EditResult:
         """Send an edited copy in a failed message's place. See :func:`airflow_sqlqueue.errorqueue.editing.edit`."""
         with self.queue(queue_name) as queue:
             return edit(

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.publishing.conversation import Patience, Reply, private_queue, request
-from airflow_sqlqueue.publishing.subscriptions import Published, Subscription, SubscriptionTable, publish
+from airflow_sqlqueue.publishing.conversation import Polling, Reply, private_queue, request
+from airflow_sqlqueue.publishing.subscriptions import PublishResult, Subscription, SubscriptionTable, publish
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.tables.create import SUBSCRIPTION_TABLE
 from airflow_sqlqueue.tables.discovery import find_queue
@@ -27,7 +27,7 @@ class PublishingMethods(QueueConnectionHook):
     ) -> Iterator[SubscriptionTable]:
         """The subscription table, in a session as for :meth:`queue`."""
         table = self.resolve(address)
-        with self.joined_session(sending=sending) as session:
+        with self.enlisted_session(sending=sending) as session:
             yield SubscriptionTable(session, table)
 
     def subscribe(
@@ -64,7 +64,7 @@ class PublishingMethods(QueueConnectionHook):
         messages: Iterable[Message],
         *,
         subscription_table: str = SUBSCRIPTION_TABLE,
-    ) -> Published:
+    ) -> PublishResult:
         """Publish events of a type, the first one, and its base types. See :func:`.subscriptions.publish`."""
         with self.subscription_table(subscription_table, sending=True) as table:
             return publish(table, self.resolver, messages, type_names)
@@ -77,7 +77,7 @@ class PublishingMethods(QueueConnectionHook):
         It comes to a private queue, made for it and dropped afterwards, or to ``reply_queue``, which others may share.
         See :func:`airflow_sqlqueue.publishing.conversation.request`.
         """
-        patience = Patience(timeout)
+        polling = Polling(timeout)
         with ExitStack() as stack:
             destination = stack.enter_context(self.queue(queue_name, sending=True))
             session = destination.session
@@ -85,4 +85,4 @@ class PublishingMethods(QueueConnectionHook):
                 replies = stack.enter_context(private_queue(session, self.resolver))
             else:
                 replies = QueueTable(session, find_queue(session, self.resolver, reply_queue))
-            return request(destination, message, replies, patience)
+            return request(destination, message, replies, polling)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from airflow_sqlqueue.doctor.examine import Examination, examine, mend
-from airflow_sqlqueue.doctor.findings import Finding
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
-from airflow_sqlqueue.queue.sent import sent_definition
-from airflow_sqlqueue.tables.create import Created, create, definitions_for
+from airflow_sqlqueue.inspection.findings import Finding
+from airflow_sqlqueue.inspection.inspect import Inspection
+from airflow_sqlqueue.inspection.inspect import fix as fix_table
+from airflow_sqlqueue.inspection.inspect import inspect as inspect_table
+from airflow_sqlqueue.queue.send_ledger import send_ledger_definition
+from airflow_sqlqueue.tables.create import CreateResult, create, definitions_for
 from airflow_sqlqueue.tables.discovery import list_tables, secondary_queues
 from airflow_sqlqueue.tables.drop import drop_queue
 
@@ -26,7 +28,7 @@ class TableMethods(QueueConnectionHook):
         subscriptions: bool = False,
         ledger: bool = False,
         create_schema: bool = False,
-    ) -> list[Created]:
+    ) -> list[CreateResult]:
         """Create a queue if it is missing, and on request its table of delayed messages, the subscription table and the
         ledgers of drains and sends; the queue comes first in what is returned. What exists stays and is compared.
 
@@ -44,8 +46,8 @@ class TableMethods(QueueConnectionHook):
         if ledger:
             catalog = definitions[0].table.catalog
             definitions += ledger_definitions(catalog, self.ledger_schema)
-            definitions.append(sent_definition(catalog, self.ledger_schema))
-        with self.joined_session() as session:
+            definitions.append(send_ledger_definition(catalog, self.ledger_schema))
+        with self.enlisted_session() as session:
             return [create(session, definition, create_schema=create_schema) for definition in definitions]
 
     def drop_queue(self, queue_name: str, *, force: bool = False) -> int:
@@ -53,21 +55,21 @@ class TableMethods(QueueConnectionHook):
         with self.queue(queue_name) as queue:
             return drop_queue(queue.session, queue.address, force=force)
 
-    def inspect(self, queue_name: str) -> Examination:
-        """The queue's layout, and what is wrong with it. See :func:`airflow_sqlqueue.doctor.examine.examine`."""
+    def inspect(self, queue_name: str) -> Inspection:
+        """The queue's layout, and what is wrong with it. See :func:`airflow_sqlqueue.inspection.inspect.inspect`."""
         with self.queue(queue_name) as queue:
-            return examine(queue.session, queue.address)
+            return inspect_table(queue.session, queue.address)
 
-    def inspect_all(self) -> list[Examination]:
+    def inspect_all(self) -> list[Inspection]:
         """The same for every table of the transport in the connection's database, as far as the login may see them."""
-        with self.joined_session() as session:
+        with self.enlisted_session() as session:
             tables = list_tables(session, self.queue_connection.settings.database)
-            return [examine(session, found.table) for found in tables]
+            return [inspect_table(session, found.table) for found in tables]
 
-    def mend(self, queue_name: str, code: str) -> Finding:
-        """Run the statement of one finding of :meth:`inspect`. See :func:`airflow_sqlqueue.doctor.examine.mend`."""
+    def fix(self, queue_name: str, code: str) -> Finding:
+        """Run the statement of one finding of :meth:`inspect`. See :func:`airflow_sqlqueue.inspection.inspect.fix`."""
         with self.queue(queue_name) as queue:
-            return mend(queue.session, queue.address, code)
+            return fix_table(queue.session, queue.address, code)
 
     def with_secondary_queues(self, queue_name: str) -> list[str]:
         """The queue and its secondary queues, as canonical addresses: ``expand(queue_name=...)`` drains them all.

@@ -63,7 +63,7 @@ class SqlQueueCreateOperator(QueueTask, BaseOperator):
 
     def execute(self, context: Context) -> list[str]:
         """Create it; raises our errors, those no retry mends as AirflowFailException."""
-        from airflow_sqlqueue.hooks.failures import fail_without_retry
+        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 
         with fail_without_retry():
             created = self.hook.create_queue(

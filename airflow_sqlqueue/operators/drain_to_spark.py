@@ -30,9 +30,9 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
     again on a sealed one, and does nothing for one that is consumed, unless ``renew`` asks for a new one. A batch
     without messages runs no job.
 
-    XCom: ``batch`` (the manifest, see :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``held`` (messages that others
-    held to the end and that stay in the queue), ``seconds`` of the drain, and ``result``, what ``python_callable``
-    returned, which must be something that XCom takes.
+    XCom: ``batch`` (the manifest, see :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``locked`` (messages that
+    others had locked to the end, which stay in the queue), ``seconds`` of the drain, and ``result``, what
+    ``python_callable`` returned, which must be something that XCom takes.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath`` with its Airflow connection.
@@ -114,7 +114,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Drain, then run the job; raises our errors, those no retry mends as AirflowFailException."""
         from airflow_sqlqueue.drain.options import batch_id_for
-        from airflow_sqlqueue.hooks.failures import fail_without_retry
+        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
         from airflow_sqlqueue.operators.progress import DrainLog
 
         key = task_key(context)
@@ -139,7 +139,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
                 # An application brings a session of its own, and may want this one's place on the cluster.
                 stack.close()
             batch, result = self._run_job(drained.batch, spark)
-        return {"batch": batch.to_dict(), "held": drained.held, "seconds": drained.seconds, "result": result}
+        return {"batch": batch.to_dict(), "locked": drained.locked, "seconds": drained.seconds, "result": result}
 
     def on_kill(self) -> None:
         """End spark-submit, and with it the application's driver."""
@@ -149,7 +149,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
 
     def _check(self) -> DrainOptions:
         from airflow_sqlqueue.drain.options import DrainOptions
-        from airflow_sqlqueue.drain.stages import check_stage
+        from airflow_sqlqueue.drain.stages.factory import check_stage
         from airflow_sqlqueue.errors import ConfigurationError
 
         check_stage(self.stage, self.staging)
@@ -163,7 +163,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
             raise ConfigurationError(f"The drain_options cannot be used: {error}.") from error
 
     def _session(self) -> AbstractContextManager[SparkSession]:
-        from airflow_sqlqueue.hooks.spark import SparkTarget
+        from airflow_sqlqueue.hooks.spark_target import SparkTarget
 
         # A cluster's own default would let it run a task of the drain twice.
         settings = {"spark.speculation": "false"} if self.engine == "spark" else {}
@@ -201,7 +201,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         from pathlib import Path
 
         from airflow_sqlqueue.errors import SparkJobError
-        from airflow_sqlqueue.hooks.spark import SparkTarget
+        from airflow_sqlqueue.hooks.spark_target import SparkTarget
 
         assert self.application is not None
         target = SparkTarget.of(self.spark_conn_id, self.spark_conf)

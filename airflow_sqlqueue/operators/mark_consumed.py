@@ -43,7 +43,7 @@ class SqlQueueMarkConsumedOperator(QueueTask, BaseOperator):
     def execute(self, context: Context) -> None:
         """Mark it; raises BatchError where the ledger does not have it sealed with these messages."""
         from airflow_sqlqueue.drain.manifest import Batch
-        from airflow_sqlqueue.hooks.failures import fail_without_retry
+        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 
         with fail_without_retry():
             batch = Batch.from_dict(self.batch.get("batch", self.batch))

@@ -59,7 +59,7 @@ class SqlQueueMoveDelayedOperator(QueueTask, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Move them; raises our errors, those no retry mends as AirflowFailException."""
-        from airflow_sqlqueue.hooks.failures import fail_without_retry
+        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 
         with fail_without_retry():
             moved = self.hook.move_delayed(

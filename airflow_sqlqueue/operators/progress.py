@@ -1,7 +1,7 @@
 """A drain's progress in the task's log and in Airflow's metrics.
 
 Metrics: the counters ``sqlqueue.drain.messages``, ``.expired``, ``.quarantined`` and ``.bytes`` (of headers and
-bodies), one step per part; the timer ``sqlqueue.drain.seconds`` and the gauge ``sqlqueue.drain.held`` at the end.
+bodies), one step per part; the timer ``sqlqueue.drain.seconds`` and the gauge ``sqlqueue.drain.locked`` at the end.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class DrainLog:
     def end(self, result: DrainResult) -> None:
         """The batch is sealed, or was already."""
         stats.timing("sqlqueue.drain.seconds", timedelta(seconds=result.seconds))
-        stats.gauge("sqlqueue.drain.held", result.held)
-        if result.held:
-            self._log.warning("%d messages were held by others to the end and stay in the queue", result.held)
+        stats.gauge("sqlqueue.drain.locked", result.locked)
+        if result.locked:
+            self._log.warning("%d messages were locked by others to the end and stay in the queue", result.locked)
         if result.batch.quarantined:
             self._log.warning(
                 "%d messages that no file can keep are in quarantine: see 'sqlqueue quarantine'",

@@ -12,7 +12,7 @@ from airflow_sqlqueue.operators.base import ServerTask, task_key
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    Written = Iterable[Mapping[str, Any]]
+    MessageFields = Iterable[Mapping[str, Any]]
 
 
 class SqlQueuePublishOperator(ServerTask, BaseOperator):
@@ -49,7 +49,7 @@ class SqlQueuePublishOperator(ServerTask, BaseOperator):
         self,
         *,
         message_type: str,
-        messages: Written | Callable[[Context], Written],
+        messages: MessageFields | Callable[[Context], MessageFields],
         base_types: Sequence[str] = (),
         content_type: str = "application/json",
         originating_endpoint: str | None = None,
@@ -71,7 +71,7 @@ class SqlQueuePublishOperator(ServerTask, BaseOperator):
     def execute(self, context: Context) -> dict[str, int]:
         """Publish them; raises our errors, those no retry mends as AirflowFailException."""
         from airflow_sqlqueue.envelope.outgoing import Sender
-        from airflow_sqlqueue.hooks.failures import fail_without_retry
+        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 
         dag_id, *_ = key = task_key(context)
         sender = Sender(

@@ -22,10 +22,10 @@ class SqlQueuePurgeOperator(QueueTask, BaseOperator):
     messages loses them, so it wants ``confirm``.
 
     XCom: ``deleted``, ``remaining``, ``complete`` (False when a budget ended it), ``seconds``, ``locked`` and
-    ``undated``, as :class:`~airflow_sqlqueue.queue.purge.Purged` has them.
+    ``undated``, as :class:`~airflow_sqlqueue.queue.purge.PurgeResult` has them.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
-    :param every: purge every message that is there at the start.
+    :param all_messages: purge every message that is there at the start.
     :param older_than: purge what was sent longer ago, by its header TimeSent: the headers of the whole queue are read.
     :param confirm: messages that have not expired may be lost.
     :param sqlqueue_conn_id: the Airflow connection (templated)
@@ -44,7 +44,7 @@ class SqlQueuePurgeOperator(QueueTask, BaseOperator):
         self,
         *,
         queue_name: str,
-        every: bool = False,
+        all_messages: bool = False,
         older_than: timedelta | None = None,
         confirm: bool = False,
         sqlqueue_conn_id: str = "sqlqueue_default",
@@ -58,7 +58,7 @@ class SqlQueuePurgeOperator(QueueTask, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.queue_name = queue_name
-        self.every = every
+        self.all_messages = all_messages
         self.older_than = older_than
         self.confirm = confirm
         self.sqlqueue_conn_id = sqlqueue_conn_id
@@ -71,12 +71,12 @@ class SqlQueuePurgeOperator(QueueTask, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Purge; raises our errors, those no retry mends as AirflowFailException."""
-        from airflow_sqlqueue.hooks.failures import fail_without_retry
+        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
         from airflow_sqlqueue.queue.purge import PurgeOptions
 
         with fail_without_retry():
             options = PurgeOptions(
-                every=self.every,
+                all_messages=self.all_messages,
                 older_than=self.older_than,
                 confirm=self.confirm,
                 dry_run=self.only_count,
@@ -102,5 +102,5 @@ class SqlQueuePurgeExpiredOperator(SqlQueuePurgeOperator):
 
     def __init__(self, *, queue_name: str, sqlqueue_conn_id: str = "sqlqueue_default", **kwargs: Any) -> None:
         super().__init__(
-            queue_name=queue_name, sqlqueue_conn_id=sqlqueue_conn_id, every=False, older_than=None, **kwargs
+            queue_name=queue_name, sqlqueue_conn_id=sqlqueue_conn_id, all_messages=False, older_than=None, **kwargs
         )

@@ -51,7 +51,7 @@ class SqlQueueRequeueOperator(QueueTask, BaseOperator):
         import uuid
 
         from airflow_sqlqueue.drain.manifest import Batch
-        from airflow_sqlqueue.hooks.failures import fail_without_retry
+        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 
         with fail_without_retry():
             batch = Batch.from_dict(self.batch.get("batch", self.batch))

@@ -12,7 +12,7 @@ from airflow_sqlqueue.operators.base import QueueTask
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_sqlqueue.errorqueue.options import Returned
+    from airflow_sqlqueue.errorqueue.options import ReturnResult
 
 _STEP = 1_000
 """Messages between two lines of the log."""
@@ -84,7 +84,7 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Return them; raises our errors, those no retry mends as AirflowFailException."""
         from airflow_sqlqueue.errorqueue.options import ReturnOptions
-        from airflow_sqlqueue.hooks.failures import fail_without_retry
+        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 
         with fail_without_retry():
             options = ReturnOptions(
@@ -113,7 +113,7 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
     def _progress(self) -> Any:
         told = 0
 
-        def tell(done: Returned) -> None:
+        def tell(done: ReturnResult) -> None:
             nonlocal told
             if done.messages - told >= _STEP:
                 told = done.messages

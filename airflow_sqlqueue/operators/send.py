@@ -12,7 +12,7 @@ from airflow_sqlqueue.operators.base import QueueTask, task_key
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    Written = Iterable[Mapping[str, Any]]
+    MessageFields = Iterable[Mapping[str, Any]]
 
 
 class SqlQueueSendOperator(QueueTask, BaseOperator):
@@ -64,7 +64,7 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
         self,
         *,
         queue_name: str,
-        messages: Written | Callable[[Context], Written],
+        messages: MessageFields | Callable[[Context], MessageFields],
         enclosed_message_types: str | None = None,
         content_type: str = "application/json",
         originating_endpoint: str | None = None,
@@ -86,8 +86,8 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
     def execute(self, context: Context) -> int:
         """Send them; raises our errors, those no retry mends as AirflowFailException."""
         from airflow_sqlqueue.envelope.outgoing import Sender
-        from airflow_sqlqueue.hooks.failures import fail_without_retry
-        from airflow_sqlqueue.queue.sent import Sent, send_id_for
+        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+        from airflow_sqlqueue.queue.send_ledger import SendResult, send_id_for
 
         dag_id, *_ = key = task_key(context)
         sender = Sender(
@@ -100,7 +100,7 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
         with fail_without_retry():
             messages = sender.messages(written)
             if not self.exactly_once:
-                sent = Sent(self.hook.send(self.queue_name, messages), repeated=False)
+                sent = SendResult(self.hook.send(self.queue_name, messages), repeated=False)
             else:
                 origin = " ".join(map(str, key))
                 sent = self.hook.send_once(self.queue_name, send_id_for(*key), messages, origin)

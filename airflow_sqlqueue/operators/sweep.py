@@ -22,7 +22,7 @@ class SqlQueueSweepOperator(ServerTask, BaseOperator):
     drains. A task that is cleared after its batch was swept makes a new batch.
 
     XCom: ``files``, ``bytes``, ``orphans``, ``rows``, ``batches``, ``sendings``, ``unknown`` and ``dry_run``, as
-    :class:`~airflow_sqlqueue.drain.sweep.Swept` has them.
+    :class:`~airflow_sqlqueue.drain.sweep.SweepResult` has them.
 
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath``; None where the drains' stage is
         ``table``: batches with files stay then (templated)
@@ -68,7 +68,7 @@ class SqlQueueSweepOperator(ServerTask, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Sweep; raises our errors, those no retry mends as AirflowFailException."""
         from airflow_sqlqueue.drain.sweep import SweepOptions
-        from airflow_sqlqueue.hooks.failures import fail_without_retry
+        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 
         with fail_without_retry():
             options = SweepOptions(self.retain, self.grace, self.unknown, self.forget_sent, self.only_count)

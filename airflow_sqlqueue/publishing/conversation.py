@@ -48,7 +48,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Patience:
+class Polling:
     """How long to wait, and by which clock: ``timeout`` seconds, with pauses that grow from 0.05 to 2 seconds."""
 
     timeout: float
@@ -91,7 +91,7 @@ def private_queue(session: Session, resolver: AddressResolver, *, prefix: str = 
             log.warning("The private queue %s is left behind, drop it: %s", table.canonical, error)
 
 
-def request(destination: QueueTable, message: Message, replies: QueueTable, patience: Patience) -> Reply:
+def request(destination: QueueTable, message: Message, replies: QueueTable, polling: Polling) -> Reply:
     """Send a request, committed at once, and wait for the reply in the queue ``replies``.
 
     The headers ``NServiceBus.MessageId``, ``NServiceBus.CorrelationId`` and ``NServiceBus.MessageIntent`` are filled in
@@ -115,18 +115,18 @@ def request(destination: QueueTable, message: Message, replies: QueueTable, pati
         HeaderNames.REPLY_TO_ADDRESS: replies.address.canonical,
     }
     destination.send([Message(headers, message.body, message.time_to_be_received, message.id)])
-    return wait_for_reply(replies, correlation_id, patience)
+    return wait_for_reply(replies, correlation_id, polling)
 
 
-def wait_for_reply(replies: QueueTable, correlation_id: str, patience: Patience) -> Reply:
+def wait_for_reply(replies: QueueTable, correlation_id: str, polling: Polling) -> Reply:
     """Wait for the message with this correlation id, and take it out of the queue. Raises :class:`NoReplyError`."""
-    for _ in patience.polls():
+    for _ in polling.polls():
         for row_version in _waiting(replies, correlation_id):
             # Somebody else may be quicker, or hold it: then it is looked for again.
             for message in replies.take([row_version]):
                 return _reply(message)
     raise NoReplyError(
-        f"No reply came to {replies.address.canonical} within {patience.timeout:g} seconds: see that the receiver "
+        f"No reply came to {replies.address.canonical} within {polling.timeout:g} seconds: see that the receiver "
         "runs, or wait longer."
     )
 

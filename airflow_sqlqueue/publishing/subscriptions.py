@@ -16,13 +16,13 @@ from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.tables.discovery import find_queue
-from airflow_sqlqueue.tables.inspection import read_layout
 from airflow_sqlqueue.tables.layout import Layout
+from airflow_sqlqueue.tables.reading import read_layout
 
 MAX_LENGTH = 200
 """What a column of the table holds, in UTF-16 units."""
 
-EVERYTHING = "System.Object"
+ALL_EVENTS = "System.Object"
 """The topic of a subscriber to all events: every .NET type has this base type, and endpoints ask for it too."""
 
 _TOPICS = (2, 8, 32, 128)
@@ -41,7 +41,7 @@ class Subscription:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishResult:
     """What a publishing did: ``messages``, each once to each of ``queues``, which are canonical addresses."""
 
     messages: int
@@ -109,19 +109,19 @@ class SubscriptionTable:
         return [Subscription(*row) for row in self.session.run(self.query("list"))]
 
     def subscribers(self, type_names: Iterable[str]) -> list[str]:
-        """The queue addresses that any of the types' topics, or :data:`EVERYTHING`, has subscribers at; each once."""
-        topics = [*dict.fromkeys(map(topic_of, type_names)), EVERYTHING]
+        """The queue addresses that any of the types' topics, or :data:`ALL_EVENTS`, has subscribers at; each once."""
+        topics = [*dict.fromkeys(map(topic_of, type_names)), ALL_EVENTS]
         size = next((size for size in _TOPICS if size >= len(topics)), None)
         if size is None:
             raise ConfigurationError(f"An event has {len(topics) - 1} types: give at most {_TOPICS[-1] - 1}.")
         topics += topics[-1:] * (size - len(topics))
-        marks = Fragment(", ".join("?" * size))
-        return [address for (address,) in self.session.run(self.query("subscribers", topics=marks), *topics)]
+        placeholders = Fragment(", ".join("?" * size))
+        return [address for (address,) in self.session.run(self.query("subscribers", topics=placeholders), *topics)]
 
 
 def publish(
     table: SubscriptionTable, resolver: AddressResolver, messages: Iterable[Message], type_names: Sequence[str]
-) -> Published:
+) -> PublishResult:
     """Publish events to every subscriber of their type and its base types, one copy to a queue, in one transaction.
 
     ``type_names`` is the events' .NET type followed by the base types and interfaces that subscribers may have asked
@@ -142,7 +142,7 @@ def publish(
     with session.transaction():
         for queue in queues:
             queue.send(events)
-    return Published(len(events), tuple(queue.address.canonical for queue in queues))
+    return PublishResult(len(events), tuple(queue.address.canonical for queue in queues))
 
 
 def _subscribed_queues(

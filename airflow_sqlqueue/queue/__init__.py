@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from airflow_sqlqueue.queue.browsing import Filter, MessageHead
 from airflow_sqlqueue.queue.depth import Backlog, Depth
-from airflow_sqlqueue.queue.fitted import MAX_ROWS_PER_STATEMENT
-from airflow_sqlqueue.queue.purge import Purged, PurgeOptions
+from airflow_sqlqueue.queue.purge import PurgeOptions, PurgeResult
 from airflow_sqlqueue.queue.queue_table import QueueTable
+from airflow_sqlqueue.queue.table_access import MAX_ROWS_PER_STATEMENT
 
 __all__ = [
     "MAX_ROWS_PER_STATEMENT",
@@ -15,6 +15,6 @@ __all__ = [
     "Filter",
     "MessageHead",
     "PurgeOptions",
-    "Purged",
+    "PurgeResult",
     "QueueTable",
 ]

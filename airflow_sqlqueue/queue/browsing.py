@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import DecodedHeaders, HeaderNames, decode_headers
-from airflow_sqlqueue.queue.fitted import FIRST, LAST, FittedTable
+from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess
 from airflow_sqlqueue.sql import Fragment
 from airflow_sqlqueue.sql.columns import head_columns
 
@@ -80,17 +80,17 @@ class Filter:
         }
 
 
-def heads(table: FittedTable, at_most: int, *, after: int = FIRST, up_to: int = LAST) -> list[MessageHead]:
+def heads(table: TableAccess, limit: int, *, after: int = FIRST, up_to: int = LAST) -> list[MessageHead]:
     """One page of messages that nobody has locked, in order, with RowVersions above ``after`` and up to ``up_to``."""
-    rows = table.fitted(
+    rows = table.run_for_layout(
         lambda layout: table.session.run(
-            table.query("queue.peek", columns=head_columns(layout.types)), at_most, after, up_to
+            table.query("queue.peek", columns=head_columns(layout.types)), limit, after, up_to
         )
     )
     return [_head(row) for row in rows]
 
 
-def pages(table: FittedTable, window: int, *, after: int = FIRST) -> Iterator[list[MessageHead]]:
+def pages(table: TableAccess, window: int, *, after: int = FIRST) -> Iterator[list[MessageHead]]:
     """The first ``window`` messages above ``after``, in pages: no more than one is held in memory."""
     while window > 0:
         page = heads(table, min(PAGE, window), after=after)
@@ -102,30 +102,30 @@ def pages(table: FittedTable, window: int, *, after: int = FIRST) -> Iterator[li
 
 
 def find(
-    table: FittedTable, where: Filter, at_most: int, window: int = WINDOW, *, expired: bool = True
+    table: TableAccess, where: Filter, limit: int, window: int = WINDOW, *, expired: bool = True
 ) -> Iterator[MessageHead]:
-    """The first ``at_most`` messages that match, among the first ``window`` of the queue. Nothing is removed."""
+    """The first ``limit`` messages that match, among the first ``window`` of the queue. Nothing is removed."""
     for page in pages(table, window):
         for head in page:
             if (head.expired and not expired) or not where.matches(head):
                 continue
             yield head
-            at_most -= 1
-            if at_most <= 0:
+            limit -= 1
+            if limit <= 0:
                 return
 
 
-def row_versions_of(table: FittedTable, ids: Sequence[uuid.UUID]) -> list[int]:
+def row_versions_of(table: TableAccess, ids: Sequence[uuid.UUID]) -> list[int]:
     """The RowVersions of the rows with these Ids, which need not be unique. Reads the whole table: Id has no index."""
     table.layout  # noqa: B018 - a clear error where there is no queue
     found: set[int] = set()
-    for chunk in of_fixed_size(sorted({str(identity) for identity in ids})):
-        statement = table.query("queue.find_ids", ids=marks(chunk))
+    for chunk in padded_chunks(sorted({str(identity) for identity in ids})):
+        statement = table.query("queue.find_ids", ids=placeholders(chunk))
         found.update(row[0] for row in table.session.run(statement, *chunk))
     return sorted(found)
 
 
-def of_fixed_size(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+def padded_chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """Pieces of a few fixed sizes, the last filled up by its own last value: the server sees few texts."""
     for start in range(0, len(values), MAX_VALUES):
         piece = list(values[start : start + MAX_VALUES])
@@ -133,7 +133,7 @@ def of_fixed_size(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
         yield piece + piece[-1:] * (size - len(piece))
 
 
-def marks(values: Sequence[Any]) -> Fragment:
+def placeholders(values: Sequence[Any]) -> Fragment:
     """A list of parameters for ``IN (...)``."""
     return Fragment(", ".join("?" * len(values)))
 

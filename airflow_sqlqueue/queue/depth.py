@@ -23,10 +23,10 @@ from typing import Any
 from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, decode_headers
-from airflow_sqlqueue.queue.fitted import FIRST, FittedTable
+from airflow_sqlqueue.queue.table_access import FIRST, TableAccess
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.sql import identifier, query
-from airflow_sqlqueue.tables.inspection import read_layout
+from airflow_sqlqueue.tables.reading import read_layout
 
 KINDS = ("exact", "quick", "catalog")
 
@@ -66,15 +66,15 @@ class Backlog:
     total_sent: int
 
 
-def depth(table: FittedTable, kind: str = "exact", *, at_most: int | None = None) -> Depth:
-    """Count messages, as the table above has it. With ``at_most``, exactly, in that many rows at the head alone."""
+def depth(table: TableAccess, kind: str = "exact", *, limit: int | None = None) -> Depth:
+    """Count messages, as the table above has it. With ``limit``, exactly, in that many rows at the head alone."""
     check_kind(kind)
     if kind == "quick":
         low, high = table.rows("queue.ends", FIRST, FIRST)[0]
         return Depth(0 if low is None else max(0, high - low + 1), None, kind)
     if kind == "catalog":
         return Depth(_catalog_rows(table, table.layout.table), None, kind)
-    rows = table.rows("queue.depth") if at_most is None else table.rows("queue.depth_up_to", at_most, FIRST)
+    rows = table.rows("queue.depth") if limit is None else table.rows("queue.depth_up_to", limit, FIRST)
     total, expired = rows[0]
     return Depth(total - expired, expired)
 
@@ -85,7 +85,7 @@ def check_kind(kind: str) -> None:
         raise ConfigurationError(f"There is no depth of the kind {kind!r}: choose one of {', '.join(KINDS)}.")
 
 
-def backlog(table: FittedTable, kind: str = "exact", *, delayed: ResolvedAddress | None = None) -> Backlog:
+def backlog(table: TableAccess, kind: str = "exact", *, delayed: ResolvedAddress | None = None) -> Backlog:
     """The depth with all that goes with it. ``delayed`` is where the table of delayed messages would stand.
 
     Delayed messages are counted row by row for ``exact``, and by the catalog else.
@@ -98,7 +98,7 @@ def backlog(table: FittedTable, kind: str = "exact", *, delayed: ResolvedAddress
     )
 
 
-def oldest_seconds(table: FittedTable) -> float | None:
+def oldest_seconds(table: TableAccess) -> float | None:
     """The age of the visible message with the lowest RowVersion, at least 0; see :class:`Backlog`."""
     rows = table.rows("queue.oldest", FIRST)
     if not rows:
@@ -108,7 +108,7 @@ def oldest_seconds(table: FittedTable) -> float | None:
     return None if sent is None else max(0.0, (now.replace(tzinfo=timezone.utc) - sent).total_seconds())
 
 
-def total_sent(table: FittedTable) -> int:
+def total_sent(table: TableAccess) -> int:
     """How many rows were ever inserted, by the last identity value that the table gave out.
 
     Too high by sends that were rolled back, by numbers that the server skipped when it was restarted (it takes them in
@@ -122,7 +122,7 @@ def total_sent(table: FittedTable) -> int:
     return max(0, int(last - seed) // int(increment) + 1)
 
 
-def _delayed(table: FittedTable, address: ResolvedAddress, kind: str) -> int | None:
+def _delayed(table: TableAccess, address: ResolvedAddress, kind: str) -> int | None:
     try:
         layout = read_layout(table.session, address)
     except QueueNotFoundError:
@@ -134,9 +134,9 @@ def _delayed(table: FittedTable, address: ResolvedAddress, kind: str) -> int | N
     return int(table.session.value(query("inspect.count_rows", table=identifier(address))))
 
 
-def _catalog_rows(table: FittedTable, base: ResolvedAddress) -> int:
+def _catalog_rows(table: TableAccess, base: ResolvedAddress) -> int:
     return int(_run(table, "row_count", base, base.qualified_name)[0][0])
 
 
-def _run(table: FittedTable, name: str, base: ResolvedAddress, *values: Any) -> list[Any]:
+def _run(table: TableAccess, name: str, base: ResolvedAddress, *values: Any) -> list[Any]:
     return table.session.run(query(f"inspect.{name}", catalog=identifier(base.catalog)), *values)

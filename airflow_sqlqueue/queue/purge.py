@@ -15,8 +15,8 @@ from typing import Protocol
 from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, SqlQueueError, TransactionError
 from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.queue.browsing import MAX_VALUES, MessageHead, heads, marks, of_fixed_size
-from airflow_sqlqueue.queue.fitted import FIRST, FittedTable, check_rows
+from airflow_sqlqueue.queue.browsing import MAX_VALUES, MessageHead, heads, padded_chunks, placeholders
+from airflow_sqlqueue.queue.table_access import FIRST, TableAccess, check_rows
 from airflow_sqlqueue.session import Session, retrying
 from airflow_sqlqueue.sql import query
 
@@ -28,7 +28,7 @@ CHUNK = 1_000
 class PurgeOptions:
     """What to purge, and within which limits.
 
-    Without more it is what has expired, by the server's clock. ``every`` is all that is in the queue when the purge
+    Without more it is what has expired, by the server's clock. ``all_messages`` is all that is in the queue when it
     begins. ``older_than`` is all that was sent longer ago, by the header TimeSent (no column has the time) and the
     server's clock: the headers of the whole queue are read for it, and messages that do not say when they were sent
     stay. The last two lose messages that somebody may wait for, so they want ``confirm``, except for a ``dry_run``,
@@ -39,7 +39,7 @@ class PurgeOptions:
     ``max_messages`` and ``max_seconds`` are the budget. Raises :class:`ConfigurationError`.
     """
 
-    every: bool = False
+    all_messages: bool = False
     older_than: timedelta | None = None
     confirm: bool = False
     dry_run: bool = False
@@ -51,20 +51,20 @@ class PurgeOptions:
 
     def __post_init__(self) -> None:
         check_rows(self.chunk)
-        if self.every and self.older_than is not None:
+        if self.all_messages and self.older_than is not None:
             raise ConfigurationError("A purge takes every message or those older than a time, not both: choose one.")
         if self.older_than is not None and self.older_than < timedelta(0):
             raise ConfigurationError(f"older_than is {self.older_than}: give a time that is not below zero.")
         if min(self.pause, self.lock_timeout, self.max_messages or 0, self.max_seconds or 0) < 0:
             raise ConfigurationError("A purge's pause, lock timeout and budget are not below zero.")
-        if (self.every or self.older_than is not None) and not (self.confirm or self.dry_run):
+        if (self.all_messages or self.older_than is not None) and not (self.confirm or self.dry_run):
             raise ConfigurationError(
                 "This purge deletes messages that have not expired: confirm that they may be lost, or make a dry run."
             )
 
 
 @dataclass(frozen=True)
-class Purged:
+class PurgeResult:
     """What a purge did.
 
     ``remaining`` are messages of those that were asked for that are left and that nobody has locked; None where a
@@ -89,7 +89,7 @@ class _Work(Protocol):
     def report(self, complete: bool) -> tuple[int | None, int, int]: ...
 
 
-def purge(table: FittedTable, options: PurgeOptions) -> Purged:
+def purge(table: TableAccess, options: PurgeOptions) -> PurgeResult:
     """Delete messages in chunks, each a transaction of its own. Safe to repeat: what is purged is gone.
 
     Where a deadlock chooses a victim it is this statement, which is then repeated. Raises :class:`TransactionError`
@@ -119,7 +119,7 @@ def purge(table: FittedTable, options: PurgeOptions) -> Purged:
                 time.sleep(options.pause)
     remaining, locked, undated = work.report(complete or options.dry_run)
     done = complete or (remaining == 0 and not locked)
-    return Purged(deleted, remaining, done, time.monotonic() - started, locked, undated)
+    return PurgeResult(deleted, remaining, done, time.monotonic() - started, locked, undated)
 
 
 @contextmanager
@@ -134,14 +134,14 @@ def _yielding(session: Session, lock_timeout: float) -> Iterator[None]:
             session.run(query("session.yield_no_more"))
 
 
-def _work(table: FittedTable, options: PurgeOptions) -> _Work:
-    if options.every:
-        return _Every(table)
+def _work(table: TableAccess, options: PurgeOptions) -> _Work:
+    if options.all_messages:
+        return _All(table)
     return _Expired(table) if options.older_than is None else _Older(table, options.older_than, options.dry_run)
 
 
 class _Expired:
-    def __init__(self, table: FittedTable) -> None:
+    def __init__(self, table: TableAccess) -> None:
         self._table = table
         table.layout  # noqa: B018 - a clear error where there is no queue
 
@@ -154,10 +154,10 @@ class _Expired:
         return remaining, _held(self._table, "expired_left", remaining), 0
 
 
-class _Every:
+class _All:
     """Up to the highest RowVersion at the start, so that the purge of a busy queue ends."""
 
-    def __init__(self, table: FittedTable) -> None:
+    def __init__(self, table: TableAccess) -> None:
         self._table = table
         self._after, self._up_to = FIRST, table.value("queue.high_water", FIRST)
 
@@ -177,7 +177,7 @@ class _Every:
 
 
 class _Older:
-    def __init__(self, table: FittedTable, age: timedelta, dry_run: bool) -> None:
+    def __init__(self, table: TableAccess, age: timedelta, dry_run: bool) -> None:
         self._table = table
         self._before: datetime = table.value("queue.now").replace(tzinfo=timezone.utc) - age
         self._after, self._up_to = FIRST, table.value("queue.high_water", FIRST)
@@ -192,8 +192,8 @@ class _Older:
         if len(old) > take:
             page, last, old = [head for head in page if head.row_version <= old[take - 1]], False, old[:take]
         deleted = 0
-        for chunk in of_fixed_size(old):
-            statement = self._table.query("queue.purge_these", row_versions=marks(chunk))
+        for chunk in padded_chunks(old):
+            statement = self._table.query("queue.purge_these", row_versions=placeholders(chunk))
             deleted = int(self._table.session.value(statement, *chunk))
         self._seen(page, len(old) - deleted)
         return deleted, last
@@ -228,7 +228,7 @@ def _sent(head: MessageHead) -> datetime | None:
     return parse_time(head.decoded.values.get(HeaderNames.TIME_SENT))
 
 
-def _held(table: FittedTable, name: str, visible: int, *values: int) -> int:
+def _held(table: TableAccess, name: str, visible: int, *values: int) -> int:
     """How many of these messages others hold. A locking read tells whether there is one at all, NOLOCK how many."""
     if not visible:
         with table.session.lock_timeout(0), suppress(LockTimeoutError):

@@ -13,10 +13,10 @@ from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import browsing
 from airflow_sqlqueue.queue.browsing import WINDOW, Filter, MessageHead
 from airflow_sqlqueue.queue.depth import Backlog, Depth, backlog, depth
-from airflow_sqlqueue.queue.fitted import FIRST, LAST, MAX_ROWS_PER_STATEMENT, FittedTable, check_rows
-from airflow_sqlqueue.queue.purge import CHUNK, Purged, PurgeOptions, purge
+from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions, PurgeResult, purge
 from airflow_sqlqueue.queue.restoring import StoredRow, parameters_of
 from airflow_sqlqueue.queue.sending import chunks, rows_of
+from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess, check_rows
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.sql.columns import insertion, restoration, row_columns
 from airflow_sqlqueue.tables.layout import Layout
@@ -24,7 +24,7 @@ from airflow_sqlqueue.tables.layout import Layout
 log = logging.getLogger(__name__)
 
 
-class QueueTable(FittedTable):
+class QueueTable(TableAccess):
     """One queue, through one connection. ``address`` is the resolved table."""
 
     def send(self, messages: Iterable[Message]) -> int:
@@ -53,7 +53,7 @@ class QueueTable(FittedTable):
         """
         restored = 0
         for chunk in chunks(rows):
-            self.fitted(lambda layout, chunk=chunk: self._restore(layout, chunk))  # type: ignore[misc]
+            self.run_for_layout(lambda layout, chunk=chunk: self._restore(layout, chunk))  # type: ignore[misc]
             restored += len(chunk)
         return restored
 
@@ -77,12 +77,12 @@ class QueueTable(FittedTable):
             statement = self.query(name, **insertion(layout.types, rows.given, rows.count))
             return self.session.run(statement, *rows.values, sizes=rows.sizes)
 
-        return self.fitted(run)
+        return self.run_for_layout(run)
 
     def receive(
-        self, at_most: int = 1, *, where: Filter | None = None, window: int = WINDOW, keep_expired: bool = False
+        self, limit: int = 1, *, where: Filter | None = None, window: int = WINDOW, keep_expired: bool = False
     ) -> list[ReceivedMessage]:
-        """Take up to ``at_most`` messages out of the queue, lowest RowVersion first, passing over locked ones.
+        """Take up to ``limit`` messages out of the queue, lowest RowVersion first, passing over locked ones.
 
         Outside a transaction the messages are gone when this returns (at most once); inside ``session.transaction()``
         they come back if it rolls back. Expired messages on the way are deleted, as endpoints do, or with
@@ -92,15 +92,15 @@ class QueueTable(FittedTable):
         With ``where`` only matching messages are taken, among the first ``window`` of the queue: their headers are read
         page by page, without their bodies. Expired ones do not match then, unless they are kept.
         """
-        check_rows(at_most)
+        check_rows(limit)
         if where is not None:
-            found = browsing.find(self, where, at_most, window, expired=keep_expired)
+            found = browsing.find(self, where, limit, window, expired=keep_expired)
             return self.take([head.row_version for head in found])
         while True:
-            rows = self.taken("queue.receive", at_most, FIRST)
+            rows = self.delete_output("queue.receive", limit, FIRST)
             alive = rows if keep_expired else [row for row in rows if not row[-1]]
             # What was taken is handed out at once: outside a transaction an error of one more statement would lose it.
-            if alive or len(rows) < at_most:
+            if alive or len(rows) < limit:
                 return _in_order(alive)
             self._drop_expired(len(rows))
 
@@ -109,30 +109,30 @@ class QueueTable(FittedTable):
         dropped = met + int(self.value("queue.purge_expired", MAX_ROWS_PER_STATEMENT // 2))
         log.debug("Dropped %d expired messages of %s", dropped, self.address.canonical)
 
-    def peek(self, at_most: int = 10, *, after: int = FIRST) -> list[ReceivedMessage]:
-        """Look at up to ``at_most`` messages that nobody has locked, in the order of the queue; nothing is removed.
+    def peek(self, limit: int = 10, *, after: int = FIRST) -> list[ReceivedMessage]:
+        """Look at up to ``limit`` messages that nobody has locked, in the order of the queue; nothing is removed.
 
         ``after`` is the last RowVersion of the page before. :meth:`browse` leaves the bodies on the server.
         """
-        check_rows(at_most)
-        rows = self.fitted(
+        check_rows(limit)
+        rows = self.run_for_layout(
             lambda layout: self.session.run(
-                self.query("queue.peek", columns=row_columns(layout.types)), at_most, after, LAST
+                self.query("queue.peek", columns=row_columns(layout.types)), limit, after, LAST
             )
         )
         return [_received(row) for row in rows]
 
-    def browse(self, at_most: int = 10, *, after: int = FIRST) -> list[MessageHead]:
+    def browse(self, limit: int = 10, *, after: int = FIRST) -> list[MessageHead]:
         """:meth:`peek` without bodies: what a look at the headers takes, however large the bodies are."""
-        check_rows(at_most)
-        return browsing.heads(self, at_most, after=after)
+        check_rows(limit)
+        return browsing.heads(self, limit, after=after)
 
-    def find(self, where: Filter, at_most: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
-        """The first ``at_most`` messages that match, expired or not, among the first ``window``; nothing is removed.
+    def find(self, where: Filter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
+        """The first ``limit`` messages that match, expired or not, among the first ``window``; nothing is removed.
 
         The headers of the window are read page by page, so the cost is theirs and memory holds one page.
         """
-        return list(browsing.find(self, where, at_most, window))
+        return list(browsing.find(self, where, limit, window))
 
     def take(self, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = ()) -> list[ReceivedMessage]:
         """Take the messages with these RowVersions or row Ids out of the queue, lowest first, passing over locked ones.
@@ -143,31 +143,31 @@ class QueueTable(FittedTable):
         """
         wanted = set(row_versions).union(browsing.row_versions_of(self, ids) if ids else ())
         taken: list[Any] = []
-        for chunk in browsing.of_fixed_size(sorted(wanted)):
-            taken += self.taken("queue.take", *chunk, row_versions=browsing.marks(chunk))
+        for chunk in browsing.padded_chunks(sorted(wanted)):
+            taken += self.delete_output("queue.take", *chunk, row_versions=browsing.placeholders(chunk))
         return _in_order(taken)
 
     def take_head(self, count: int, after: int, up_to: int, max_bytes: int, max_body: int = LAST) -> list[Any]:
         """Raw rows of a drain: like :meth:`receive`, for RowVersions above ``after`` and not above ``up_to``.
 
         They are at most ``max_bytes`` of headers and bodies and one row more, and at least one row where there is one.
-        Rows with more than ``max_body`` bytes of body are passed over: :mod:`~airflow_sqlqueue.queue.large` takes them.
+        Rows with more than ``max_body`` bytes of body are passed over: they are for ``large_messages``.
         The order of the rows is undefined; their columns are those of :func:`row_columns`. Expired ones are among them.
         """
         check_rows(count)
-        return self.taken("queue.take_head", count, after, up_to, max_body, max_bytes)
+        return self.delete_output("queue.take_head", count, after, up_to, max_body, max_bytes)
 
     def mean_bytes(self, up_to: int = LAST, *, rows: int = 100) -> int | None:
         """The mean size of headers and body at the head of the queue, locked rows included; None where it is empty."""
         mean = self.value("queue.mean_bytes", rows, up_to)
         return None if mean is None else int(mean)
 
-    def depth(self, kind: str = "exact", *, at_most: int | None = None) -> Depth:
+    def depth(self, kind: str = "exact", *, limit: int | None = None) -> Depth:
         """Count messages: ``exact``, ``quick`` or ``catalog``, see :mod:`airflow_sqlqueue.queue.depth`.
 
-        With ``at_most`` only that many rows at the head are looked at, exactly.
+        With ``limit`` only that many rows at the head are looked at, exactly.
         """
-        return depth(self, kind, at_most=at_most)
+        return depth(self, kind, limit=limit)
 
     def backlog(self, kind: str = "exact", *, delayed: ResolvedAddress | None = None) -> Backlog:
         """The depth with delayed messages, the age of the oldest and how many were ever sent."""
@@ -186,7 +186,7 @@ class QueueTable(FittedTable):
         value = self.value("queue.window_end", rows, after, up_to)
         return None if value is None else int(value)
 
-    def held(self, up_to: int, *, wait: float = 0.0) -> int:
+    def count_left(self, up_to: int, *, wait: float = 0.0) -> int:
         """How many messages up to a RowVersion are left, those that others have locked included; 0 is certain.
 
         Waits up to ``wait`` seconds for whoever holds the first of them. Messages that are being received right now may
@@ -200,7 +200,7 @@ class QueueTable(FittedTable):
                 pass
         return max(1, int(self.value("queue.count_left", up_to)))
 
-    def purge(self, options: PurgeOptions | None = None) -> Purged:
+    def purge(self, options: PurgeOptions | None = None) -> PurgeResult:
         """Delete what has expired, or what the options say: see :func:`airflow_sqlqueue.queue.purge.purge`."""
         return purge(self, options or PurgeOptions())
 
@@ -212,7 +212,7 @@ class QueueTable(FittedTable):
         max_seconds: float | None = None,
         pause: float = 0.0,
         dry_run: bool = False,
-    ) -> Purged:
+    ) -> PurgeResult:
         """Delete what has expired, never waiting for a receiver; the arguments are those of :class:`PurgeOptions`."""
         return self.purge(
             PurgeOptions(chunk=chunk, max_messages=max_messages, max_seconds=max_seconds, pause=pause, dry_run=dry_run)

@@ -64,7 +64,7 @@ class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once; raises our errors, those no retry mends as AirflowFailException."""
-        from airflow_sqlqueue.hooks.failures import fail_without_retry
+        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
         from airflow_sqlqueue.queue.depth import oldest_seconds
 
         # Airflow skips a soft-failing sensor that is not to be retried; a sensor that cannot look must fail instead.
@@ -85,7 +85,7 @@ def _depth(queue: QueueTable, kind: str, threshold: int | None) -> Depth:
     if kind != "exact":
         return queue.depth(kind)
     rows = (threshold or 1) + EXPIRED_ALLOWANCE
-    depth = queue.depth(at_most=rows)
+    depth = queue.depth(limit=rows)
     if depth.messages < (threshold or 1) and depth.total >= rows:
         depth = queue.depth()
     return depth

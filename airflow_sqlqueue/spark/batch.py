@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.spark.files import missing_files_told
 from airflow_sqlqueue.spark.headers import first_type, headers_malformed, last_wins, parse_headers, wire_time
+from airflow_sqlqueue.spark.read_errors import translate_read_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,7 +119,7 @@ def verify_count(df: DataFrame, batch: Batch) -> int:
     table it reads everything, unless that is persisted. Raises :class:`BatchMismatchError` where the counts differ, or
     a file or rows are missing.
     """
-    with missing_files_told(batch):
+    with translate_read_errors(batch):
         rows = df.count()
     if rows != batch.messages:
         raise BatchMismatchError(
@@ -136,7 +136,7 @@ def _table_rows(
         raise ConfigurationError(
             f"Batch {batch.batch_id} is in a table of the server: give read_batch the connection to it."
         )
-    from airflow_sqlqueue.spark.table import table_rows
+    from airflow_sqlqueue.spark.table_reader import table_rows
 
     return table_rows(spark, batch, connection, ledger_schema, raw_schema())
 
@@ -147,5 +147,5 @@ def _file_rows(spark: SparkSession, batch: Batch) -> DataFrame:
         return spark.createDataFrame([], schema)
     # A folder called key=value on the way must not become a column, hence the recursive lookup.
     options = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "recursiveFileLookup": "true"}
-    with missing_files_told(batch):
+    with translate_read_errors(batch):
         return spark.read.schema(schema).options(**options).parquet(*batch.paths)

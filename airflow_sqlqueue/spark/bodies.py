@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.spark.files import missing_files_told
+from airflow_sqlqueue.spark.read_errors import translate_read_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -23,7 +23,7 @@ def read_bodies(df: DataFrame, batch: Batch) -> DataFrame:
     from pyspark.sql import functions as sf
 
     named = df.where(sf.col("BodyFile").isNotNull()).select("BodyFile").distinct()
-    with missing_files_told(batch):
+    with translate_read_errors(batch):
         paths = [row[0] for row in named.collect()]
         if not paths:
             return df

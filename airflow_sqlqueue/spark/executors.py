@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import airflow_sqlqueue.errors
-from airflow_sqlqueue.drain.crew import MAX_FAILURES, RETRIED, Quota, Windows, pause_after
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import MAX_WORKERS
-from airflow_sqlqueue.drain.stores import said
-from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.storage.object_stores import error_text
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
+from airflow_sqlqueue.drain.worker_pool import MAX_FAILURES, RETRIED, Quota, Windows, pause_after
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, StagingError
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.spark.actions import Action
-from airflow_sqlqueue.spark.secrets import Shipped, ship
-from airflow_sqlqueue.spark.windows import RETURNED, Orders, Window, drain_tasks
+from airflow_sqlqueue.spark.executor_tasks import RETURNED, ExecutorPlan, Window, drain_tasks
+from airflow_sqlqueue.spark.secrets import SecretBroadcast, broadcast
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,39 +89,39 @@ class SparkEngine:
         that an executor reports, when all others have ended, and :class:`SparkJobError` where the job itself fails. An
         error of the caller's own (a timeout, a stop) cancels the job; its parts stay in the batch.
         """
-        orders = Orders(self._settings, self._lock_timeout, task)
-        before, windows = _persistently(lambda: self._cut(orders, up_to, quota))
+        plan = ExecutorPlan(self._settings, self._lock_timeout, task)
+        before, windows = _persistently(lambda: self._cut(plan, up_to, quota))
         if not windows:
             return
         tasks = min(len(windows), self._tasks)
-        orders = replace(orders, windows=tuple(tuple(windows[number::tasks]) for number in range(tasks)))
+        plan = replace(plan, windows=tuple(tuple(windows[number::tasks]) for number in range(tasks)))
         log.info("Batch %s: Spark drains %d windows in %d tasks", task.batch_id, len(windows), tasks)
-        with closing(_Watch(orders, {part.id for part in before}, on_part)) as watch:
-            with _landmark(task) as landmark:
-                returned = self._act(replace(orders, landmark=landmark), watch)
+        with closing(_LedgerPoller(plan, {part.id for part in before}, on_part)) as watch:
+            with _marker_file(task) as marker_file:
+                returned = self._act(replace(plan, marker_file=marker_file), watch)
             watch.look()
         for row in returned:
             if row["error"] is not None:
                 raise _error(row["error"], row["message"])
 
-    def _act(self, orders: Orders, watch: _Watch) -> Any:
+    def _act(self, plan: ExecutorPlan, watch: _LedgerPoller) -> Any:
         """Run the one action; what it returns are its tasks' rows."""
-        shipped = self._ship(orders)
+        secret = self._ship(plan)
         try:
-            title = f"drain {orders.task.queue.canonical} into batch {orders.task.batch_id}"
-            drained = drained_frame(self._spark, shipped, len(orders.windows))
+            title = f"drain {plan.task.queue.canonical} into batch {plan.task.batch_id}"
+            drained = drained_frame(self._spark, secret, len(plan.windows))
             with Action(self._spark, title, drained.collect) as action:
                 while not action.ended(within=_LOOK_SECONDS):
                     watch.look()
                 return action.result()
         finally:
-            shipped.recall()
+            secret.destroy()
 
-    def _cut(self, orders: Orders, up_to: int, quota: Quota) -> tuple[list[Part], list[Window]]:
+    def _cut(self, plan: ExecutorPlan, up_to: int, quota: Quota) -> tuple[list[Part], list[Window]]:
         """The parts that the batch has, and windows of about a part's size with their shares of what is left."""
-        task, left = orders.task, quota.left
+        task, left = plan.task, quota.left
         windows, cut = [], Windows(up_to)
-        with closing(orders.connect()) as session:
+        with closing(plan.connect()) as session:
             parts = task.ledger(session).parts(task.batch_id)
             worker = Worker(session, task)
             while left != 0 and quota.seconds_left != 0:
@@ -132,27 +132,27 @@ class SparkEngine:
                 window = Window(*ends)
                 if left is not None:
                     left -= rows
-                    window = replace(window, at_most=rows + window.rows(parts))
+                    window = replace(window, limit=rows + window.rows(parts))
                 windows.append(window)
         return parts, windows
 
-    def _ship(self, orders: Orders) -> Shipped[Orders]:
+    def _ship(self, plan: ExecutorPlan) -> SecretBroadcast[ExecutorPlan]:
         try:
             # Beforehand, as Spark would print the error and leave what it has written by then.
-            pickle.dumps(orders)
+            pickle.dumps(plan)
         except Exception as error:
             raise ConfigurationError(
-                f"The staging folder's file system cannot be pickled, and so not sent to executors: {said(error)}. "
-                'Name the folder by a URL that they can open by themselves, or use engine="threads".'
+                f"The staging folder's file system cannot be pickled, so not sent to executors: {error_text(error)}."
+                ' Name the folder by a URL that they can open by themselves, or use engine="threads".'
             ) from None
-        return ship(self._spark, orders)
+        return broadcast(self._spark, plan)
 
 
-class _Watch:
+class _LedgerPoller:
     """Tells of the parts that the ledger has and nobody was told of. For people: the batch does not depend on it."""
 
-    def __init__(self, orders: Orders, known: set[uuid.UUID], on_part: Callable[[Part], None]) -> None:
-        self._orders, self._known, self._on_part = orders, known, on_part
+    def __init__(self, plan: ExecutorPlan, known: set[uuid.UUID], on_part: Callable[[Part], None]) -> None:
+        self._orders, self._known, self._on_part = plan, known, on_part
         self._session: Session | None = None
 
     def close(self) -> None:
@@ -175,17 +175,17 @@ class _Watch:
             return []
 
 
-def drained_frame(spark: SparkSession, shipped: Shipped[Orders], tasks: int) -> DataFrame:
+def drained_frame(spark: SparkSession, secret: SecretBroadcast[ExecutorPlan], tasks: int) -> DataFrame:
     """The drain as a DataFrame, a partition per Spark task: whoever runs an action on it drains."""
 
     def drain_windows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return drain_tasks(shipped.value, batches)
+        return drain_tasks(secret.value, batches)
 
     return spark.range(0, tasks, 1, tasks).mapInArrow(drain_windows, RETURNED)
 
 
 @contextmanager
-def _landmark(task: DrainTask) -> Iterator[Path | None]:
+def _marker_file(task: DrainTask) -> Iterator[Path | None]:
     """A file in a local staging folder, by which executors see whether it is the same on their machine."""
     if not isinstance(task.stage, FileStage) or not task.stage.folder.is_local:
         yield None

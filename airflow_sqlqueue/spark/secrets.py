@@ -17,23 +17,23 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Shipped(Generic[T]):
+class SecretBroadcast(Generic[T]):
     """A handle that functions for executors may close over; what it stands for is :attr:`value`, there and here."""
 
     _broadcast: Any = field(repr=False)
 
     @property
     def value(self) -> T:
-        """What was shipped. Ask for it in the task, so that it is not pickled with the function."""
+        """What was broadcast. Ask for it in the task, so that it is not pickled with the function."""
         value: T = self._broadcast.value
         return value
 
-    def recall(self) -> None:
+    def destroy(self) -> None:
         """Remove it from driver and executors; no task can ask for it afterwards. It goes with the session anyway."""
         self._broadcast.destroy()
 
 
-def ship(spark: SparkSession, value: T) -> Shipped[T]:
+def broadcast(spark: SparkSession, value: T) -> SecretBroadcast[T]:
     """Make a value that can be pickled known to the tasks of a session, beside what they run.
 
     Spark keeps it, as any broadcast, in its temporary folders on driver and executors, encrypted where the session sets
@@ -46,4 +46,4 @@ def ship(spark: SparkSession, value: T) -> Shipped[T]:
             "Spark Connect cannot hand a login to executors without showing it in the plan: use a session of a master "
             "(local, YARN, Kubernetes, spark://), or let the drain write files."
         )
-    return Shipped(context.broadcast(value))
+    return SecretBroadcast(context.broadcast(value))

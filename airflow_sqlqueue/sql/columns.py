@@ -99,7 +99,7 @@ def row_columns(types: Mapping[str, str], source: str = "", *, body: bool = True
     return Fragment(", ".join([*columns, _expired(source)]))
 
 
-def unsure(types: Mapping[str, str]) -> Fragment:
+def suspect(types: Mapping[str, str]) -> Fragment:
     """The condition that holds for every staged row that a reader may refuse, and for few others.
 
     Half a surrogate pair stands in UTF-16 only, and outside of what a binary collation has between blank and tilde; a
@@ -197,10 +197,10 @@ def _unless(flag: int, name: str) -> str:
 
 
 def _rows(filled: Mapping[str, str], present: Collection[str], count: int) -> dict[str, Fragment]:
-    marks = ", ?" * len(present)
+    placeholders = ", ?" * len(present)
     return {
         "columns": Fragment(", ".join(f"[{name}]" for name in filled)),
         "values": Fragment(", ".join(filled.values())),
         "names": Fragment(", ".join(f"[{name}]" for name in ["Position", *present])),
-        "rows": Fragment(", ".join(f"({position}{marks})" for position in range(count))),
+        "rows": Fragment(", ".join(f"({position}{placeholders})" for position in range(count))),
     }

@@ -35,7 +35,7 @@ SELECT [QuarantineId], [BatchId], [Reason], [QuarantinedAt], [Id], [RowVersion],
        COALESCE(DATALENGTH([Body]), 0)
 FROM {quarantine} WITH (READCOMMITTEDLOCK) WHERE [Queue] = ? ORDER BY [QuarantineId];
 
--- put_back: put a message of the quarantine back into the queue
+-- requeue: put a message of the quarantine back into the queue
 -- As it was; its RowVersion is a new one.
 INSERT INTO {queue} ({columns})
 SELECT {columns} FROM {quarantine} WITH (UPDLOCK, ROWLOCK) WHERE [QuarantineId] = ? AND [Queue] = ?;

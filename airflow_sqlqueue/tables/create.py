@@ -12,8 +12,8 @@ from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress, endpoint_
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, literal, query
 from airflow_sqlqueue.sql.columns import DELAYED, SUBSCRIPTION, definitions
-from airflow_sqlqueue.tables.inspection import exists, read_layout
 from airflow_sqlqueue.tables.layout import Layout, column_differences
+from airflow_sqlqueue.tables.reading import exists, read_layout
 from airflow_sqlqueue.tables.shapes import Shape, shape_of
 
 LEDGER_SCHEMA = "sqlqueue"
@@ -57,7 +57,7 @@ class Definition:
 
 
 @dataclass(frozen=True)
-class Created:
+class CreateResult:
     """What became of a request: ``made`` by this call, or there already, with ``differences`` from what was asked."""
 
     table: ResolvedAddress
@@ -133,7 +133,7 @@ def delayed_address(
     return resolver.resolve(replace(address, table=endpoint_table(address.table, DELAYED_QUALIFIER)))
 
 
-def create(session: Session, definition: Definition, *, create_schema: bool = False) -> Created:
+def create(session: Session, definition: Definition, *, create_schema: bool = False) -> CreateResult:
     """Create a table if it is missing; an existing one is left as it is and compared.
 
     Raises :class:`NotAQueueError` where a table of another kind stands there, :class:`QueueNotFoundError` where the
@@ -146,7 +146,7 @@ def create(session: Session, definition: Definition, *, create_schema: bool = Fa
             raise
         made = _create_missing(session, definition, create_schema)
     found = () if made else tuple(definition.differences(read_layout(session, definition.table)))
-    return Created(definition.table, made, found)
+    return CreateResult(definition.table, made, found)
 
 
 def _create_missing(session: Session, definition: Definition, create_schema: bool) -> bool:
@@ -166,7 +166,7 @@ def create_queue(
     legacy_columns: bool = True,
     body_string: bool = False,
     create_schema: bool = False,
-) -> Created:
+) -> CreateResult:
     """Create a queue table if it is missing: :func:`queue_definition` and :func:`create` in one."""
     definition = queue_definition(table, layout=layout, legacy_columns=legacy_columns, body_string=body_string)
     return create(session, definition, create_schema=create_schema)

@@ -10,8 +10,8 @@ from airflow_sqlqueue.address import without_machine
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import identifier, query
-from airflow_sqlqueue.tables.inspection import exists
 from airflow_sqlqueue.tables.layout import NAMES, kind_of
+from airflow_sqlqueue.tables.reading import exists
 
 log = logging.getLogger(__name__)
 

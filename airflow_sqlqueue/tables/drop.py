@@ -6,7 +6,7 @@ from airflow_sqlqueue.errors import NotAQueueError, QueueNotEmptyError
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query
-from airflow_sqlqueue.tables.inspection import read_layout
+from airflow_sqlqueue.tables.reading import read_layout
 
 
 def drop_queue(session: Session, table: ResolvedAddress, *, force: bool = False) -> int:

@@ -99,7 +99,7 @@ def test_every_message_that_was_sent_is_accounted_for(audit_to_lake: DAG, live: 
     depth = hook.depth(name)
     assert batch.state == "consumed"
     assert batch.expired > 0
-    assert drained["held"] == depth.messages + depth.expired == held
+    assert drained["locked"] == depth.messages + depth.expired == held
     assert sent == batch.messages + batch.expired + xcom(run, "purge")["deleted"] + held
     assert drained["result"]["written"] == batch.messages
     lake = pyarrow.dataset.dataset(parameters["lake"], format="parquet", partitioning="hive")

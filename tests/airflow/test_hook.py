@@ -41,8 +41,8 @@ def test_airflow_finds_the_hook_by_the_connections_type(connection: Any) -> None
 def test_secrets_are_masked_in_every_form_they_are_written_in(hook: SqlQueueHook, monkeypatch: Any) -> None:
     monkeypatch.setattr(_secrets_masker(), "min_length_to_mask", 5)
     text = hook.queue_connection.settings.odbc_connection_string()
-    for said in (PASSWORD, text, hook.get_uri()):
-        masked = str(redact(said))
+    for found in (PASSWORD, text, hook.get_uri()):
+        masked = str(redact(found))
         assert "horse" not in masked
         assert "hush" not in masked
 
@@ -53,8 +53,8 @@ def test_passwords_of_a_connection_string_are_masked_the_one_not_used_too(connec
     hook = SqlQueueHook(connection(extra={"connection_string": text}, password="battery"))
     assert hook.queue_connection.settings.password == "battery"
     assert "hush" not in repr(hook.queue_connection)
-    for said in ("battery", 'hush;"horse', text, f"Error in {text}", text.partition("Password=")[2]):
-        masked = str(redact(said))
+    for found in ("battery", 'hush;"horse', text, f"Error in {text}", text.partition("Password=")[2]):
+        masked = str(redact(found))
         assert "horse" not in masked
         assert "battery" not in masked
 

@@ -77,7 +77,7 @@ def test_an_old_queue_is_mended(hook: SqlQueueHook) -> None:
     hook.create_queue(name, layout="v1")
     codes = [finding.code for finding in hook.inspect(name).findings]
     assert codes == ["headers-not-unicode", "expires-index-missing"]
-    assert hook.mend(name, codes[1]).code == codes[1]
+    assert hook.fix(name, codes[1]).code == codes[1]
     assert [finding.code for finding in hook.inspect(name).findings] == codes[:1]
 
 

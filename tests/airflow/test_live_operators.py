@@ -169,9 +169,9 @@ def test_purge_deletes_old_ones_and_all(hook: SqlQueueHook, queue_name: str, con
     purge.max_messages = None
     purged = purge.execute(context())
     assert (purged["deleted"], purged["remaining"], purged["undated"], purged["complete"]) == (1, 0, 1, True)
-    count = SqlQueuePurgeOperator(task_id="count", queue_name=queue_name, every=True, only_count=True)
+    count = SqlQueuePurgeOperator(task_id="count", queue_name=queue_name, all_messages=True, only_count=True)
     assert count.execute(context())["remaining"] == 1
-    every = SqlQueuePurgeOperator(task_id="all", queue_name=queue_name, every=True, confirm=True)
+    every = SqlQueuePurgeOperator(task_id="all", queue_name=queue_name, all_messages=True, confirm=True)
     assert every.execute(context())["deleted"] == 1
     assert hook.depth(queue_name).total == 0
 
@@ -251,7 +251,7 @@ def test_a_drain_without_a_job_leaves_the_batch_to_others(
     done = drain(queue_name, str(tmp_path)).execute(context())
     assert json.loads(json.dumps(done)) == done
     batch = Batch.from_dict(done["batch"])
-    assert (batch.state, batch.messages, batch.expired, done["held"]) == ("sealed", 300 - expired, expired, 0)
+    assert (batch.state, batch.messages, batch.expired, done["locked"]) == ("sealed", 300 - expired, expired, 0)
     assert batch.batch_id == str(batch_id_for("dag", run_id, "task"))
     for given in (done, done["batch"]):
         SqlQueueMarkConsumedOperator(task_id="mark", batch=given).execute(context())

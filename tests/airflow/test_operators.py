@@ -92,7 +92,7 @@ def test_a_drain_that_cannot_work_fails_without_retry(arguments: Any, says: str,
         (SqlQueueDepthSensor(task_id="t", queue_name="q", threshold=0), "at least 1 message"),
         (SqlQueueDepthSensor(task_id="t", queue_name="q", oldest_seconds="long"), "not a number of seconds"),
         (SqlQueueDepthSensor(task_id="t", queue_name="q", oldest_seconds=0), "above 0 seconds"),
-        (SqlQueuePurgeOperator(task_id="t", queue_name="q", every=True), "confirm that they may be lost"),
+        (SqlQueuePurgeOperator(task_id="t", queue_name="q", all_messages=True), "confirm that they may be lost"),
         (SqlQueuePurgeOperator(task_id="t", queue_name="q", chunk=5_000), "locks never escalate"),
     ],
 )
@@ -103,8 +103,8 @@ def test_what_no_retry_mends_fails_without_one(operator: Any, says: str, connect
 
 
 def test_a_purge_of_expired_messages_takes_no_others() -> None:
-    with pytest.raises(TypeError, match="every"):
-        SqlQueuePurgeExpiredOperator(task_id="t", queue_name="q", every=True)
+    with pytest.raises(TypeError, match="all_messages"):
+        SqlQueuePurgeExpiredOperator(task_id="t", queue_name="q", all_messages=True)
 
 
 def test_a_soft_failing_sensor_that_cannot_look_is_not_skipped(connection: Any, context: Any) -> None:

@@ -57,7 +57,7 @@ def test_metrics_add_up_to_what_the_ledger_says(
     assert {name.rpartition(".")[2]: count for name, count in metrics.counted.items()} == {
         name: batch[name] for name in ("messages", "expired", "quarantined", "bytes")
     }
-    assert metrics.others["sqlqueue.drain.held"] == 0
+    assert metrics.others["sqlqueue.drain.locked"] == 0
     assert metrics.others["sqlqueue.drain.seconds"] > timedelta(0)
     log = capsys.readouterr().out + caplog.text
     assert "Drained 40 messages" in log

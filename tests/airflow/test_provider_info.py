@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 import airflow_sqlqueue
-from airflow_sqlqueue.hooks.settings import _KNOWN
+from airflow_sqlqueue.hooks.connection import _KNOWN
 from airflow_sqlqueue.provider_info import get_provider_info
 
 INFO = get_provider_info()

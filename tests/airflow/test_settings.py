@@ -30,8 +30,8 @@ def odbc(conn_id: str, **arguments: Any) -> dict[str, str]:
 
 
 def test_a_connection_becomes_a_connection_string(connection: Any) -> None:
-    said = odbc(connection(login="sa", password="p;w}d{", port=14330, host="sql;x"))
-    assert (said["SERVER"], said["DATABASE"], said["UID"], said["PWD"]) == ("sql;x,14330", "shop", "sa", "p;w}d{")
+    found = odbc(connection(login="sa", password="p;w}d{", port=14330, host="sql;x"))
+    assert (found["SERVER"], found["DATABASE"], found["UID"], found["PWD"]) == ("sql;x,14330", "shop", "sa", "p;w}d{")
 
 
 def test_the_port_is_1433_unless_given(connection: Any) -> None:
@@ -48,29 +48,29 @@ def test_the_fields_of_the_form_become_keywords(connection: Any) -> None:
         "keywords": '{"KeepAlive": 30}',
         "driver": "",
     }
-    said = odbc(connection(extra=extra))
-    assert said["Encrypt"] == "strict"
-    assert said["TrustServerCertificate"] == "yes"
-    assert said["ApplicationIntent"] == "ReadOnly"
-    assert said["MultiSubnetFailover"] == "no"
-    assert said["KeepAlive"] == "30"
+    found = odbc(connection(extra=extra))
+    assert found["Encrypt"] == "strict"
+    assert found["TrustServerCertificate"] == "yes"
+    assert found["ApplicationIntent"] == "ReadOnly"
+    assert found["MultiSubnetFailover"] == "no"
+    assert found["KeepAlive"] == "30"
     assert SqlQueueHook().queue_connection.settings.login_timeout == 7
 
 
 def test_an_mssql_connection_serves_and_pymssqls_own_keys_are_passed_over(connection: Any) -> None:
     extra = {"tds_version": "7.0", "charset": "UTF-8", "login_timeout": 5, "default_schema": "nsb"}
     hook = SqlQueueHook(connection("mssql", extra, "my_mssql"))
-    said = odbc("my_mssql")
-    assert not {"tds_version", "charset", "login_timeout"} & said.keys()
+    found = odbc("my_mssql")
+    assert not {"tds_version", "charset", "login_timeout"} & found.keys()
     assert hook.queue_connection.settings.login_timeout == 5
     assert hook.resolve("audit").schema == "nsb"
 
 
 def test_the_extra_of_an_odbc_connection_is_odbc_keywords(connection: Any) -> None:
     extra = {"Encrypt": "no", "Trusted_Connection": "yes", "placeholder": "?", "connect_kwargs": {"timeout": 3}}
-    said = odbc(connection("odbc", extra, "my_odbc"))
-    assert (said["Encrypt"], said["Trusted_Connection"]) == ("no", "yes")
-    assert not {"placeholder", "connect_kwargs"} & said.keys()
+    found = odbc(connection("odbc", extra, "my_odbc"))
+    assert (found["Encrypt"], found["Trusted_Connection"]) == ("no", "yes")
+    assert not {"placeholder", "connect_kwargs"} & found.keys()
 
 
 @pytest.mark.parametrize("key", ["PWD", "server", "DSN", "Key;Driver"])
@@ -131,9 +131,9 @@ ENDPOINT = 'Server=tcp:old,1500;Database=nsb;User ID=u;Password="p;w";Encrypt=Tr
 @pytest.mark.parametrize("kind", ["sqlqueue", "mssql", "odbc"])
 def test_a_connection_string_of_net_is_enough(connection: Any, kind: str) -> None:
     conn_id = connection(kind, {"connection_string": ENDPOINT}, host=None, schema=None)
-    said = odbc(conn_id)
-    assert (said["SERVER"], said["DATABASE"], said["UID"], said["PWD"]) == ("old,1500", "nsb", "u", "p;w")
-    assert said["Encrypt"] == "yes"
+    found = odbc(conn_id)
+    assert (found["SERVER"], found["DATABASE"], found["UID"], found["PWD"]) == ("old,1500", "nsb", "u", "p;w")
+    assert found["Encrypt"] == "yes"
     hook = SqlQueueHook(conn_id)
     assert hook.queue_connection.settings.login_timeout == 7
     assert hook.resolve("audit").canonical == "audit@[sales]@[nsb]"
@@ -142,9 +142,9 @@ def test_a_connection_string_of_net_is_enough(connection: Any, kind: str) -> Non
 def test_what_the_connection_says_itself_wins_over_a_connection_string(connection: Any) -> None:
     extra = {"connection_string": ENDPOINT, "encrypt": "strict", "login_timeout": 9, "default_schema": "mine"}
     conn_id = connection(extra=extra, host="new", port=1, schema="shop", login="me", password="mine")
-    said = odbc(conn_id)
-    assert (said["SERVER"], said["DATABASE"], said["UID"], said["PWD"]) == ("new,1", "shop", "me", "mine")
-    assert (said["Encrypt"], len(said)) == ("strict", 7)
+    found = odbc(conn_id)
+    assert (found["SERVER"], found["DATABASE"], found["UID"], found["PWD"]) == ("new,1", "shop", "me", "mine")
+    assert (found["Encrypt"], len(found)) == ("strict", 7)
     assert SqlQueueHook(conn_id).queue_connection.settings.login_timeout == 9
     assert SqlQueueHook(conn_id).resolve("audit").schema == "mine"
     assert odbc(connection(extra={"connection_string": ENDPOINT, "keywords": {"encrypt": "no"}}))["encrypt"] == "no"
@@ -154,9 +154,9 @@ def test_what_the_connection_says_itself_wins_over_a_connection_string(connectio
 def test_a_login_wins_over_integrated_security(connection: Any) -> None:
     extra = {"connection_string": "Server=h;Database=d;Integrated Security=SSPI"}
     assert odbc(connection(extra=extra))["Trusted_Connection"] == "yes"
-    said = odbc(connection(extra=extra, login="me", password="mine"))
-    assert "Trusted_Connection" not in said
-    assert said["UID"] == "me"
+    found = odbc(connection(extra=extra, login="me", password="mine"))
+    assert "Trusted_Connection" not in found
+    assert found["UID"] == "me"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.hooks.spark import SparkTarget
+from airflow_sqlqueue.hooks.spark_target import SparkTarget
 
 
 def test_this_machine_unless_a_connection_is_named() -> None:

@@ -12,8 +12,8 @@ from bench_report import Comparison, report
 
 SLOW = Comparison("drain", 50.0, "bare loop", 100.0, 0.8)
 TOLD = Comparison("purge by age", 50.0, "bare DELETE", 100.0, note="reads headers")
-LEAN = Comparison("drain of 2 GB", 500.0, "limit", 600.0, 1.0, at_most=True, unit="MB")
-FAT = Comparison("drain of 2 GB", 601.0, "limit", 600.0, 1.0, at_most=True, unit="MB")
+LEAN = Comparison("drain of 2 GB", 500.0, "limit", 600.0, 1.0, limit=True, unit="MB")
+FAT = Comparison("drain of 2 GB", 601.0, "limit", 600.0, 1.0, limit=True, unit="MB")
 
 
 def test_bounds_are_lower_or_upper_ones() -> None:
@@ -38,7 +38,7 @@ def test_json_has_every_figure_and_the_exit_code_tells_of_bounds(
         "base_value": 100.0,
         "ratio": 0.5,
         "bound": None,
-        "at_most": False,
+        "limit": False,
         "passed": True,
         "unit": "messages/s",
         "note": "reads headers",

@@ -110,7 +110,7 @@ def test_what_no_file_keeps_is_listed_and_put_back(url: str, drained: tuple[str,
     assert (aside["batch_id"], aside["body_bytes"]) == (batch["batch_id"], 1)
     assert "half a surrogate pair" in sqlqueue("quarantine", name, url=url).stdout
     number = str(aside["number"])
-    assert answer("quarantine", name, "--put-back", number, url=url) == {"put_back": 1}
+    assert answer("quarantine", name, "--requeue", number, url=url) == {"requeued": 1}
     assert answer("depth", name, url=url)["messages"] == 1
     assert answer("quarantine", name, url=url) == []
     gone = sqlqueue("quarantine", name, "--put-back", number, url=url)

@@ -112,7 +112,7 @@ def test_an_endpoints_tables(url: str, name: str) -> None:
         "SubscriptionRouting",
         "Batch",
         "Part",
-        "BatchRow",
+        "BatchMessage",
         "Quarantine",
         "Sent",
     ]
@@ -134,8 +134,8 @@ def test_inspect_and_fix(url: str, name: str) -> None:
     assert (found["kind"], found["layouts"], found["columns"]["Headers"]) == ("queue", ["v1"], "varchar(max) NOT NULL")
     assert [finding["code"] for finding in found["findings"]] == ["headers-not-unicode", "expires-index-missing"]
     assert found["findings"][1]["statement"].startswith("CREATE NONCLUSTERED INDEX [Index_Expires]")
-    mended = answer("inspect", name, "--fix", "expires-index-missing", url=url)
-    assert (mended["mended"], mended["expires_index"]) == ("expires-index-missing", "filtered")
+    fixed = answer("inspect", name, "--fix", "expires-index-missing", url=url)
+    assert (fixed["fixed"], fixed["expires_index"]) == ("expires-index-missing", "filtered")
     (row,) = [table for table in answer("inspect", "--all", url=url) if table["table"] == found["table"]]
     assert row["findings"] == ["headers-not-unicode"]
     assert row["layout"] == "varchar headers, RowVersion clustered, Expires filtered"

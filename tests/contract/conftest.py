@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_sqlqueue.drain.batch_table import BatchTable
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.files import to_arrow
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.drain.to_table import TableStage
+from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.stages.part_file import to_arrow
+from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import PermissionDeniedError
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
@@ -115,7 +115,7 @@ def exercise(connect: Connect, tmp_path: Path) -> Exercise:
         )
         assert (in_table.messages, in_table.expired) == (200, 3)
         drained = Drain(connect, table, StagingFolder.of(tmp_path), origin="test").run()
-        assert (drained.batch.messages, drained.batch.expired, drained.held) == (200, 3, 0)
+        assert (drained.batch.messages, drained.batch.expired, drained.locked) == (200, 3, 0)
         rows = [row for path in drained.batch.paths for row in pq.read_table(path.removeprefix("file://")).to_pylist()]
         assert [row["Body"] for row in rows] == [b"%d" % n for n in range(200)]
         assert {row["Headers"] for row in rows} == {first.headers}
@@ -125,7 +125,7 @@ def exercise(connect: Connect, tmp_path: Path) -> Exercise:
             {**row, **own, "Expires": bool(row["Expires"])} for row in rows
         ]
         with connect() as session:
-            assert QueueTable(session, table).held(2**62) == 0
+            assert QueueTable(session, table).count_left(2**62) == 0
 
     return run
 
@@ -134,7 +134,7 @@ def staged_rows(connect: Connect, queue: ResolvedAddress, batch: Batch) -> list[
     """The rows of a batch in the table of staged messages, part by part, as Spark gets them."""
     batch_id = uuid.UUID(batch.batch_id)
     with connect() as session:
-        table = BatchTable(session, queue.catalog)
+        table = MessageTable(session, queue.catalog)
         parts = Ledger(session, queue.catalog).parts(batch_id)
         pages = [page for part in parts for page in table.part(batch_id, part.id, part.messages)]
         return [row for page in pages for row in to_arrow(page).to_pylist()]

@@ -16,18 +16,18 @@ from unittest.mock import ANY
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_sqlqueue.drain.catalog import BatchInfo, batches
+from airflow_sqlqueue.drain.batches import BatchInfo, batches
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.files import PartFile
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.requeue import Requeued, requeue
-from airflow_sqlqueue.drain.stage import Stage
-from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.drain.sweep import SweepOptions, Swept, sweep
-from airflow_sqlqueue.drain.to_files import FileStage
-from airflow_sqlqueue.drain.to_table import TableStage
+from airflow_sqlqueue.drain.requeue import RequeueResult, requeue
+from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.stages.part_file import PartFile
+from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.sweep import SweepOptions, SweepResult, sweep
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
 from airflow_sqlqueue.errors import (
     BatchError,
@@ -39,7 +39,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.sent import SentLedger
+from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql.columns import row_columns
@@ -60,7 +60,7 @@ def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
     """Drop the ledger afterwards."""
     yield
     with Session(settings) as session:
-        tables = ("Batch", "Part", "BatchRow", "Quarantine", "Sent")
+        tables = ("Batch", "Part", "BatchMessage", "Quarantine", "Sent")
         run_sql(session, "; ".join(f"DROP TABLE IF EXISTS [{SCHEMA}].[{name}]" for name in tables))
         run_sql(session, f"DROP SCHEMA IF EXISTS [{SCHEMA}]")
 
@@ -226,7 +226,7 @@ def test_a_requeued_batch_is_in_the_queue_as_it_was(any_queue: QueueTable, conne
     assert rows(queue) == []
     queue.send([Message(body=b"came meanwhile")])
     done = requeue(Ledger(queue.session, queue.address.catalog, SCHEMA), uuid.UUID(batch.batch_id))
-    assert done == Requeued(replace(batch, state="requeued"), repeated=False)
+    assert done == RequeueResult(replace(batch, state="requeued"), repeated=False)
     first, *rest = rows(queue)
     assert first[6] == b"came meanwhile"
     assert rest == before
@@ -281,7 +281,7 @@ def test_a_requeued_batch_is_done_with(queue: QueueTable, ledger: Ledger, drain:
     batch_id = uuid.uuid4()
     batch = drain(10, batch_id=batch_id, staging=stage)
     requeue(ledger, batch_id)
-    assert requeue(ledger, batch_id) == Requeued(replace(batch, state="requeued"), repeated=True)
+    assert requeue(ledger, batch_id) == RequeueResult(replace(batch, state="requeued"), repeated=True)
     assert ledger.manifest(batch_id).state == "requeued"
     with pytest.raises(BatchError, match="ask for a new batch"):
         drain(batch_id=batch_id, staging=stage)
@@ -402,7 +402,7 @@ def test_a_requeue_killed_in_the_middle_loses_and_doubles_nothing(
         process.kill()
     # Waits for the lock of the killed one, whose transaction the server rolls back.
     assert ledger.manifest(uuid.UUID(batch.batch_id)) == batch
-    assert queue.held(2**62, wait=10) == 0
+    assert queue.count_left(2**62, wait=10) == 0
     requeue(ledger, uuid.UUID(batch.batch_id))
     assert [message.body for message in queue.receive(1000)] == [b"body %d" % n for n in range(400)]
 
@@ -440,10 +440,10 @@ def test_orphans_go_and_what_is_listed_stays(
     foreign = {put(any_staging, sealed.batch_id, "notes.txt"), put(any_staging, "others")}
     keep = timedelta(days=1)
     young = sweep(ledger, any_staging, SweepOptions(retain=keep, grace=keep))
-    assert young == Swept()
+    assert young == SweepResult()
     assert staged(any_staging) == listed | orphans | foreign
     would = sweep(ledger, any_staging, SweepOptions(retain=keep, grace=timedelta(0), dry_run=True))
-    assert would == Swept(files=2, bytes=10, orphans=2, dry_run=True)
+    assert would == SweepResult(files=2, bytes=10, orphans=2, dry_run=True)
     assert staged(any_staging) == listed | orphans | foreign
     assert sweep(ledger, any_staging, SweepOptions(retain=keep, grace=timedelta(0))) == replace(would, dry_run=False)
     assert staged(any_staging) == listed | foreign
@@ -463,11 +463,11 @@ def test_nothing_of_an_open_batch_is_touched(queue: QueueTable, ledger: Ledger, 
                 swept.append(sweep(Ledger(session, ledger.catalog, SCHEMA), staging, replace(NOW, unknown=True)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("airflow_sqlqueue.drain.to_files.PartFile", Stopped)
+        patch.setattr("airflow_sqlqueue.drain.stages.files.PartFile", Stopped)
         assert worker_of(queue, batch_id, staging).drain_part(-1, 2**62, None) is not None
-    assert swept == [Swept()]
+    assert swept == [SweepResult()]
     batch = ledger.seal(batch_id)
-    assert sweep(ledger, staging, NOW) == Swept()
+    assert sweep(ledger, staging, NOW) == SweepResult()
     assert staged(staging) == set(batch.paths)
     requeue(ledger, batch_id)
     assert queue.depth().messages == 40
@@ -507,7 +507,7 @@ def test_what_is_done_with_goes_after_its_retention_from_disk_and_ledger(
     assert staged(any_staging) == set(sealed.paths)
     assert [str(info.batch_id) for info in batches(ledger, queue=queue.address.canonical)] == [sealed.batch_id]
     assert ledger.parts(uuid.UUID(consumed.batch_id)) == []
-    assert sweep(ledger, any_staging, NOW) == Swept()
+    assert sweep(ledger, any_staging, NOW) == SweepResult()
     if any_staging.is_local:
         assert [path.name for path in Path(any_staging.root).iterdir()] == [sealed.batch_id]
 
@@ -542,22 +542,22 @@ def test_files_of_another_ledger_stay_unless_there_is_none(
     """Two databases may stage in one folder: what the one does not know, the other may have sealed."""
     batch = drain(30, staging=any_staging)
     other = Ledger(queue.session, queue.address.catalog, "no ledger here")
-    assert sweep(other, any_staging, NOW) == Swept(unknown=2)
+    assert sweep(other, any_staging, NOW) == SweepResult(unknown=2)
     assert staged(any_staging) == set(batch.paths)
-    assert sweep(other, any_staging, replace(NOW, unknown=True, grace=timedelta(days=1))) == Swept()
+    assert sweep(other, any_staging, replace(NOW, unknown=True, grace=timedelta(days=1))) == SweepResult()
     assert sweep(other, any_staging, replace(NOW, unknown=True)).orphans == 2
     assert staged(any_staging) == set()
 
 
 def test_a_sweep_forgets_old_sendings(queue: QueueTable, ledger: Ledger, staging: StagingFolder) -> None:
     catalog = queue.address.catalog
-    send_id, sent = uuid.uuid4(), SentLedger(queue.session, catalog, SCHEMA)
+    send_id, sent = uuid.uuid4(), SendLedger(queue.session, catalog, SCHEMA)
     sent.create()
     sent.send(queue, send_id, [Message()])
     assert sweep(ledger, staging, NOW).sendings == 0
     assert sweep(ledger, staging, SweepOptions(forget_sent=timedelta(days=1))).sendings == 0
     old = SweepOptions(forget_sent=timedelta(0))
-    table = f"[{catalog}].[{SCHEMA}].[Sent]"
+    table = f"[{catalog}].[{SCHEMA}].[Send]"
     run_sql(queue.session, f"UPDATE {table} SET [SentAt] = '2020-01-01' WHERE [SendId] = '{send_id}'")
     assert sweep(ledger, staging, replace(old, dry_run=True)).sendings == 1
     assert sent.send(queue, send_id, [Message()]).repeated
@@ -567,7 +567,7 @@ def test_a_sweep_forgets_old_sendings(queue: QueueTable, ledger: Ledger, staging
 
 
 def staged_rows(queue: QueueTable, batch: Batch) -> int:
-    text = f"SELECT COUNT(*) FROM [{SCHEMA}].[BatchRow] WHERE [BatchId] = '{batch.batch_id}'"
+    text = f"SELECT COUNT(*) FROM [{SCHEMA}].[BatchMessage] WHERE [BatchId] = '{batch.batch_id}'"
     return int(run_sql(queue.session, text)[0][0])
 
 
@@ -575,7 +575,7 @@ def test_staged_rows_go_with_a_batch_that_is_done_with(
     queue: QueueTable, ledger: Ledger, drain: DrainIt, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In chunks; a batch that is open or sealed keeps its rows, and one in files stays without its folder."""
-    monkeypatch.setattr("airflow_sqlqueue.drain.batch_table.MAX_ROWS_PER_STATEMENT", 7)
+    monkeypatch.setattr("airflow_sqlqueue.drain.stages.message_table.MAX_ROWS_PER_STATEMENT", 7)
     table = TableStage(SCHEMA)
     sealed, consumed, requeued = (drain(30, staging=table) for _ in range(3))
     files = drain(5)
@@ -584,10 +584,10 @@ def test_staged_rows_go_with_a_batch_that_is_done_with(
     requeue(ledger, uuid.UUID(requeued.batch_id))
     opened = open_batch(queue, ledger, table, 1)
     assert sweep(ledger).batches == 0, "the retention is not over"
-    expected = Swept(rows=60, batches=2)
+    expected = SweepResult(rows=60, batches=2)
     assert sweep(ledger, None, replace(NOW, dry_run=True)) == replace(expected, dry_run=True)
     assert sweep(ledger, None, NOW) == expected
-    assert sweep(ledger, None, NOW) == Swept()
+    assert sweep(ledger, None, NOW) == SweepResult()
     assert [staged_rows(queue, batch) for batch in (sealed, consumed, requeued)] == [30, 0, 0]
     listed = {info.batch_id: info.state for info in batches(ledger, queue=queue.address.canonical)}
     assert listed == {
@@ -595,14 +595,14 @@ def test_staged_rows_go_with_a_batch_that_is_done_with(
         uuid.UUID(files.batch_id): "consumed",
         opened: "open",
     }
-    assert sweep(ledger, staging, NOW) == Swept(files=1, bytes=ANY, batches=1)
+    assert sweep(ledger, staging, NOW) == SweepResult(files=1, bytes=ANY, batches=1)
 
 
 def test_a_batch_whose_rows_are_not_what_the_ledger_says_stays_sealed(
     queue: QueueTable, ledger: Ledger, drain: DrainIt
 ) -> None:
     batch = drain(30, staging=TableStage(SCHEMA))
-    run_sql(queue.session, f"DELETE TOP (1) FROM [{SCHEMA}].[BatchRow] WHERE [BatchId] = '{batch.batch_id}'")
+    run_sql(queue.session, f"DELETE TOP (1) FROM [{SCHEMA}].[BatchMessage] WHERE [BatchId] = '{batch.batch_id}'")
     with pytest.raises(BatchMismatchError, match="has 19 messages, the ledger says 20"):
         requeue(ledger, uuid.UUID(batch.batch_id))
     assert ledger.manifest(uuid.UUID(batch.batch_id)).state == "sealed"

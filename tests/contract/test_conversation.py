@@ -12,7 +12,7 @@ from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyErr
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.publishing.conversation import (
     PRIVATE_PREFIX,
-    Patience,
+    Polling,
     Reply,
     private_queue,
     request,
@@ -22,7 +22,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.tables.inspection import exists
+from airflow_sqlqueue.tables.reading import exists
 from tests.contract.conftest import Connect, run_sql
 
 LAYOUTS = ["v1", "v3.0", "v4", "modern"]
@@ -41,8 +41,8 @@ class Time:
         self.pauses.append(seconds)
         self.happens.pop(len(self.pauses), lambda: None)()
 
-    def patience(self, timeout: float = 30) -> Patience:
-        return Patience(timeout, lambda: self.now, self.sleep)
+    def polling(self, timeout: float = 30) -> Polling:
+        return Polling(timeout, lambda: self.now, self.sleep)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_round_trip_with_a_private_queue(
         clock.happens[3] = responder.answer
         with private_queue(session, address_of) as replies:
             private = replies.address
-            reply = request(QueueTable(session, table), Message({"a": "1"}, b"ping"), replies, clock.patience())
+            reply = request(QueueTable(session, table), Message({"a": "1"}, b"ping"), replies, clock.polling())
             assert private.table.startswith(f"{PRIVATE_PREFIX}.")
             assert exists(session, private)
         assert (reply.body, reply.error_code, len(clock.pauses)) == (b"pong", None, 3)
@@ -108,7 +108,7 @@ def test_a_request_has_what_a_reply_needs(
     seen: dict[str, str | None] = {}
     clock.happens[1] = lambda: seen.update(decode_headers(responder.queue.peek()[0].headers).values)
     with pytest.raises(NoReplyError):
-        request(destination, Message({HeaderNames.MESSAGE_ID: "m-1"}), replies, clock.patience(0.01))
+        request(destination, Message({HeaderNames.MESSAGE_ID: "m-1"}), replies, clock.polling(0.01))
     assert seen == {
         HeaderNames.MESSAGE_INTENT: "Send",
         HeaderNames.MESSAGE_ID: "m-1",
@@ -123,14 +123,14 @@ def test_a_callbacks_result_is_a_number(
     clock.happens[1] = lambda: responder.answer(
         b"", **{HeaderNames.CONTROL_MESSAGE: "True", HeaderNames.ERROR_CODE: "5"}
     )
-    reply = request(QueueTable(session, responder.queue.address), Message(), replies, clock.patience())
+    reply = request(QueueTable(session, responder.queue.address), Message(), replies, clock.polling())
     assert (reply.error_code, reply.body) == (5, b"")
 
 
 @pytest.mark.parametrize("text", ["", "five"])
 def test_an_error_code_that_is_no_number_is_none(replies: QueueTable, clock: Time, text: str) -> None:
     replies.send([Message({HeaderNames.CORRELATION_ID: "c", HeaderNames.ERROR_CODE: text})])
-    assert wait_for_reply(replies, "c", clock.patience()).error_code is None
+    assert wait_for_reply(replies, "c", clock.polling()).error_code is None
 
 
 def test_replies_of_others_stay(replies: QueueTable, clock: Time) -> None:
@@ -139,25 +139,25 @@ def test_replies_of_others_stay(replies: QueueTable, clock: Time) -> None:
     expired = Message({HeaderNames.CORRELATION_ID: "mine"}, b"expired", timedelta(seconds=-1))
     mine = Message({HeaderNames.CORRELATION_ID: "mine"}, b"mine")
     replies.send([*others, poison, expired, mine, Message({HeaderNames.CORRELATION_ID: "MINE"})])
-    assert wait_for_reply(replies, "mine", clock.patience()).body == b"mine"
+    assert wait_for_reply(replies, "mine", clock.polling()).body == b"mine"
     depth = replies.depth()
     assert (depth.messages, depth.expired) == (702, 1)
     with pytest.raises(NoReplyError):
-        wait_for_reply(replies, "mine", clock.patience(0))
+        wait_for_reply(replies, "mine", clock.polling(0))
 
 
 def test_the_column_serves_where_the_header_is_missing(replies: QueueTable, clock: Time) -> None:
     table = replies.address.qualified_name
     columns = "[Id], [CorrelationId], [Recoverable], [Headers], [Body]"
     run_sql(replies.session, f"INSERT INTO {table} ({columns}) VALUES (NEWID(), 'c-1', 1, '{{}}', 0x01)")
-    assert wait_for_reply(replies, "c-1", clock.patience()).body == b"\1"
+    assert wait_for_reply(replies, "c-1", clock.polling()).body == b"\1"
 
 
 def test_a_queue_without_the_column(replies: QueueTable, clock: Time) -> None:
     table = replies.address.qualified_name
     run_sql(replies.session, f"ALTER TABLE {table} DROP COLUMN [CorrelationId], [ReplyToAddress], [Recoverable]")
     replies.send([Message({HeaderNames.CORRELATION_ID: "c-1"})])
-    assert wait_for_reply(replies, "c-1", clock.patience()).headers == {HeaderNames.CORRELATION_ID: "c-1"}
+    assert wait_for_reply(replies, "c-1", clock.polling()).headers == {HeaderNames.CORRELATION_ID: "c-1"}
 
 
 def test_a_reply_that_somebody_holds_is_waited_for(connect: Connect, replies: QueueTable, clock: Time) -> None:
@@ -166,13 +166,13 @@ def test_a_reply_that_somebody_holds_is_waited_for(connect: Connect, replies: Qu
         other.begin()
         assert len(QueueTable(other, replies.address).receive()) == 1
         clock.happens[2] = other.roll_back
-        assert isinstance(wait_for_reply(replies, "c-1", clock.patience()), Reply)
+        assert isinstance(wait_for_reply(replies, "c-1", clock.polling()), Reply)
     assert len(clock.pauses) == 2
 
 
 def test_the_pauses_grow_and_end_with_the_timeout(replies: QueueTable, clock: Time) -> None:
     with pytest.raises(NoReplyError, match=r"within 10 seconds") as raised:
-        wait_for_reply(replies, "c-1", clock.patience(10))
+        wait_for_reply(replies, "c-1", clock.polling(10))
     assert isinstance(raised.value, TimeoutError)
     assert sum(clock.pauses) == pytest.approx(10)
     *growing, last = clock.pauses
@@ -184,13 +184,13 @@ def test_the_pauses_grow_and_end_with_the_timeout(replies: QueueTable, clock: Ti
 
 def test_a_reply_in_the_last_moment_counts(replies: QueueTable, clock: Time) -> None:
     clock.happens[1] = lambda: replies.send([Message({HeaderNames.CORRELATION_ID: "c-1"}, b"late")])
-    assert wait_for_reply(replies, "c-1", clock.patience(0.01)).body == b"late"
+    assert wait_for_reply(replies, "c-1", clock.polling(0.01)).body == b"late"
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
 def test_a_timeout_that_is_none(timeout: float) -> None:
     with pytest.raises(ConfigurationError, match="give zero or more"):
-        Patience(timeout)
+        Polling(timeout)
 
 
 def test_a_private_queue_goes_with_the_error_that_ends_it(session: Session, address_of: AddressResolver) -> None:
@@ -221,10 +221,10 @@ def test_what_is_no_request(
 ) -> None:
     destination = QueueTable(session, responder.queue.address)
     with pytest.raises(MessageError, match="headers are text"):
-        request(destination, Message("{}"), replies, clock.patience())
+        request(destination, Message("{}"), replies, clock.polling())
     with session.transaction():
         with pytest.raises(TransactionError, match="outside the transaction"):
-            request(destination, Message(), replies, clock.patience())
+            request(destination, Message(), replies, clock.polling())
         with pytest.raises(TransactionError, match="outside the transaction"), private_queue(session, address_of):
             pass
     assert responder.queue.depth().messages == 0

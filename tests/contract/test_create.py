@@ -31,7 +31,7 @@ from airflow_sqlqueue.tables.create import (
     subscription_definition,
 )
 from airflow_sqlqueue.tables.drop import drop_queue
-from airflow_sqlqueue.tables.inspection import exists, read_layout
+from airflow_sqlqueue.tables.reading import exists, read_layout
 from airflow_sqlqueue.tables.shapes import SHAPES, shape_of
 from tests.contract.conftest import Connect, run_sql
 

@@ -22,8 +22,8 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
 from airflow_sqlqueue.drain.progress import Progress
-from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError
 from airflow_sqlqueue.message import Message, drained_row_schema
@@ -70,10 +70,10 @@ def test_every_row_is_in_the_files_once(connect: Connect, queue: QueueTable, sta
     fill(queue, 105)
     result = drain(connect, queue, staging)
     assert result.batch.state == "sealed"
-    assert (result.batch.messages, result.batch.expired, result.held) == (105, 0, 0)
+    assert (result.batch.messages, result.batch.expired, result.locked) == (105, 0, 0)
     assert result.batch.parts == 6
     assert bodies(result.batch) == expected(105)
-    assert queue.held(2**62) == 0
+    assert queue.count_left(2**62) == 0
 
 
 def test_files_have_the_schema_and_the_raw_row(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
@@ -202,7 +202,7 @@ def test_messages_that_others_hold_are_reported(connect: Connect, queue: QueueTa
         held = QueueTable(session, queue.address).receive(3)
         result = drain(connect, queue, staging)
         assert bodies(result.batch) == expected(17, start=3)
-        assert result.held >= 1
+        assert result.locked >= 1
         session.roll_back()
         session.begin()
     assert len(held) == 3
@@ -252,7 +252,7 @@ import sys, uuid
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.drain import drain, files
 from airflow_sqlqueue.drain.progress import Progress
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
@@ -294,7 +294,7 @@ def test_sigkill_loses_and_doubles_nothing(
         os.kill(child.pid, signal.SIGKILL)
     patient = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=20)
     result = drain(connect, queue, staging, batch_id, patient)
-    assert result.held == 0
+    assert result.locked == 0
     assert bodies(result.batch) == expected(50)
 
 
@@ -349,7 +349,7 @@ def test_workers_side_by_side_take_every_row_once(connect: Connect, queue: Queue
         other.join(60)
     left = Counter(message.body for message in queue.receive(2000))
     assert bodies(done.batch) + received + left == expected(count)
-    assert sum(left.values()) <= done.held
+    assert sum(left.values()) <= done.locked
     assert done.batch.parts >= count // 100 // 2
 
 

@@ -85,9 +85,9 @@ def test_a_filter_and_a_limit(filled: QueueTable) -> None:
     found = triage.triage(filled, ["kind"], where)
     assert [(group.messages, group.first) for group in found.groups] == [(3, NOON + timedelta(minutes=50))]
     assert (found.scanned, found.matched) == (7, 3)
-    cut = triage.triage(filled, ["kind"], at_most=6)
+    cut = triage.triage(filled, ["kind"], limit=6)
     assert (cut.scanned, cut.matched, cut.complete) == (6, 6, False)
-    assert triage.triage(filled, at_most=7).complete
+    assert triage.triage(filled, limit=7).complete
     rows = [message.row_version for message in filled.peek(10)]
     some = triage.triage(filled, ["kind"], ErrorFilter(row_versions=frozenset([rows[1], rows[3], 2**40])))
     assert (some.scanned, some.matched) == (6, 2)
@@ -119,7 +119,7 @@ def test_unknown_keys_and_limits(queue: QueueTable) -> None:
     with pytest.raises(ConfigurationError, match="grouped by 'colour'"):
         triage.triage(queue, ["kind", "colour"])
     with pytest.raises(ConfigurationError, match="1 message or more"):
-        triage.triage(queue, at_most=0)
+        triage.triage(queue, limit=0)
 
 
 def test_a_message_is_shown_by_row_version_or_id(queue: QueueTable) -> None:

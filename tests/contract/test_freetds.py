@@ -10,7 +10,7 @@ import pyodbc
 import pytest
 
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver

@@ -18,7 +18,7 @@ from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition, subscription_definition
-from airflow_sqlqueue.tables.inspection import read_layout
+from airflow_sqlqueue.tables.reading import read_layout
 from tests.contract.conftest import Connect, run_sql
 from tests.endpoint import PEEK, Endpoint
 

@@ -15,7 +15,7 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.requeue import requeue
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.message import Message
@@ -92,7 +92,7 @@ def test_a_held_large_message_is_left_and_counted(connect: Connect, queue: Queue
         assert len(QueueTable(other, queue.address).receive()) == 1
         options = DrainOptions(inline_body_bytes=LIMIT, settle_seconds=0)
         result = Drain(connect, queue.address, staging, options=options).run()
-    assert (result.batch.messages, result.held) == (1, 1)
+    assert (result.batch.messages, result.locked) == (1, 1)
 
 
 def test_a_batch_with_large_bodies_goes_back_whole(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:

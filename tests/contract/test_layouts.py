@@ -22,7 +22,7 @@ from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.discovery import list_tables
-from airflow_sqlqueue.tables.inspection import read_layout
+from airflow_sqlqueue.tables.reading import read_layout
 from airflow_sqlqueue.tables.shapes import SHAPES
 from tests.contract.conftest import HEADERS, Connect, Exercise, run_sql
 
@@ -199,10 +199,10 @@ USES: dict[str, Callable[[QueueTable], Any]] = {
     "peek": lambda queue: queue.peek()[0].body == b"3",
     "ends": lambda queue: queue.ends() == (4, 4),
     "quick depth": lambda queue: queue.depth("quick").messages == 1,
-    "bounded depth": lambda queue: queue.depth(at_most=2).messages == 1,
+    "bounded depth": lambda queue: queue.depth(limit=2).messages == 1,
     "backlog": lambda queue: queue.backlog("catalog").oldest_seconds is None,
-    "held": lambda queue: queue.held(4) == 1,
-    "purge": lambda queue: queue.purge(PurgeOptions(every=True, confirm=True)).deleted == 1,
+    "count_left": lambda queue: queue.count_left(4) == 1,
+    "purge": lambda queue: queue.purge(PurgeOptions(all_messages=True, confirm=True)).deleted == 1,
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.delayed.mover import Moved, move_due
+from airflow_sqlqueue.delayed.mover import MoveResult, move_due
 from airflow_sqlqueue.delayed.table import DelayedTable
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
@@ -47,7 +47,7 @@ class Endpoint:
         self.others.append(address)
         return QueueTable(self.session, address)
 
-    def move(self, **options: Any) -> Moved:
+    def move(self, **options: Any) -> MoveResult:
         return move_due(self.delayed, self.queue, self.resolver, **options)
 
     def bodies(self) -> list[bytes]:
@@ -340,7 +340,7 @@ def test_two_movers_move_every_message_once(connect: Connect, endpoint: Endpoint
     endpoint.delayed.store((Message(body=b"%d" % n) for n in range(600)), delay=NOW)
     start = threading.Barrier(2)
 
-    def work(_: int) -> list[Moved]:
+    def work(_: int) -> list[MoveResult]:
         with connect() as session:
             own = Endpoint(session, endpoint.queue.address, endpoint.resolver)
             start.wait(60)

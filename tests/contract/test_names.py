@@ -15,7 +15,7 @@ from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_lock, queue_definition
-from airflow_sqlqueue.tables.inspection import exists, read_layout
+from airflow_sqlqueue.tables.reading import exists, read_layout
 from tests.contract.conftest import run_sql
 
 PIECES = [

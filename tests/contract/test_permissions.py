@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_sqlqueue.doctor.examine import examine, mend
 from airflow_sqlqueue.drain.ledger import Ledger, ledger_definitions
 from airflow_sqlqueue.errors import PermissionDeniedError, QueueNotFoundError
+from airflow_sqlqueue.inspection.inspect import fix, inspect
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -20,7 +20,7 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create, create_queue
 from airflow_sqlqueue.tables.discovery import list_tables
 from airflow_sqlqueue.tables.drop import drop_queue
-from airflow_sqlqueue.tables.inspection import exists
+from airflow_sqlqueue.tables.reading import exists
 from tests.contract.conftest import Connect, Exercise, run_sql
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "permissions.sql"
@@ -61,7 +61,7 @@ def test_the_runtime_role_does_everything_at_run_time(
     runtime = login_in("sqlqueue_runtime")
     exercise(table, runtime)
     with runtime() as low:
-        assert layout in examine(low, table).layout.names
+        assert layout in inspect(low, table).layout.names
         assert table in [found.table for found in list_tables(low, table.catalog)]
 
 
@@ -91,9 +91,9 @@ def test_the_installer_role_creates_mends_and_drops(
         assert create_queue(installer, table, layout="v1").differences == ()
         for definition in ledger_definitions(table.catalog):
             create(installer, definition)
-        mend(installer, table, "expires-index-missing")
-        mend(installer, table, "headers-not-unicode")
-        assert "v4" in examine(installer, table).layout.names
+        fix(installer, table, "expires-index-missing")
+        fix(installer, table, "headers-not-unicode")
+        assert "v4" in inspect(installer, table).layout.names
         assert drop_queue(installer, table) == 0
 
 
@@ -106,7 +106,7 @@ def test_what_the_runtime_role_may_not(session: Session, table: ResolvedAddress,
         assert caught.value.permission == "CREATE TABLE"
         assert not exists(session, other)
         with pytest.raises(PermissionDeniedError, match="ALTER"):
-            mend(runtime, table, "expires-index-missing")
+            fix(runtime, table, "expires-index-missing")
         with pytest.raises(PermissionDeniedError):
             drop_queue(runtime, table)
     assert exists(session, table)
@@ -144,7 +144,7 @@ def test_who_else_consumes_takes_a_permission_of_its_own(
     create_queue(session, audit)
     try:
         with login_in("sqlqueue_runtime")() as runtime:
-            (finding,) = examine(runtime, audit).findings
+            (finding,) = inspect(runtime, audit).findings
             assert (finding.code, finding.severity) == ("consumers-unknown", "note")
             assert "VIEW SERVER STATE" in finding.text
     finally:

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_sqlqueue import sql
-from airflow_sqlqueue.drain.batch_table import BatchTable
 from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import Span
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.fitted import FIRST, LAST
-from airflow_sqlqueue.queue.large import lock_large, read_body, take_large
+from airflow_sqlqueue.queue.large_messages import lock_large, read_body, take_large
 from airflow_sqlqueue.queue.purge import PurgeOptions
+from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -74,9 +74,9 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     queue.window_end(1_000, FIRST, LAST)
     queue.mean_bytes()
     queue.depth("quick")
-    queue.depth(at_most=1_000)
+    queue.depth(limit=1_000)
     queue.backlog("catalog")
-    queue.held(LAST)
+    queue.count_left(LAST)
     Span.of(queue, ErrorFilter())
     queue.rows("conversation.waiting", 100, FIRST, correlation_id=Fragment("[CorrelationId]"))
     with planning.transaction():
@@ -87,7 +87,7 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     # Undone again: what is staged without a ledger row would stay for good.
     planning.begin()
     part = (uuid.uuid4(), uuid.uuid4())
-    staged = BatchTable(planning, table.catalog)
+    staged = MessageTable(planning, table.catalog)
     moved = staged.take(queue, *part, rows=500, after=FIRST, up_to=LAST, max_bytes=2**40, keep_expired=False)
     assert moved is not None
     assert moved.rows == 500
@@ -95,7 +95,7 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     assert len(queue.take_head(500, FIRST, LAST, 2**40)) == 500
     assert len(queue.receive(500)) == 500
     # Most of them stay: of a queue that is nearly empty, a scan is as good a way to find the head.
-    assert queue.purge(PurgeOptions(every=True, confirm=True, chunk=250, max_messages=500)).deleted == 500
+    assert queue.purge(PurgeOptions(all_messages=True, confirm=True, chunk=250, max_messages=500)).deleted == 500
     return planning.plans
 
 

@@ -17,7 +17,7 @@ from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect, run_sql
 
 LATE = timedelta(seconds=-5)
-EVERY = PurgeOptions(every=True, confirm=True)
+EVERY = PurgeOptions(all_messages=True, confirm=True)
 
 
 def sent(days_ago: float, body: bytes = b"") -> Message:
@@ -39,11 +39,11 @@ def test_purge_of_expired(any_queue: QueueTable) -> None:
 
 def test_purge_of_all(any_queue: QueueTable) -> None:
     any_queue.send(Message(body=b"%d" % n, time_to_be_received=LATE if n % 2 else None) for n in range(30))
-    counted = any_queue.purge(PurgeOptions(every=True, dry_run=True))
+    counted = any_queue.purge(PurgeOptions(all_messages=True, dry_run=True))
     assert (counted.deleted, counted.remaining, counted.complete) == (0, 30, False)
-    some = any_queue.purge(PurgeOptions(every=True, confirm=True, chunk=4, max_messages=10))
+    some = any_queue.purge(PurgeOptions(all_messages=True, confirm=True, chunk=4, max_messages=10))
     assert (some.deleted, some.remaining, some.complete) == (10, 20, False)
-    rest = any_queue.purge(PurgeOptions(every=True, confirm=True, chunk=7, pause=0.001))
+    rest = any_queue.purge(PurgeOptions(all_messages=True, confirm=True, chunk=7, pause=0.001))
     assert (rest.deleted, rest.remaining, rest.complete) == (20, 0, True)
     empty = any_queue.purge(EVERY)
     assert (empty.deleted, empty.remaining, empty.locked, empty.complete) == (0, 0, 0, True)
@@ -80,7 +80,7 @@ def test_a_locked_message_stays_and_is_told(connect: Connect, queue: QueueTable,
         purged = queue.purge(options)
         assert purged.deleted == 4
         assert purged.remaining == 0
-        if options.every:
+        if options.all_messages:
             assert purged.locked == 1
     assert bodies(queue) == [b"0"]
 
@@ -96,14 +96,14 @@ def test_a_purge_of_all_ends_at_what_was_there(connect: Connect, queue: QueueTab
                     QueueTable(other, self.address).send([Message(body=b"new")])
             return super().query(name, **fragments)
 
-    purged = Busy(queue.session, queue.address).purge(PurgeOptions(every=True, confirm=True, chunk=2))
+    purged = Busy(queue.session, queue.address).purge(PurgeOptions(all_messages=True, confirm=True, chunk=2))
     assert (purged.deleted, purged.remaining, purged.complete) == (6, 0, True)
     assert bodies(queue) == [b"new"] * 3
 
 
 def test_a_budget_of_no_seconds_deletes_nothing(queue: QueueTable) -> None:
     queue.send([Message()] * 3)
-    purged = queue.purge(PurgeOptions(every=True, confirm=True, max_seconds=0))
+    purged = queue.purge(PurgeOptions(all_messages=True, confirm=True, max_seconds=0))
     assert (purged.deleted, purged.remaining, purged.complete) == (0, 3, False)
 
 
@@ -139,9 +139,9 @@ def test_no_purge_inside_a_transaction(queue: QueueTable) -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"every": True}, "confirm that they may be lost"),
+        ({"all_messages": True}, "confirm that they may be lost"),
         ({"older_than": timedelta(days=1)}, "confirm that they may be lost"),
-        ({"every": True, "older_than": timedelta(days=1), "confirm": True}, "choose one"),
+        ({"all_messages": True, "older_than": timedelta(days=1), "confirm": True}, "choose one"),
         ({"older_than": timedelta(seconds=-1), "confirm": True}, "not below zero"),
         ({"chunk": 2_001}, "locks never escalate"),
         ({"pause": -1}, "not below zero"),

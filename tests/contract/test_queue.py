@@ -79,7 +79,7 @@ def test_depth_counts_expired_apart(queue: QueueTable) -> None:
     queue.send([Message(), Message(), Message(time_to_be_received=timedelta(seconds=-5))])
     depth = queue.depth()
     assert (depth.messages, depth.expired) == (2, 1)
-    assert queue.depth(at_most=1).messages == 1
+    assert queue.depth(limit=1).messages == 1
 
 
 def test_a_locked_message_is_passed_over(connect: Connect, queue: QueueTable) -> None:
@@ -92,8 +92,8 @@ def test_a_locked_message_is_passed_over(connect: Connect, queue: QueueTable) ->
             assert [message.body for message in queue.peek()] == [b"second"]
             assert bodies(queue, 1) == [b"second"]
             assert queue.receive() == []
-            assert queue.held(2**62) >= 1
-    assert queue.held(2**62) == 0
+            assert queue.count_left(2**62) >= 1
+    assert queue.count_left(2**62) == 0
 
 
 @pytest.mark.parametrize("count", [1, 2, 17, 300, 1_100])

@@ -20,8 +20,8 @@ import pytest
 
 from airflow_sqlqueue.errorqueue.editing import edit
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.options import Returned, ReturnOptions
-from airflow_sqlqueue.errorqueue.pace import Clock
+from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
+from airflow_sqlqueue.errorqueue.rate_limit import Clock
 from airflow_sqlqueue.errorqueue.returning import ReturnToSource
 from airflow_sqlqueue.errors import (
     ConfigurationError,
@@ -96,12 +96,12 @@ def sales(make: Make) -> QueueTable:
 
 
 @pytest.fixture
-def give_back(resolver: AddressResolver) -> Callable[..., Returned]:
+def give_back(resolver: AddressResolver) -> Callable[..., ReturnResult]:
     """Returns messages: all of them unless a filter is given."""
 
     def run(
         queue: QueueTable, where: ErrorFilter | None = None, clock: Clock | None = None, **options: Any
-    ) -> Returned:
+    ) -> ReturnResult:
         wanted, progress = where or ErrorFilter(), options.pop("on_progress", None)
         given = ReturnOptions(**options)
         return ReturnToSource(queue, resolver, wanted, given, on_progress=progress, clock=clock).run()
@@ -265,14 +265,16 @@ def test_what_others_hold_stays(connect: Connect, error: QueueTable, sales: Queu
         held = QueueTable(other, error.address).take([rows[0], rows[3]])
         assert len(held) == 2
         one = give_back(error, ErrorFilter(row_versions=frozenset([rows[0], rows[1], 2**40])))
-        assert (one.messages, one.left) == (1, {"not there, or held by others": 2})
+        assert (one.messages, one.left) == (1, {"not there, or locked by others": 2})
         both = ErrorFilter(row_versions=frozenset([rows[2]]), exception_type="None.Such")
         assert give_back(error, both).left == {}
         done = give_back(error)
         assert (done.messages, done.left) == (1, {})
         assert done.unseen >= 1
     assert bodies(sales) == [b"1", b"2"]
-    assert give_back(error, ErrorFilter(row_versions=frozenset([rows[0]]))).left == {"not there, or held by others": 1}
+    assert give_back(error, ErrorFilter(row_versions=frozenset([rows[0]]))).left == {
+        "not there, or locked by others": 1
+    }
 
 
 def test_what_is_taken_meanwhile_is_not_returned(
@@ -282,18 +284,18 @@ def test_what_is_taken_meanwhile_is_not_returned(
     error.send([failed("Sales", b"first"), failed("Billing", b"second")])
     with connect() as other:
 
-        def take_the_second(done: Returned) -> None:
+        def take_the_second(done: ReturnResult) -> None:
             if not done.left:
                 assert [message.body for message in QueueTable(other, error.address).receive()] == [b"second"]
 
         done = give_back(error, on_progress=take_the_second)
-    assert (done.messages, done.left) == (1, {"not there, or held by others": 1})
+    assert (done.messages, done.left) == (1, {"not there, or locked by others": 1})
 
 
 def test_messages_that_fail_again_are_not_returned_twice(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
     error.send(failed("Sales", b"%d" % n) for n in range(3))
 
-    def fail_again(done: Returned) -> None:
+    def fail_again(done: ReturnResult) -> None:
         error.send(failed("Sales", message.body) for message in sales.receive())
 
     assert give_back(error, rows_per_transaction=1, on_progress=fail_again).messages == 3
@@ -345,7 +347,7 @@ def test_a_locked_queue_does_not_stop_the_others(
 def test_a_queue_that_is_altered_meanwhile(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
     error.send(failed("Sales", b"%d" % n) for n in range(4))
 
-    def alter(done: Returned) -> None:
+    def alter(done: ReturnResult) -> None:
         if done.messages == 1:
             name = sales.address.qualified_name
             run_sql(error.session, f"ALTER TABLE {name} DROP COLUMN [ReplyToAddress]")
@@ -378,7 +380,7 @@ def test_a_broken_connection_loses_nothing(
     error.send(failed("Sales", b"%d" % n) for n in range(6))
     with connect() as session:
 
-        def cut(done: Returned) -> None:
+        def cut(done: ReturnResult) -> None:
             session.close()
 
         options = ReturnOptions(rows_per_transaction=2)
@@ -549,7 +551,7 @@ def test_two_returns_at_once(connect: Connect, error: QueueTable, sales: QueueTa
     error.send(failed("Sales", b"%d" % n) for n in range(400))
     start = Barrier(2)
 
-    def run() -> Returned:
+    def run() -> ReturnResult:
         with connect() as session:
             start.wait(30)
             options = ReturnOptions(rows_per_transaction=5)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_sqlqueue.drain.crew import Quota
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.options import DrainOptions, batch_after
 from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.drain.requeue import requeue
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.worker_pool import Quota
 from airflow_sqlqueue.errors import ConfigurationError, ConnectionLostError, ServerUnreachableError, WrongBatchError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
@@ -43,7 +43,7 @@ def test_a_drain_until_empty_takes_what_comes_meanwhile(
 
     options = DrainOptions(until_empty=True, rows_per_part=5)
     result = Drain(connect, queue.address, staging, options=options, on_progress=send).run()
-    assert (result.batch.messages, result.held) == (20, 0)
+    assert (result.batch.messages, result.locked) == (20, 0)
     assert queue.depth().total == 0
 
 

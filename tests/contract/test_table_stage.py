@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.drain.batch_table import BatchTable
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
-from airflow_sqlqueue.drain.stages import stage_of
-from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.drain.to_table import TableStage
+from airflow_sqlqueue.drain.stages.factory import stage_of
+from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
 from airflow_sqlqueue.errors import BatchError, ConfigurationError, NotAQueueError
 from airflow_sqlqueue.message import Message
@@ -53,11 +53,11 @@ def test_every_row_is_in_the_table_once(connect: Connect, queue: QueueTable) -> 
     result = drain(connect, queue)
     batch = result.batch
     assert (batch.state, batch.stage, batch.paths) == ("sealed", "table", ())
-    assert (batch.messages, batch.expired, batch.parts, result.held) == (105, 0, 6, 0)
+    assert (batch.messages, batch.expired, batch.parts, result.locked) == (105, 0, 6, 0)
     rows = staged_rows(connect, queue.address, batch)
     assert [row["Body"] for row in rows] == expected(105)
     assert batch.bytes == sum(2 * len(row["Headers"]) + len(row["Body"]) for row in rows)
-    assert queue.held(2**62) == 0
+    assert queue.count_left(2**62) == 0
 
 
 def test_several_workers_take_every_row_once(connect: Connect, queue: QueueTable) -> None:
@@ -86,7 +86,7 @@ def test_a_statement_is_bounded_by_bytes(queue: QueueTable) -> None:
     """So that the transaction log need not hold more than a part is meant to have."""
     queue.send(Message({}, bytes(10_000)) for _ in range(12))
     Ledger(queue.session, queue.address.catalog).create()
-    table, ids = BatchTable(queue.session, queue.address.catalog), (uuid.uuid4(), uuid.uuid4())
+    table, ids = MessageTable(queue.session, queue.address.catalog), (uuid.uuid4(), uuid.uuid4())
     limits: dict[str, Any] = {"rows": 7, "up_to": 2**62, "max_bytes": 25_000, "keep_expired": False}
     first = table.take(queue, *ids, after=-1, **limits)
     assert first is not None
@@ -101,7 +101,7 @@ def test_a_page_is_bounded_and_parts_no_equal_row_versions(connect: Connect, que
     fill(queue, 15)
     batch_id = uuid.UUID(drain(connect, queue).batch.batch_id)
     with connect() as session:
-        table = BatchTable(session, queue.address.catalog)
+        table = MessageTable(session, queue.address.catalog)
         (part,) = Ledger(session, queue.address.catalog).parts(batch_id)
         first = part.min_row_version
         text = f"UPDATE {table.address.qualified_name} SET [RowVersion] = {first + 4} WHERE [PartId] = '{part.id}' "
@@ -141,7 +141,7 @@ def test_a_part_that_comes_after_the_seal_is_undone(connect: Connect, queue: Que
         sealed = Ledger(driver_session, queue.address.catalog).seal(batch_id)
         with pytest.raises(BatchError, match="was sealed meanwhile"):
             zombie.drain_part(-1, 2**62, None)
-        everything = f"SELECT COUNT(*) FROM [sqlqueue].[BatchRow] WHERE [BatchId] = '{batch_id}'"
+        everything = f"SELECT COUNT(*) FROM [sqlqueue].[BatchMessage] WHERE [BatchId] = '{batch_id}'"
         assert run_sql(session, everything)[0][0] == sealed.messages == 20
     assert queue.depth().messages == 10
 
@@ -198,7 +198,7 @@ def test_a_batch_is_of_one_stage(connect: Connect, queue: QueueTable, tmp_path: 
 def test_tables_beside_the_ledger_are_no_queues(connect: Connect, queue: QueueTable) -> None:
     """They have a queue's columns, and whoever drained them would find what was put there by the drain."""
     Ledger(queue.session, queue.address.catalog).create()
-    own = {"BatchRow", "Quarantine"}
+    own = {"BatchMessage", "Quarantine"}
     assert not own & {found.table.table for found in list_tables(queue.session, queue.address.catalog)}
     for name in own:
         with pytest.raises(NotAQueueError, match="taken out of a queue"):

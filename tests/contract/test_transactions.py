@@ -19,7 +19,7 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.transactions import joined, transaction
+from airflow_sqlqueue.transactions import current_transaction, transaction
 from tests.contract.conftest import Connect, run_sql
 
 
@@ -123,7 +123,7 @@ def test_a_lent_connection_takes_part_and_cannot_commit(queue: QueueTable) -> No
 
     def send_and_fail(fail: bool) -> None:
         with session.transaction():
-            connection = session.joined_connection()
+            connection = session.enlisted_connection()
             with connection.cursor() as cursor:
                 cursor.execute(insert, b"a")
             connection.execute(insert, b"b")
@@ -144,7 +144,7 @@ def test_a_lent_connection_takes_part_and_cannot_commit(queue: QueueTable) -> No
 def test_a_lent_connection_dooms_the_transaction(queue: QueueTable, how: str) -> None:
     def go_on() -> None:
         with queue.session.transaction():
-            connection = queue.session.joined_connection()
+            connection = queue.session.enlisted_connection()
             if how == "rollback":
                 connection.rollback()
             elif how == "error":
@@ -167,7 +167,7 @@ def test_receives_and_sends_commit_together(queue: QueueTable, connect: Connect,
 
     def handle(fail: bool) -> None:
         with transaction(settings, connect) as begun:
-            assert joined(settings) is begun
+            assert current_transaction(settings) is begun
             assert begun.sending is begun.receiving
             received = other(queue, begun.receiving).receive()
             other(queue, begun.sending).send(Message(body=b"out of " + message.body) for message in received)
@@ -177,7 +177,7 @@ def test_receives_and_sends_commit_together(queue: QueueTable, connect: Connect,
 
     with pytest.raises(Interrupted):
         handle(True)
-    assert joined(settings) is None
+    assert current_transaction(settings) is None
     assert waiting(queue) == [b"in"]
     handle(False)
     assert waiting(queue) == [b"out of in"]
@@ -213,11 +213,11 @@ def test_none_is_lossy(queue: QueueTable, connect: Connect, settings: Connection
 
 def test_a_second_server_is_refused(connect: Connect, settings: ConnectionSettings) -> None:
     with transaction(settings, connect) as begun:
-        assert joined(replace(settings, database="another")) is begun
+        assert current_transaction(replace(settings, database="another")) is begun
         for elsewhere in (replace(settings, host="other.example.com"), replace(settings, user="somebody")):
             with pytest.raises(TransactionError, match="cannot commit together"):
-                joined(elsewhere)
-    assert joined(replace(settings, host="other.example.com")) is None
+                current_transaction(elsewhere)
+    assert current_transaction(replace(settings, host="other.example.com")) is None
 
 
 def test_a_mode_inside_another(connect: Connect, settings: ConnectionSettings) -> None:
@@ -233,7 +233,7 @@ def test_a_mode_inside_another(connect: Connect, settings: ConnectionSettings) -
 def test_a_thread_of_its_own_does_not_join(connect: Connect, settings: ConnectionSettings) -> None:
     seen: list[object] = []
     with transaction(settings, connect):
-        thread = threading.Thread(target=lambda: seen.append(joined(settings)))
+        thread = threading.Thread(target=lambda: seen.append(current_transaction(settings)))
         thread.start()
         thread.join(10)
     assert seen == [None]

@@ -13,7 +13,7 @@ from io import BytesIO
 import pyarrow.parquet as pq
 
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchNotFoundError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import QueueTable
@@ -138,7 +138,7 @@ class Account:
 
     def _in_table(self, ledger: Ledger, batch_id: uuid.UUID) -> Iterator[Row]:
         """All rows of the batch that are committed, in a part that the ledger lists or not: none may be in another."""
-        table = ResolvedAddress("BatchRow", LEDGER_SCHEMA, self._queue.catalog).qualified_name
+        table = ResolvedAddress("BatchMessage", LEDGER_SCHEMA, self._queue.catalog).qualified_name
         text = f"SELECT [Id], [Headers], [Body] FROM {table} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?"
         for identity, headers, body in ledger.session.run(Query("staged", "read the batch", text), str(batch_id)):
             yield Row(uuid.UUID(str(identity)), headers, body)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_sqlqueue.drain.stage import Stage
-from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.drain.to_files import FileStage
-from airflow_sqlqueue.drain.to_table import TableStage
+from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect
 from tests.faults.account import Account

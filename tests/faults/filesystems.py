@@ -7,7 +7,7 @@ import io
 import threading
 from typing import Any
 
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
 
 class Store:

@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.stage import Stage
+from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.errors import BatchError
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings

@@ -13,8 +13,8 @@ import pytest
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.drain.to_table import TableStage
+from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect, run_sql
 from tests.faults.account import Account
@@ -87,6 +87,6 @@ def test_a_change_in_the_table_shows(
     Drain(connect, queue.address, TableStage(), batch_id=batch_id, options=options).run()
     account.check(batch_id)
     assert 0 < account.queued() < 60
-    run_sql(queue.session, change.format("[sqlqueue].[BatchRow]") + f" WHERE [BatchId] = '{batch_id}'")
+    run_sql(queue.session, change.format("[sqlqueue].[BatchMessage]") + f" WHERE [BatchId] = '{batch_id}'")
     with pytest.raises(AssertionError):
         account.check(batch_id)

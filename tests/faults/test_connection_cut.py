@@ -13,7 +13,7 @@ import pytest
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.stage import Stage
+from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.errors import BatchError, TransientError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -79,7 +79,7 @@ def test_one_cut(
     proxy.set_trap(ROUND_TRIPS[round_trip], moment)
     result = drain(proxy, queue, stage, batch_id)
     assert proxy.left == 0, "the connection was cut"
-    assert (result.batch.state, result.held) == ("sealed", 0)
+    assert (result.batch.state, result.locked) == ("sealed", 0)
     account.check(batch_id)
     assert account.queued() == 0
 
@@ -94,7 +94,7 @@ def test_cut_after_cut(
     proxy.set_trap(ROUND_TRIPS["commit"], moment, times=cuts)
     result = drain(proxy, queue, stage, batch_id)
     assert proxy.left == 0
-    assert (result.batch.state, result.held) == ("sealed", 0)
+    assert (result.batch.state, result.locked) == ("sealed", 0)
     account.check(batch_id)
     assert account.queued() == 0
 
@@ -120,6 +120,6 @@ def test_a_commit_that_arrives_after_the_seal(
             released.set()
         with pytest.raises(BatchError, match="was sealed meanwhile"):
             zombie.result(60)
-    assert result.held >= 1
+    assert result.locked >= 1
     account.check(batch_id)
     assert account.queued() > 0

@@ -9,7 +9,7 @@ import pytest
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import MessageNotFoundError
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect, run_sql
@@ -78,10 +78,10 @@ def test_a_message_goes_back_from_quarantine(
     with connect() as session:
         quarantine, table = Quarantine(session, queue.address.catalog), QueueTable(session, queue.address)
         (aside,) = quarantine.messages(queue.address)
-        quarantine.put_back(table, [aside.number])
+        quarantine.requeue(table, [aside.number])
         assert quarantine.messages(queue.address) == []
         with pytest.raises(MessageNotFoundError, match="is in quarantine"):
-            quarantine.put_back(table, [aside.number])
+            quarantine.requeue(table, [aside.number])
     assert account.queued() == 1
     account.check(batch_id)
     assert Drain(connect, queue.address, staging).run().batch.quarantined == 1

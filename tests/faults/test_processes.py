@@ -11,8 +11,8 @@ from typing import Protocol
 
 import pytest
 
-from airflow_sqlqueue.drain.stage import Stage
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect
 from tests.faults.account import Account

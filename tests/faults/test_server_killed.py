@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from fakemssql.server import FakeServer
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.stage import Stage
-from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ServerUnreachableError
-from fakemssql.server import FakeServer
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -79,7 +79,7 @@ def test_killed_around_commit(
         own_server.restart()
         result = draining.result(120)
         assert proxy.left == 0
-    assert (result.batch.state, result.held) == ("sealed", 0)
+    assert (result.batch.state, result.locked) == ("sealed", 0)
     account.check(batch_id)
     assert account.queued() == 0
 
@@ -95,7 +95,7 @@ def test_a_server_that_stays_away(
 ) -> None:
     """The try ends with an error; the next one resumes the batch."""
     monkeypatch.setattr("airflow_sqlqueue.drain.drain.pause_after", lambda _: 0)
-    monkeypatch.setattr("airflow_sqlqueue.drain.crew.pause_after", lambda _: 0)
+    monkeypatch.setattr("airflow_sqlqueue.drain.worker_pool.pause_after", lambda _: 0)
     account.send(60)
 
     def kill(link: Link) -> None:
@@ -109,7 +109,7 @@ def test_a_server_that_stays_away(
     own_server.restart()
     account.check(batch_id)
     result = drain(settings, queue, FileStage(staging), batch_id)
-    assert (result.batch.state, result.held) == ("sealed", 0)
+    assert (result.batch.state, result.locked) == ("sealed", 0)
     account.check(batch_id)
     assert account.queued() == 0
 
@@ -131,6 +131,6 @@ def test_killed_at_random_moments(
         killing.start()
         result = drain(settings, queue, FileStage(staging), batch_id)
         killing.join()
-        assert (result.batch.state, result.held) == ("sealed", 0)
+        assert (result.batch.state, result.locked) == ("sealed", 0)
         account.check(batch_id)
         assert account.queued() == 0

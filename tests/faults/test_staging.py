@@ -12,10 +12,10 @@ from contextlib import contextmanager
 import pytest
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
-from airflow_sqlqueue.drain.files import PartFile
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.stages.part_file import PartFile
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchError, LockTimeoutError, StagingError
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect, run_sql
@@ -100,7 +100,7 @@ def test_a_store_that_hangs_past_the_lock_timeout_of_others(
     account.send(20, seed=1)
     with connect() as other:
         table = QueueTable(other, queue.address)
-        assert table.held(2**62) >= 1
+        assert table.count_left(2**62) >= 1
         with other.lock_timeout(0.2), pytest.raises(LockTimeoutError):
             run_sql(other, f"SELECT COUNT(*) FROM {queue.address.qualified_name} WITH (READCOMMITTEDLOCK)")
         received = table.receive(3)
@@ -121,7 +121,7 @@ def test_a_worker_that_wakes_up_after_the_seal(
     impatient = DrainOptions(rows_per_statement=7, inline_body_bytes=8000, rows_per_part=20, settle_seconds=0)
     result = Drain(connect, queue.address, store.staging, batch_id=batch_id, options=impatient).run()
     assert result.batch.state == "sealed"
-    assert result.held >= 1
+    assert result.locked >= 1
     store.released.set()
     with pytest.raises(BatchError, match="was sealed meanwhile"):
         zombie.result(60)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
-from airflow_sqlqueue.drain.stage import PartPlan, StagedPart, Took
-from airflow_sqlqueue.drain.to_files import FileStage
+from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow, PartWriter
+from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.errors import DeadlockError, StagingError
 from airflow_sqlqueue.queue import QueueTable
 
@@ -35,15 +35,15 @@ class FaultyStage:
     fault: str
     name = "files"
 
-    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> StagedPart:
+    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions) -> PartWriter:
         return FaultyPart(self.stage.part(queue, quarantine, plan, options), self, plan.batch_id)
 
 
 class FaultyPart:
-    def __init__(self, part: StagedPart, stage: FaultyStage, batch_id: uuid.UUID) -> None:
+    def __init__(self, part: PartWriter, stage: FaultyStage, batch_id: uuid.UUID) -> None:
         self._part, self._stage, self._batch_id = part, stage, batch_id
 
-    def take(self, rows: int) -> Took | None:
+    def take(self, rows: int) -> PartCounts | None:
         return self._part.take(rows)
 
     def close(self) -> str | None:

@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 
-from airflow_sqlqueue.drain.crew import Quota
 from airflow_sqlqueue.drain.drain import Drain, DrainResult, Engine
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.progress import Progress
-from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.drain.to_files import FileStage
-from airflow_sqlqueue.drain.to_table import TableStage
+from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import DrainTask
+from airflow_sqlqueue.drain.worker_pool import Quota
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError, StagingError
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.fitted import FIRST, LAST
+from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.actions import Action
+from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, Window, drain_tasks
 from airflow_sqlqueue.spark.executors import SparkEngine
-from airflow_sqlqueue.spark.windows import Orders, Window, drain_tasks
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Connect
 from tests.faults.account import Account
@@ -95,7 +95,7 @@ def test_executors_drain_what_is_there(
     seen: list[Progress] = []
     drained = drain(engine, on_progress=seen.append)
     account.check(batch_id)
-    assert (account.queued(), drained.held, drained.resumed) == (0, 0, False)
+    assert (account.queued(), drained.locked, drained.resumed) == (0, 0, False)
     assert (seen[-1].messages, seen[-1].bytes) == (drained.batch.messages, drained.batch.bytes)
     assert seen[-1].rows == 100
     with connect() as session:
@@ -135,49 +135,49 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_part(
 
 
 @pytest.fixture
-def orders(
+def plan(
     queue: QueueTable, account: Account, staging: StagingFolder, batch_id: uuid.UUID, settings: ConnectionSettings
-) -> Orders:
-    """Orders of one task for the whole queue, in which 30 messages are, and an open batch."""
+) -> ExecutorPlan:
+    """The plan of one task for the whole queue, in which 30 messages are, and an open batch."""
     account.send(30)
     Ledger(queue.session, queue.address.catalog).open(batch_id, queue.address.canonical, "test", LAST)
     task = DrainTask(batch_id, queue.address, FileStage(staging), SMALL)
-    return Orders(settings, 0.1, task, windows=((Window(FIRST, LAST),),))
+    return ExecutorPlan(settings, 0.1, task, windows=((Window(FIRST, LAST),),))
 
 
 NUMBERS = pa.record_batch({"id": [0]})
 """What Spark hands the first task."""
 
 
-def errors(orders: Orders) -> list[Any]:
+def errors(plan: ExecutorPlan) -> list[Any]:
     """Drain as an executor does; what it reports."""
-    return [row["error"] for batch in drain_tasks(orders, [NUMBERS]) for row in batch.to_pylist()]
+    return [row["error"] for batch in drain_tasks(plan, [NUMBERS]) for row in batch.to_pylist()]
 
 
 def test_a_repeated_task_does_not_drain_its_share_twice(
-    orders: Orders, account: Account, batch_id: uuid.UUID, parts: Callable[[], list[Part]]
+    plan: ExecutorPlan, account: Account, batch_id: uuid.UUID, parts: Callable[[], list[Part]]
 ) -> None:
     """More rows than its share stand in its window: they came after it was cut. While it runs, another one waits."""
-    orders = replace(orders, windows=((Window(FIRST, LAST, at_most=15),),))
-    first = drain_tasks(orders, [NUMBERS])
+    plan = replace(plan, windows=((Window(FIRST, LAST, limit=15),),))
+    first = drain_tasks(plan, [NUMBERS])
     next(first)
     assert sum(part.rows for part in parts()) == 6
-    assert errors(orders) == []
+    assert errors(plan) == []
     cast(Any, first).close()
-    assert errors(orders) == [None, None]
-    assert errors(orders) == []
+    assert errors(plan) == [None, None]
+    assert errors(plan) == []
     assert [part.rows for part in parts()] == [6, 6, 3]
     account.check(batch_id)
 
 
 def test_the_time_of_the_batch_is_that_of_executors(
-    orders: Orders, queue: QueueTable, account: Account, batch_id: uuid.UUID
+    plan: ExecutorPlan, queue: QueueTable, account: Account, batch_id: uuid.UUID
 ) -> None:
     """However late Spark runs their task, and whatever their clocks say."""
     text = "UPDATE [sqlqueue].[Batch] SET [OpenedAt] = DATEADD(minute, -2, [OpenedAt]) WHERE [BatchId] = ?"
     queue.session.run(Query("age", "make the batch older", text), str(batch_id))
     late, in_time = (
-        replace(orders, task=replace(orders.task, options=replace(SMALL, max_seconds=seconds))) for seconds in (60, 600)
+        replace(plan, task=replace(plan.task, options=replace(SMALL, max_seconds=seconds))) for seconds in (60, 600)
     )
     assert errors(late) == []
     assert account.queued() == 30
@@ -185,18 +185,18 @@ def test_the_time_of_the_batch_is_that_of_executors(
     assert account.queued() == 0
 
 
-def test_an_executor_takes_large_bodies_as_well(orders: Orders, account: Account, batch_id: uuid.UUID) -> None:
+def test_an_executor_takes_large_bodies_as_well(plan: ExecutorPlan, account: Account, batch_id: uuid.UUID) -> None:
     options = DrainOptions(rows_per_statement=3, rows_per_part=6, inline_body_bytes=1000)
-    assert set(errors(replace(orders, task=replace(orders.task, options=options)))) == {None}
+    assert set(errors(replace(plan, task=replace(plan.task, options=options)))) == {None}
     assert account.queued() == 0
     account.check(batch_id)
 
 
 def test_an_executor_takes_a_part_anew_that_was_undone(
-    orders: Orders, account: Account, batch_id: uuid.UUID, tmp_path: Path
+    plan: ExecutorPlan, account: Account, batch_id: uuid.UUID, tmp_path: Path
 ) -> None:
-    stage = FaultyStage(cast(FileStage, orders.task.stage), tmp_path / "deadlock", DEADLOCK)
-    assert errors(replace(orders, task=replace(orders.task, stage=stage))) == [None] * 5
+    stage = FaultyStage(cast(FileStage, plan.task.stage), tmp_path / "deadlock", DEADLOCK)
+    assert errors(replace(plan, task=replace(plan.task, stage=stage))) == [None] * 5
     assert stage.mark.exists()
     account.check(batch_id)
 
@@ -302,9 +302,9 @@ def test_executors_without_this_package_are_told_of(spark: SparkSession) -> None
 
 
 def test_a_folder_that_executors_do_not_share_is_refused_before_anything_is_taken(
-    orders: Orders, account: Account, tmp_path: Path
+    plan: ExecutorPlan, account: Account, tmp_path: Path
 ) -> None:
-    (row,) = drain_tasks(replace(orders, landmark=tmp_path / "elsewhere"), [NUMBERS])
+    (row,) = drain_tasks(replace(plan, marker_file=tmp_path / "elsewhere"), [NUMBERS])
     assert row.to_pylist()[0]["error"] == "ConfigurationError"
     assert "not the one of the driver" in row.to_pylist()[0]["message"]
     assert account.queued() == 30
@@ -329,28 +329,28 @@ def test_speculation_and_spark_connect_are_refused(settings: ConnectionSettings)
 
 
 def test_executors_need_no_airflow(
-    orders: Orders, account: Account, staging: StagingFolder, batch_id: uuid.UUID, server_url: str
+    plan: ExecutorPlan, account: Account, staging: StagingFolder, batch_id: uuid.UUID, server_url: str
 ) -> None:
     program = """
 import sys, uuid
 sys.modules["airflow"] = None
 import pyarrow as pa
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.drain.to_files import FileStage
-from airflow_sqlqueue.drain.to_table import TableStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.worker import DrainTask
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark import executors
-from airflow_sqlqueue.spark.windows import Orders, Window, drain_tasks
+from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, Window, drain_tasks
 url, queue, folder, batch_id = sys.argv[1:]
 stage = FileStage(StagingFolder.of(folder))
 task = DrainTask(uuid.UUID(batch_id), AddressResolver().resolve(queue), stage, DrainOptions())
-orders = Orders(ConnectionSettings.from_url(url), 10, task, windows=((Window(-2**63, 2**63 - 1),),))
-print(len(list(drain_tasks(orders, [pa.record_batch({"id": [0]})]))))
+plan = ExecutorPlan(ConnectionSettings.from_url(url), 10, task, windows=((Window(-2**63, 2**63 - 1),),))
+print(len(list(drain_tasks(plan, [pa.record_batch({"id": [0]})]))))
 """
-    arguments = [server_url, orders.task.queue.canonical, staging.root, str(batch_id)]
+    arguments = [server_url, plan.task.queue.canonical, staging.root, str(batch_id)]
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         capture_output=True,

@@ -16,7 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.staging import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.spark.secrets import ship
+from airflow_sqlqueue.spark.secrets import broadcast
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +19,7 @@ SETTINGS = ConnectionSettings("host", "database", password="kitten-7", keywords=
 
 
 def test_a_task_gets_what_was_shipped(spark: SparkSession) -> None:
-    handle = ship(spark, SETTINGS)
+    handle = broadcast(spark, SETTINGS)
 
     def is_right(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -33,9 +33,9 @@ def test_a_task_gets_what_was_shipped(spark: SparkSession) -> None:
     assert "mapInArrow" in plan or "MapInArrow" in plan
     assert "kitten" not in plan + repr(handle)
     assert handle.value == SETTINGS
-    handle.recall()
+    handle.destroy()
 
 
 def test_spark_connect_has_nothing_to_ship_with() -> None:
     with pytest.raises(ConfigurationError, match="Spark Connect cannot hand a login"):
-        ship(cast(Any, object()), SETTINGS)
+        broadcast(cast(Any, object()), SETTINGS)

@@ -16,16 +16,16 @@ from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.requeue import requeue
-from airflow_sqlqueue.drain.stage import Stage
-from airflow_sqlqueue.drain.staging import StagingFolder
-from airflow_sqlqueue.drain.to_files import FileStage
-from airflow_sqlqueue.drain.to_table import TableStage
+from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError, StagingError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark import read_batch, verify_count
-from airflow_sqlqueue.spark.table import TASK_BYTES, read_parts, share_out
+from airflow_sqlqueue.spark.table_reader import TASK_BYTES, read_parts, share_out
 from airflow_sqlqueue.traffic import generate
 from tests.contract.conftest import Connect, run_sql
 
@@ -114,7 +114,7 @@ def test_what_is_missing_is_noticed(
     df = read_batch(spark, batch, settings)
     with pytest.raises(BatchMismatchError, match="has 4 messages, the ledger 3"):
         read_batch(spark, replace(batch, messages=4), settings)
-    run_sql(queue.session, f"DELETE TOP (1) FROM [sqlqueue].[BatchRow] WHERE [BatchId] = '{batch.batch_id}'")
+    run_sql(queue.session, f"DELETE TOP (1) FROM [sqlqueue].[BatchMessage] WHERE [BatchId] = '{batch.batch_id}'")
     with pytest.raises(BatchMismatchError, match="not in its table any more"):
         verify_count(df, batch)
 
@@ -126,7 +126,7 @@ def test_a_message_that_was_changed_to_poison_is_told_and_not_quoted(
     settings: ConnectionSettings,
 ) -> None:
     batch_id = uuid.UUID(drained(count=3).batch_id)
-    poison = "UPDATE [sqlqueue].[BatchRow] SET [Headers] = N'secret ' + NCHAR(0xD83D)"
+    poison = "UPDATE [sqlqueue].[BatchMessage] SET [Headers] = N'secret ' + NCHAR(0xD83D)"
     run_sql(queue.session, f"{poison} WHERE [BatchId] = '{batch_id}' AND [Body] = CAST('body 1' AS varbinary(max))")
     catalog = queue.address.catalog
     with connect() as session:

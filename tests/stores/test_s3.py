@@ -24,7 +24,8 @@ from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.requeue import requeue
-from airflow_sqlqueue.drain.staging import DurableFile, StagingFolder
+from airflow_sqlqueue.drain.storage.durable_file import DurableFile
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, StagingError
 from airflow_sqlqueue.hooks.batches import staging_folder
@@ -239,7 +240,7 @@ def test_a_server_that_hangs_does_not_hold_the_rows_for_ever(
     fill(queue, SMALL)
     try:
         with s3.behind(door), pytest.raises(StagingError, match=r"did not answer for 0\.5 seconds"):
-            drain(connect, queue, replace(staging, patience=0.5))
+            drain(connect, queue, replace(staging, timeout=0.5))
         assert len(queue.receive(10)) == 5
     finally:
         released.set()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from airflow_sqlqueue.address import QueueAddress
 from airflow_sqlqueue.envelope import Envelope, groups
-from airflow_sqlqueue.envelope.groups import Content, Group
+from airflow_sqlqueue.envelope.typed_headers import Content, Group
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, encode_headers
 from airflow_sqlqueue.traffic import generate
 

@@ -11,9 +11,9 @@ import pytest
 
 from airflow_sqlqueue.errorqueue.failed import FAILED, MALFORMED, NO_FAILED_QUEUE, FailedMessage, classify
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.headers import healed, untouched
+from airflow_sqlqueue.errorqueue.headers import unchanged, without_failure
 from airflow_sqlqueue.errorqueue.options import ReturnOptions
-from airflow_sqlqueue.errorqueue.pace import Clock, Pace
+from airflow_sqlqueue.errorqueue.rate_limit import Clock, RateLimiter
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.traffic import generate
@@ -148,20 +148,20 @@ def test_filters_that_mean_nothing(values: dict[str, Any], says: str) -> None:
 
 
 def test_everything_is_asked_for_in_so_many_words() -> None:
-    assert ErrorFilter.chosen(None, everything=True).is_empty
-    assert ErrorFilter.chosen({"row_versions": []}, everything=False).row_versions == frozenset()
-    for filters, everything in (
+    assert ErrorFilter.chosen(None, all_messages=True).is_empty
+    assert ErrorFilter.chosen({"row_versions": []}, all_messages=False).row_versions == frozenset()
+    for filters, all_messages in (
         (None, False),
         ({"endpoint": None}, False),
         ({"endpoint": "Sales"}, True),
         (ErrorFilter(), False),
     ):
         with pytest.raises(ConfigurationError, match="one of the two"):
-            ErrorFilter.chosen(filters, everything=everything)
+            ErrorFilter.chosen(filters, all_messages=all_messages)
 
 
 def test_only_what_the_failure_left_is_removed() -> None:
-    message = healed(received(HEADERS))
+    message = without_failure(received(HEADERS))
     assert message.headers == {
         name: HEADERS[name]
         for name in (
@@ -179,16 +179,16 @@ def test_only_what_the_failure_left_is_removed() -> None:
 
 
 def test_what_old_versions_keep_in_columns_becomes_headers() -> None:
-    old = healed(received({"a": "b"}, correlation_id="c-9", reply_to_address="Sales@WEB-01"))
+    old = without_failure(received({"a": "b"}, correlation_id="c-9", reply_to_address="Sales@WEB-01"))
     assert old.headers == {"a": "b", HeaderNames.CORRELATION_ID: "c-9", HeaderNames.REPLY_TO_ADDRESS: "Sales@WEB-01"}
-    both = healed(received({HeaderNames.CORRELATION_ID: "c-1"}, correlation_id="c-9"))
+    both = without_failure(received({HeaderNames.CORRELATION_ID: "c-1"}, correlation_id="c-9"))
     assert both.headers == {HeaderNames.CORRELATION_ID: "c-1"}
 
 
 def test_malformed_headers_are_not_healed_but_kept() -> None:
     with pytest.raises(MessageError, match="RowVersion 7 is malformed"):
-        healed(received("secret"))
-    assert untouched(received("{broken")).headers == "{broken"
+        without_failure(received("secret"))
+    assert unchanged(received("{broken")).headers == "{broken"
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ class FakeClock:
 
 def test_the_pace_is_kept_and_lost_time_not_made_up_for() -> None:
     fake = FakeClock()
-    pace = Pace(4, Clock(lambda: fake.now, fake.sleep))
+    pace = RateLimiter(4, Clock(lambda: fake.now, fake.sleep))
     assert pace.burst == 4
     for _ in range(3):
         pace.wait()
@@ -236,8 +236,8 @@ def test_the_pace_is_kept_and_lost_time_not_made_up_for() -> None:
 
 def test_a_slow_pace_moves_one_at_a_time_and_none_has_no_limit() -> None:
     fake = FakeClock()
-    assert Pace(0.25, Clock(lambda: fake.now, fake.sleep)).burst == 1
-    free = Pace(None, Clock(lambda: fake.now, fake.sleep))
+    assert RateLimiter(0.25, Clock(lambda: fake.now, fake.sleep)).burst == 1
+    free = RateLimiter(None, Clock(lambda: fake.now, fake.sleep))
     free.moved(10_000)
     free.wait()
     assert (free.burst, free.away, fake.slept) == (None, 0.0, [])

@@ -14,7 +14,7 @@ from airflow_sqlqueue.errors import (
     ServerBusyError,
     StatementError,
 )
-from airflow_sqlqueue.queue.fitted import FittedTable
+from airflow_sqlqueue.queue.table_access import TableAccess
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.tables.layout import Layout
 
@@ -31,7 +31,7 @@ def failing() -> Callable[..., Any]:
     """A table whose statement fails with the errors given, one a time, and then answers; and how often it was run."""
 
     def make(in_transaction: bool, *errors: Exception) -> tuple[Callable[[], Any], list[Layout]]:
-        table = FittedTable(Session(in_transaction), TABLE)  # type: ignore[arg-type]
+        table = TableAccess(Session(in_transaction), TABLE)  # type: ignore[arg-type]
         table._layout = Layout(TABLE, "table", {})
         runs: list[Layout] = []
 
@@ -41,7 +41,7 @@ def failing() -> Callable[..., Any]:
                 raise errors[len(runs) - 1]
             return "answer"
 
-        return lambda: table.fitted(statement), runs
+        return lambda: table.run_for_layout(statement), runs
 
     return make
 

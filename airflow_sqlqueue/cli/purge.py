@@ -1,0 +1,69 @@
+"""Commands that delete: purge, purge-expired."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Annotated, Any, Optional
+
+import typer
+
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, age
+from airflow_sqlqueue.cli.output import show
+from airflow_sqlqueue.cli.target import Target
+from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
+
+MaxMessages = Annotated[Optional[int], typer.Option(min=1, help="Delete at most so many.")]  # noqa: UP045
+MaxSeconds = Annotated[Optional[float], typer.Option(help="Stop after so long.")]  # noqa: UP045
+DryRun = Annotated[bool, typer.Option(help="Only count.")]
+
+
+def purge(
+    queue: Queue,
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    all_messages: Annotated[bool, typer.Option("--all", help="Every message, expired or not.")] = False,
+    older_than: Annotated[Optional[str], typer.Option(help="What was sent longer ago: 90s, 30m, 12h, 7d.")] = None,  # noqa: UP045
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before messages are lost.")] = False,
+    dry_run: DryRun = False,
+    chunk: Annotated[int, typer.Option(min=1, max=2000, help="Rows of one transaction.")] = CHUNK,
+    pause: Annotated[float, typer.Option(min=0, help="Seconds between two transactions.")] = 0.0,
+    max_messages: MaxMessages = None,
+    max_seconds: MaxSeconds = None,
+) -> None:
+    """Delete messages: the expired ones, or with --all or --older-than others as well."""
+    least = None if older_than is None else age("--older-than", older_than)
+    if not (yes or dry_run or as_json) and (all_messages or least is not None) and sys.stdin.isatty():
+        yes = typer.confirm(f"Delete messages of {queue} that have not expired?", err=True, abort=True)
+    options = PurgeOptions(
+        all_messages=all_messages,
+        older_than=least,
+        confirm=yes,
+        dry_run=dry_run,
+        chunk=chunk,
+        pause=pause,
+        max_messages=max_messages,
+        max_seconds=max_seconds,
+    )
+    show(_purge(queue, url, conn_id, options), as_json=as_json)
+
+
+def purge_expired(
+    queue: Queue,
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    max_messages: MaxMessages = None,
+    max_seconds: MaxSeconds = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Delete the messages whose time to be received is over."""
+    options = PurgeOptions(max_messages=max_messages, max_seconds=max_seconds, dry_run=dry_run)
+    show(_purge(queue, url, conn_id, options), as_json=as_json)
+
+
+def _purge(queue: str, url: str | None, conn_id: str | None, options: PurgeOptions) -> dict[str, Any]:
+    with Target.of(url, conn_id).queue(queue) as table:
+        done = table.purge(options)
+    return {"queue": table.address.canonical, **asdict(done), "seconds": round(done.seconds, 3)}

@@ -1,1 +1,0 @@
-"""What is wrong with a queue table, and the statements that mend it."""

@@ -1,0 +1,152 @@
+"""Parts as they lie in staging, files or rows of a table: their rows, in the order of the queue."""
+
+from __future__ import annotations
+
+import heapq
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timezone
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_sqlqueue.drain.ledger import Ledger, Part
+from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
+from airflow_sqlqueue.errors import BatchMismatchError, SqlQueueError, StagingError
+from airflow_sqlqueue.queue.restoring import StoredRow
+
+_ROWS = 256
+
+
+def rows_in_order(parts: Iterable[Part], staging: StagingFolder | None = None) -> Iterator[StoredRow]:
+    """The rows of the parts' files by ascending RowVersion.
+
+    Memory holds one row group (what one statement of the drain took) of each file that overlaps the present RowVersion:
+    parts of parallel workers interleave. ``staging`` is the folder that the batch was drained to, where its object
+    store needs more than the environment's credentials.
+
+    Raises :class:`StagingError` for a file that cannot be read, and :class:`BatchMismatchError` for one that does not
+    have as many rows as the ledger says.
+    """
+
+    def rows(part: Part) -> Iterator[StoredRow]:
+        return _rows(part, *_locate(str(part.path), staging))
+
+    return merged((part for part in parts if part.path is not None), rows)
+
+
+def table_rows_in_order(ledger: Ledger, batch_id: uuid.UUID, parts: Iterable[Part]) -> Iterator[StoredRow]:
+    """The rows of the parts in the table of staged messages by ascending RowVersion, through the ledger's connection.
+
+    Memory holds one page of each part that overlaps the present RowVersion. Raises :class:`BatchMismatchError` for a
+    part that does not have as many rows as the ledger says.
+    """
+    table = MessageTable(ledger.session, ledger.catalog, ledger.schema)
+
+    def rows(part: Part) -> Iterator[StoredRow]:
+        for page in table.part(batch_id, part.id, part.messages):
+            yield from map(_table_row, page)
+
+    return merged((part for part in parts if part.messages), rows)
+
+
+def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[StoredRow]]) -> Iterator[StoredRow]:
+    """Merge the rows of parts, each of which is in order. A part is begun when its lowest RowVersion has its turn."""
+    waiting = deque(sorted(parts, key=lambda part: part.min_row_version))
+    heads: list[tuple[int, int, StoredRow, Iterator[StoredRow]]] = []
+    begun = 0
+    while waiting or heads:
+        while waiting and (not heads or waiting[0].min_row_version <= heads[0][0]):
+            rest = rows(waiting.popleft())
+            begun += 1
+            for first in rest:
+                heapq.heappush(heads, (first.row_version, begun, first, rest))
+                break
+        if not heads:
+            continue
+        _, number, row, rest = heads[0]
+        yield row
+        following = next(rest, None)
+        if following is None:
+            heapq.heappop(heads)
+        else:
+            heapq.heapreplace(heads, (following.row_version, number, following, rest))
+
+
+def _locate(path: str, staging: StagingFolder | None) -> tuple[Any, str]:
+    """The filesystem of a part's file, and its path there."""
+    if staging is None:
+        # Not by its URL: a percent sign in it stands for itself.
+        found = StagingFolder.of(path.removeprefix("file://"))
+        return found.filesystem, found.root
+    if not path.startswith(f"{staging.uri}/"):
+        raise StagingError(f"The part file {path} is not under {staging.uri}: name the folder it was drained to.")
+    return staging.filesystem, staging.root + path.removeprefix(staging.uri)
+
+
+def _rows(part: Part, filesystem: Any, path: str) -> Iterator[StoredRow]:
+    # A listing that it remembers may be older than the file, which it would not find then.
+    filesystem.invalidate_cache()
+    with _failures_told(path), filesystem.open(path, "rb") as stream, pq.ParquetFile(stream) as file:
+        if file.metadata.num_rows != part.messages:
+            raise BatchMismatchError(
+                f"The part file {path} has {file.metadata.num_rows} messages, the ledger says {part.messages}: "
+                "the file or the database was changed; nothing was done."
+            )
+        for group in range(file.num_row_groups):
+            # Group by group: a batch of rows would span groups, and one row can be as large as a group.
+            for batch in file.iter_batches(_ROWS, row_groups=[group]):
+                for row in batch.to_pylist():
+                    body = _body(row["BodyFile"], filesystem, path) if row["BodyFile"] else row["Body"]
+                    yield _row(row, body)
+
+
+def _body(uri: str, filesystem: Any, part_path: str) -> bytes:
+    """A body that was too large for its row; its file stands beside the part's."""
+    path = part_path.rpartition("/")[0] + "/" + uri.rpartition("/")[2]
+    with _failures_told(path):
+        return bytes(filesystem.cat_file(path))
+
+
+def _row(row: dict[str, Any], body: bytes | None) -> StoredRow:
+    return StoredRow(
+        row_version=row["RowVersion"],
+        id=row["Id"],
+        correlation_id=row["CorrelationId"],
+        reply_to_address=row["ReplyToAddress"],
+        recoverable=row["Recoverable"],
+        expires=row["Expires"],
+        headers=row["Headers"],
+        body=body,
+    )
+
+
+def _table_row(row: Any) -> StoredRow:
+    identity, correlation_id, reply_to_address, recoverable, expires, headers, body, row_version, _ = row
+    return StoredRow(
+        row_version=row_version,
+        id=str(identity),
+        correlation_id=correlation_id,
+        reply_to_address=reply_to_address,
+        recoverable=recoverable,
+        expires=expires and expires.replace(tzinfo=timezone.utc),
+        headers=headers,
+        body=body,
+    )
+
+
+@contextmanager
+def _failures_told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise StagingError(f"The part file {path} is damaged: restore it from a backup.") from error
+    except (SqlQueueError, MemoryError):
+        raise
+    except Exception as error:
+        raise_staging_error(f"The part file {path} cannot be read", error)

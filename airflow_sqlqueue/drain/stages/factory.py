@@ -1,0 +1,29 @@
+"""The stages by their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_sqlqueue.drain.manifest import STAGES
+from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+
+
+def check_stage(stage: str, staging: Any | None) -> None:
+    """Raise :class:`ConfigurationError` where there is no such stage, or its folder is missing or has no use."""
+    if stage not in STAGES:
+        raise ConfigurationError(f"There is no stage {stage!r}: choose one of {', '.join(STAGES)}.")
+    if stage == "files" and staging is None:
+        raise ConfigurationError("A drain into files needs a staging folder: name one, or set the stage to table.")
+    if stage == "table" and staging is not None:
+        raise ConfigurationError("A drain into a table writes no files: leave out the staging folder.")
+
+
+def stage_of(stage: str, staging: StagingFolder | None, ledger_schema: str = LEDGER_SCHEMA) -> Stage:
+    """The stage ``files`` in a staging folder, or ``table``. Raises as :func:`check_stage` does."""
+    check_stage(stage, staging)
+    return TableStage(ledger_schema) if staging is None else FileStage(staging)

@@ -1,0 +1,106 @@
+"""Staging in files: rows come to the client and go to Parquet, large bodies piece by piece to files of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.quarantine import Quarantine
+from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow
+from airflow_sqlqueue.drain.stages.part_file import PartFile, UnwritableError
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.errors import StagingError
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.large_messages import lock_large, read_body, take_large
+
+_ROW_VERSION, _EXPIRED = 7, 8
+_UNDECIDED, _INLINE, _LARGE = range(3)
+
+
+@dataclass(frozen=True)
+class FileStage:
+    """Parquet files under ``folder``."""
+
+    folder: StagingFolder
+    name = "files"
+
+    def part(
+        self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions
+    ) -> FilePartWriter:
+        return FilePartWriter(queue, quarantine, PartFile(self.folder, plan.batch_id, plan.part_id), plan, options)
+
+
+class FilePartWriter:
+    """One part that is written to files. What a statement took is let go of before the next one is read.
+
+    Its rows are in the order of the queue, which a requeue relies on. So a part has either messages with inline bodies
+    or, once the window has no more of them, messages with large ones.
+    """
+
+    def __init__(
+        self, queue: QueueTable, quarantine: Quarantine, file: PartFile, plan: PartWindow, options: DrainOptions
+    ) -> None:
+        self._queue, self._quarantine, self._file = queue, quarantine, file
+        self._plan, self._options = plan, options
+        self._after = plan.after
+        self._kind = _UNDECIDED
+
+    def take(self, rows: int) -> PartCounts | None:
+        # What cannot be written is undone up to here, and nothing else of the part.
+        self._queue.session.save()
+        if self._kind != _LARGE:
+            took = self._take_inline(rows)
+            if took is not None or self._kind == _INLINE:
+                return took
+        return self._take_large()
+
+    def _take_inline(self, rows: int) -> PartCounts | None:
+        limits = (self._options.bytes_per_statement, self._options.inline_body_bytes)
+        taken = self._queue.take_head(rows, self._after, self._plan.up_to, *limits)
+        if not taken:
+            return None
+        self._kind = _INLINE
+        taken.sort(key=lambda row: row[_ROW_VERSION])
+        took = self._stage(taken)
+        if not took.quarantined:
+            self._after = took.high
+        return took
+
+    def _take_large(self) -> PartCounts | None:
+        """Take one message that ``take_head`` passes over."""
+        found = lock_large(self._queue, self._after, self._plan.up_to, self._options.inline_body_bytes)
+        if found is None:
+            return None
+        body_file, size = None, 0
+        if self._options.keep_expired or not found.expired:
+            body_file, size = self._file.write_body(read_body(self._queue, found))
+        self._kind, self._after = _LARGE, found.row_version
+        return self._stage([take_large(self._queue, found)], body_file, size)
+
+    def _stage(self, rows: Sequence[Any], body_file: str | None = None, body_bytes: int = 0) -> PartCounts:
+        kept = rows if self._options.keep_expired else [row for row in rows if not row[_EXPIRED]]
+        low, high = rows[0][_ROW_VERSION], rows[-1][_ROW_VERSION]
+        try:
+            size = self._file.write(kept, body_file) + (body_bytes if kept else 0)
+        except UnwritableError as error:
+            return self._set_aside(error.reasons, low, high)
+        return PartCounts(len(kept), len(rows) - len(kept), 0, size, low, high)
+
+    def _set_aside(self, reasons: dict[int, str], low: int, high: int) -> PartCounts:
+        """Undo the statement and move the rows that cannot be written into quarantine; the others are taken anew."""
+        if not reasons:
+            raise StagingError(
+                f"Messages {low} to {high} (RowVersion) cannot be written together: set a lower bytes_per_statement."
+            )
+        self._queue.session.roll_back_to_savepoint()
+        moved = self._quarantine.move(self._queue, self._plan.batch_id, reasons)
+        return PartCounts(0, 0, moved, 0, min(reasons), max(reasons))
+
+    def close(self) -> str | None:
+        self._file.close()
+        return self._file.path
+
+    def abandon(self) -> None:
+        self._file.abandon()

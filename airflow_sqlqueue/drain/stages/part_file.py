@@ -1,0 +1,167 @@
+"""A part's files: rows as Arrow, Arrow as Parquet, and large bodies each in a file beside it.
+
+Names hold the batch id and the part id and nothing of the queue's name: Spark drops files that begin with ``_`` or
+``.`` without a word, and takes ``[ ] { } * ?`` for patterns (reference/spark.md, points 6 and 8).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_sqlqueue.drain.storage.durable_file import DurableFile
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.storage.object_stores import run_in_thread
+from airflow_sqlqueue.message import drained_row_schema
+
+_ROW_VERSION = 7
+
+# The first array of a process loads pandas where it is installed, for a second: not while rows are locked.
+pa.array([], pa.int64())
+
+
+class UnwritableError(Exception):
+    """Rows that no file can keep: ``reasons`` by RowVersion. Nothing of their statement was written."""
+
+    def __init__(self, reasons: dict[int, str]) -> None:
+        super().__init__(f"{len(reasons)} rows cannot be written.")
+        self.reasons = reasons
+
+
+class PartFile:
+    """One part's files while they are written. Nothing is on disk until the first rows come.
+
+    Rows are compressed and written while the caller fetches the next ones; an error shows at the next call.
+    """
+
+    def __init__(self, staging: StagingFolder, batch_id: uuid.UUID, part_id: uuid.UUID) -> None:
+        self._staging, self._folder, self._part_id = staging, str(batch_id), part_id
+        self._file: DurableFile | None = None
+        self._body: DurableFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._writing: Future[None] | None = None
+        self._bodies = 0
+        self.messages = 0
+
+    @property
+    def _name(self) -> str:
+        return f"{self._folder}/part-{self._part_id}.parquet"
+
+    @property
+    def path(self) -> str | None:
+        """The URI for Spark; None where no row was written."""
+        return f"{self._staging.uri}/{self._name}" if self.messages else None
+
+    def write(self, rows: Sequence[Sequence[Any]], body_file: str | None = None) -> int:
+        """Add rows, as ``QueueTable.take_head`` gives them, as one row group; return the bytes of headers and bodies.
+
+        ``body_file`` is the file of the body, for a single row. Raises :class:`UnwritableError` where a row cannot be
+        kept, with nothing written.
+        """
+        if not rows:
+            return 0
+        try:
+            batch = to_arrow(rows, body_file)
+        except (pa.ArrowException, UnicodeError, ValueError):
+            # The cause would quote the value.
+            raise UnwritableError({row[_ROW_VERSION]: reason for row in rows if (reason := unwritable(row))}) from None
+        self._settle()
+        writer = self._writer = self._writer or self._open()
+        self._writing = run_in_thread(lambda: writer.write_batch(batch))
+        self.messages += len(rows)
+        return sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("Headers", "Body"))
+
+    def write_body(self, pieces: Iterable[bytes]) -> tuple[str, int]:
+        """Write a body to a file of its own, made durable; return its URI and its size in bytes."""
+        self._bodies += 1
+        name = f"{self._folder}/body-{self._part_id}-{self._bodies:06}.bin"
+        self._body = DurableFile(self._staging, name)
+        size = 0
+        for piece in pieces:
+            self._body.write(piece)
+            size += len(piece)
+        self._body.close()
+        self._body = None
+        return f"{self._staging.uri}/{name}", size
+
+    def _settle(self) -> None:
+        """Wait for the rows that are being written."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def _open(self) -> pq.ParquetWriter:
+        self._file = DurableFile(self._staging, self._name)
+        return pq.ParquetWriter(
+            self._file,
+            drained_row_schema(),
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=["CorrelationId", "ReplyToAddress"],
+            write_statistics=["RowVersion"],
+        )
+
+    def close(self) -> None:
+        """Make the file durable: synced with its folder on a local disk, its upload finished elsewhere."""
+        self._settle()
+        if self._writer is not None and self._file is not None:
+            self._writer.close()
+            self._file.close()
+
+    def abandon(self) -> None:
+        """Let go of the streams. What is durable stays for the sweep: whoever sent a COMMIT must not remove it."""
+        with suppress(Exception):
+            self._settle()
+        for file in (self._file, self._body):
+            if file is not None:
+                file.abandon()
+        if self._writer is not None:
+            # Now, when its complaint that the stream is closed can be caught: else its finalizer complains on stderr.
+            with suppress(Exception):
+                self._writer.close()
+
+
+def to_arrow(rows: Sequence[Sequence[Any]], body_file: str | None = None) -> pa.RecordBatch:
+    """Rows of a queue table as one record batch of :func:`drained_row_schema`.
+
+    Raises :class:`ValueError` or an error of Arrow's for a value that the schema does not take.
+    """
+    schema = drained_row_schema()
+    identity, correlation, reply_to, recoverable, expires, headers, body, row_version, expired = zip(*rows, strict=True)
+    columns = [
+        [None if value is None else str(value).lower() for value in identity],
+        correlation,
+        reply_to,
+        recoverable,
+        expires,
+        headers,
+        body,
+        row_version,
+        expired,
+        [body_file] * len(rows),
+    ]
+    arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
+    for array, field in zip(arrays, schema, strict=True):
+        if array.null_count and not field.nullable:
+            raise ValueError(f"{field.name} is NULL")
+    return pa.record_batch(arrays, schema=schema)
+
+
+def unwritable(row: Sequence[Any]) -> str | None:
+    """Why neither a file nor Spark can keep a row, without what it holds; None where they can."""
+    try:
+        to_arrow([row])
+    except UnicodeError:
+        return "a text holds half a surrogate pair"
+    except pa.ArrowException:
+        return "a value is out of the range of its column"
+    except ValueError as error:
+        return str(error)
+    return None

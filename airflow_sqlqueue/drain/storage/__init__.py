@@ -1,0 +1,1 @@
+"""Folders on disks and in object stores, and the files of batches in them."""

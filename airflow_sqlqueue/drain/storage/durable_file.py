@@ -1,0 +1,123 @@
+"""Files that are durable in a staging folder once they are closed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from fsspec.spec import AbstractBufferedFile
+
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.storage.object_stores import call_within, raise_staging_error
+
+T = TypeVar("T")
+
+_PIECE = 2**20
+"""Bytes that go to a store's stream at once. Each time takes a thread."""
+
+_CANCEL_SECONDS = 15.0
+"""Seconds that cancelling an upload may take. The store may be the reason for it."""
+
+
+class DurableFile:
+    """A new file under a staging folder, durable once :meth:`close` has returned. A sink for ``pyarrow``.
+
+    Every failure of the store is a :class:`StagingError`, whatever the store's own library raises.
+    """
+
+    def __init__(self, staging: StagingFolder, name: str) -> None:
+        """Begin the file. ``name`` is its path under ``staging``, one that nobody else uses."""
+        self._staging = staging
+        self._name = name
+        self._durable = False
+        self._waiting = bytearray()
+        path = f"{staging.root}/{name}"
+        try:
+            if staging.is_local:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                self._stream: Any = Path(path).open("xb")  # noqa: SIM115 - closed by close() or abandon()
+            else:
+                # In a transaction of fsspec's that somebody has begun, close() would not finish the upload.
+                self._stream = self._within_timeout(lambda: staging.filesystem.open(path, "wb", autocommit=True))
+        except Exception as error:
+            self._fail("written", error)
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._stream.closed)
+
+    def write(self, data: Any) -> None:
+        """Add bytes, or what has a buffer of them."""
+        try:
+            if self._staging.is_local:
+                self._stream.write(data)
+                return
+            self._waiting += memoryview(data)
+            if len(self._waiting) >= _PIECE:
+                self._send()
+        except Exception as error:
+            self._fail("written", error)
+
+    def _send(self) -> None:
+        piece = bytes(self._waiting)
+        self._waiting.clear()
+        self._within_timeout(lambda: self._stream.write(piece))
+
+    def flush(self) -> None:
+        """Nothing: only :meth:`close` makes a file durable, and parts of uploads have a least size."""
+
+    def close(self) -> None:
+        """Make the file durable: synced with its folder on a local disk, its upload finished elsewhere."""
+        try:
+            if self._staging.is_local:
+                self._stream.flush()
+                os.fsync(self._stream.fileno())
+                self._stream.close()
+                folder = Path(self._staging.root, self._name).parent
+                _sync_folder(folder)
+                _sync_folder(folder.parent)
+            else:
+                self._send()
+                self._within_timeout(self._stream.close)
+        except Exception as error:
+            self._fail("made durable", error)
+        self._durable = True
+
+    def abandon(self) -> None:
+        """Let go of the stream, in silence. An upload that was not finished is cancelled, so it leaves no object.
+
+        A file that :meth:`close` has made durable stays: whoever sent a COMMIT must not remove it, and the sweep finds
+        it. What was begun on a file system, or on a store that can neither be reached nor told, is left to the sweep.
+        """
+        if self._durable:
+            # discard() of WebHDFS and FTP would remove it.
+            return
+        if self._staging.is_local:
+            with suppress(Exception):
+                self._stream.close()
+            return
+        timeout = min(self._staging.timeout, _CANCEL_SECONDS)
+        with suppress(Exception):
+            call_within(self._stream.discard, timeout)
+        if isinstance(self._stream, AbstractBufferedFile):
+            # Its close(), which its finalizer calls if nobody else does, would finish the upload otherwise.
+            self._stream.forced = True
+        with suppress(Exception):
+            call_within(self._stream.close, timeout)
+
+    def _within_timeout(self, call: Callable[[], T]) -> T:
+        return call_within(call, self._staging.timeout)
+
+    def _fail(self, what: str, error: Exception) -> NoReturn:
+        raise_staging_error(f"The file {self._name} cannot be {what} under {self._staging.root}", error)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

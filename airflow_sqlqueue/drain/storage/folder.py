@@ -1,0 +1,69 @@
+"""Where batches are written."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import fsspec
+from fsspec.implementations.dirfs import DirFileSystem
+
+from airflow_sqlqueue.drain.storage.object_stores import error_text, spark_uri, without_secrets
+from airflow_sqlqueue.errors import ConfigurationError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StagingFolder:
+    """Where batches are written. ``uri`` is the form in which Spark finds ``root`` on ``filesystem``.
+
+    ``timeout`` is how many seconds a store may take to answer before a part is undone; the rows of the part are locked
+    meanwhile. It does not bound a local disk.
+
+    A folder can be pickled where its filesystem can be, which then takes its storage options along, credentials
+    included; it never shows them.
+    """
+
+    filesystem: Any = field(repr=False)
+    root: str
+    uri: str
+    timeout: float = 300.0
+
+    @classmethod
+    def of(cls, location: Any) -> StagingFolder:
+        """A folder from a path, a URL, or an Airflow ``ObjectStoragePath`` (what has ``fs`` and ``path``).
+
+        Raises :class:`ConfigurationError` for a location that cannot be reached or that Spark has no name for.
+        """
+        try:
+            if hasattr(location, "fs") and hasattr(location, "path"):
+                filesystem, root = location.fs, location.path
+            else:
+                filesystem, root = fsspec.core.url_to_fs(os.fspath(location))
+        except Exception as error:
+            # Libraries raise what they like. Their words, without secrets, are all there is to tell.
+            raise ConfigurationError(
+                f"The staging location {without_secrets(str(location))} cannot be used: {error_text(error)}."
+            ) from None
+        while isinstance(filesystem, DirFileSystem):
+            filesystem, root = filesystem.fs, filesystem._join(root)
+        root = root.rstrip("/")
+        if re.search(r"[][{}*?\\]", root):
+            raise ConfigurationError(
+                f"The staging location {without_secrets(root)} holds one of [ ] {{ }} * ? \\, patterns to Spark: "
+                "choose another."
+            )
+        protocol = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
+        if protocol in {"file", "local"}:
+            # Not as_uri(): Hadoop's Path takes a percent sign for itself.
+            root = str(Path(root or "/").absolute())
+            return cls(filesystem, root, f"file://{root}")
+        return cls(filesystem, root, spark_uri(protocol, filesystem, root))
+
+    @property
+    def is_local(self) -> bool:
+        return self.uri.startswith("file://")

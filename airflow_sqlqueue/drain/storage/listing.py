@@ -1,0 +1,93 @@
+"""What lies in a staging folder: the part files, told by their names from whatever else is there."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
+
+_GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_FOLDER = re.compile(_GUID)
+_FILE = re.compile(rf"part-({_GUID})\.parquet|body-({_GUID})-\d+\.bin")
+_MODIFIED = ("mtime", "LastModified", "last_modified", "updated")
+"""What filesystems call the time of the last change in their listings."""
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A file of a part: its rows, or a body. ``modified`` is None where the filesystem does not say."""
+
+    path: str
+    part_id: uuid.UUID
+    bytes: int
+    modified: datetime | None
+
+
+def staged_files(staging: StagingFolder) -> Iterator[tuple[uuid.UUID, list[StagedFile]]]:
+    """The parts' files of each batch that has a folder, one folder at a time; nothing where there is no staging folder.
+
+    Names that are not those of this package's are passed over, so what others keep there is never touched. Raises
+    :class:`StagingError` where the folder cannot be listed.
+    """
+    # Another process wrote there since this one looked.
+    staging.filesystem.invalidate_cache()
+    for name, entry in _entries(staging, staging.root):
+        if entry["type"] == "directory" and _FOLDER.fullmatch(name):
+            files = [_file(staging, found) for found in _entries(staging, entry["name"]) if _FILE.fullmatch(found[0])]
+            yield uuid.UUID(name), files
+
+
+def remove(staging: StagingFolder, file: StagedFile) -> None:
+    """Remove a file; one that is gone already is no error. Raises :class:`StagingError`."""
+    try:
+        with suppress(FileNotFoundError):
+            staging.filesystem.rm_file(file.path)
+    except Exception as error:
+        raise_staging_error(f"{file.path} cannot be removed", error)
+
+
+def remove_folder(staging: StagingFolder, batch_id: uuid.UUID) -> None:
+    """Remove a batch's folder on a local disk if it is empty; an object store has no empty folders."""
+    if staging.is_local:
+        with suppress(OSError):
+            Path(staging.root, str(batch_id)).rmdir()
+
+
+def _entries(staging: StagingFolder, folder: str) -> list[tuple[str, dict[str, Any]]]:
+    try:
+        entries = staging.filesystem.ls(folder, detail=True)
+    except FileNotFoundError:
+        return []
+    except Exception as error:
+        raise_staging_error(f"{folder} cannot be listed", error)
+    return [(entry["name"].rstrip("/").rpartition("/")[2], entry) for entry in entries]
+
+
+def _file(staging: StagingFolder, found: tuple[str, dict[str, Any]]) -> StagedFile:
+    name, entry = found
+    match = _FILE.fullmatch(name)
+    assert match is not None
+    return StagedFile(
+        entry["name"], uuid.UUID(match[1] or match[2]), int(entry.get("size") or 0), _modified(staging, entry)
+    )
+
+
+def _modified(staging: StagingFolder, entry: dict[str, Any]) -> datetime | None:
+    value = next((entry[name] for name in _MODIFIED if entry.get(name) is not None), None)
+    if isinstance(value, (int, float)):
+        return datetime.fromtimestamp(value, timezone.utc)
+    if not isinstance(value, datetime):
+        value = None
+        with suppress(NotImplementedError, FileNotFoundError):
+            value = staging.filesystem.modified(entry["name"])
+    if not isinstance(value, datetime):
+        return None
+    return value if value.tzinfo else value.replace(tzinfo=timezone.utc)

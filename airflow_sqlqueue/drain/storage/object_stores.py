@@ -1,0 +1,151 @@
+"""What differs from store to store: how Spark finds a folder, how long they take, and what they say of failures."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, NoReturn, TypeVar
+
+from airflow_sqlqueue.errors import ConfigurationError, StagingError
+
+T = TypeVar("T")
+
+_SCHEMES = {"s3": "s3a", "gcs": "gs"}
+_AZURE = {"abfs", "abfss", "az"}
+_HADOOP = {"hdfs", "webhdfs", "webHDFS"}
+_UNREADABLE = {"adl", "blockcache", "dbfs", "filecache", "ftp", "http", "https", "sftp", "simplecache", "smb", "ssh"}
+
+_SECRETS = (
+    (re.compile(r"\?[^\s?'\"<>]*=[^\s'\"<>]*"), "?..."),
+    (re.compile(r"://[^\s/@'\"]*:[^\s/@'\"]*@"), "://...@"),
+    (re.compile(r"(?i)\b(bearer|basic) [\w.~+/=-]+"), r"\1 ..."),
+    (
+        re.compile(
+            r"(?i)([\w.-]*(?:key|secret|password|passwd|token|signature|credential|\bsig)[\w.-]*(?:\s*=|['\"]\s*:)\s*)"
+            r"('[^']*'|\"[^\"]*\"|[^\s&;,]+)"
+        ),
+        r"\1...",
+    ),
+)
+"""What quotes credentials: queries of (signed) URLs, users of URLs, authorization headers, and settings by name."""
+
+
+def spark_uri(protocol: str, filesystem: Any, root: str) -> str:
+    """The URI by which Spark (Hadoop's file systems) finds ``root``, a path as the ``fsspec`` file system has it.
+
+    Raises :class:`ConfigurationError` where there is none, or where it would take credentials to say it.
+    """
+    if protocol in _UNREADABLE:
+        raise ConfigurationError(
+            f"Spark reads no batches from {protocol}: stage on a local disk that all share, on S3, Google Cloud "
+            "Storage, Azure (abfss) or HDFS."
+        )
+    if protocol in _HADOOP:
+        return _hadoop_uri(protocol.lower(), filesystem, root)
+    container, _, path = root.lstrip("/").partition("/")
+    if not container or "@" in container:
+        raise ConfigurationError(
+            f"The staging location names no bucket that {protocol} could have: write {protocol}://bucket/folder, and "
+            "give an Airflow connection by an ObjectStoragePath and credentials by the store's own settings."
+        )
+    if protocol in _AZURE:
+        return f"abfss://{container}@{_azure_host(filesystem)}/{path}".rstrip("/")
+    return f"{_SCHEMES.get(protocol, protocol)}://{container}/{path}".rstrip("/")
+
+
+def _hadoop_uri(scheme: str, filesystem: Any, root: str) -> str:
+    """Paths there do not name the host. None, or "default", is what ``fs.defaultFS`` of Hadoop's settings says."""
+    if scheme == "webhdfs":
+        scheme = "swebhdfs" if filesystem.url.startswith("https:") else scheme
+        return f"{scheme}://{filesystem.url.split('/')[2]}{root}"
+    options = {**dict(zip(("host", "port"), filesystem.storage_args, strict=False)), **filesystem.storage_options}
+    host = str(options.get("host") or "default").rpartition("://")[2]
+    if host == "default":
+        return f"{scheme}://{root}"
+    port = f":{options['port']}" if options.get("port") else ""
+    return f"{scheme}://{host}{port}{root}"
+
+
+def _azure_host(filesystem: Any) -> str:
+    """The host of Azure's Data Lake endpoint, where ``fsspec`` uses that of Blob Storage."""
+    host = getattr(filesystem, "account_host", None)
+    if host:
+        return str(host).replace(".blob.", ".dfs.", 1)
+    account = getattr(filesystem, "account_name", None)
+    if account:
+        return f"{account}.dfs.core.windows.net"
+    raise ConfigurationError(
+        "Spark finds a folder on Azure by its storage account: name it, as in "
+        "abfss://container@account.dfs.core.windows.net/folder or as account_name of the Airflow connection."
+    )
+
+
+def run_in_thread(call: Callable[[], T]) -> Future[T]:
+    """Run ``call`` in a thread of its own, which keeps no process from ending."""
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="staging", daemon=True).start()
+    return outcome
+
+
+def call_within(call: Callable[[], T], seconds: float) -> T:
+    """What ``call`` returns or raises, or :class:`TimeoutError`: then it goes on in a thread that nobody waits for.
+
+    The stores' own time limits are not enough. That of aiohttp, which s3fs, gcsfs and adlfs use, does not hold for
+    sending, and is dropped by S3's answer to ``Expect: 100-continue`` if that comes late.
+    """
+    outcome = run_in_thread(call)
+    try:
+        return outcome.result(seconds)
+    except FutureTimeoutError:
+        if outcome.done():
+            # One that the store's own library has raised.
+            raise
+        raise TimeoutError(f"the store did not answer for {seconds:g} seconds") from None
+
+
+def raise_staging_error(what: str, error: Exception) -> NoReturn:
+    """Raise a :class:`StagingError` that ``what`` failed, with the store's words as far as they hold no secret.
+
+    ``error`` is the cause, unless a traceback of it would show one.
+    """
+    raise StagingError(f"{what}: {error_text(error)}.") from (error if _is_clean(error) else None)
+
+
+def error_text(error: BaseException) -> str:
+    """The first line of what an exception says, without secrets; its class where that is all there is."""
+    strerror = getattr(error, "strerror", None)
+    text = str(strerror or error).strip().partition("\n")[0][:300].rstrip(".")
+    if not text:
+        return type(error).__name__
+    return without_secrets(text if isinstance(error, OSError) else f"{type(error).__name__}: {text}")
+
+
+def without_secrets(text: str) -> str:
+    """The text without what looks like credentials."""
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _is_clean(error: BaseException) -> bool:
+    """Whether neither the exception nor those that a traceback would show with it quote secrets."""
+    seen: list[BaseException] = []
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        following = waiting.pop()
+        if following is not None and following not in seen:
+            if without_secrets(str(following)) != str(following):
+                return False
+            seen.append(following)
+            waiting += [following.__cause__, following.__context__]
+    return True

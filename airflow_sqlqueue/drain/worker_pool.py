@@ -1,0 +1,239 @@
+"""Several workers that drain one batch side by side, in threads, each with a connection of its own.
+
+They work on windows of RowVersions that do not overlap, so that none has to step over what another has locked. What
+they leave, because somebody held it or came back with it, the drain takes afterwards with one worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from airflow_sqlqueue.drain.ledger import Part
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.worker import CancelledError, DrainTask, Worker
+from airflow_sqlqueue.errors import ServerUnreachableError, TransientError
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.table_access import FIRST
+from airflow_sqlqueue.session import Session
+
+log = logging.getLogger(__name__)
+
+MAX_FAILURES = 8
+"""Failures in a row, without a part in between, after which a worker gives up."""
+
+RETRIED = (TransientError, ServerUnreachableError)
+"""What a drain that has begun outlives: a server that is restarted refuses connections for a while."""
+
+_PAUSE = 0.2
+
+
+def pause_after(failures: int) -> float:
+    """Seconds to wait after so many failures in a row."""
+    return _PAUSE * float(2 ** min(failures, 5))
+
+
+class Windows:
+    """Hands out windows of a queue, from its head to the high-water mark, each to one worker."""
+
+    def __init__(self, up_to: int) -> None:
+        self._up_to = up_to
+        self._after = FIRST
+        self._exhausted = False
+        self._lock = threading.Lock()
+
+    def take(self, queue: QueueTable, rows: int) -> tuple[int, int] | None:
+        """The next so many rows, as the RowVersions they lie above and end with; None where nothing is left."""
+        with self._lock:
+            end = None if self._exhausted else queue.window_end(rows, self._after, self._up_to)
+            if end is None:
+                self._exhausted = True
+                return None
+            window = (self._after, end)
+            self._after = end
+            return window
+
+
+class Quota:
+    """What the limits of a drain leave, shared by workers: messages, and time (until, of ``time.monotonic()``)."""
+
+    def __init__(self, left: int | None = None, until: float | None = None) -> None:
+        self._left, self._until = left, until
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> int | None:
+        """How many messages may still be taken; None where there is no limit."""
+        return self._left
+
+    @property
+    def seconds_left(self) -> float | None:
+        return None if self._until is None else max(0.0, self._until - time.monotonic())
+
+    @property
+    def used(self) -> bool:
+        """Whether a limit is reached."""
+        return self._left == 0 or self.seconds_left == 0
+
+    def share(self, rows: int) -> Quota:
+        """A quota of so many messages and the same time."""
+        return Quota(rows, self._until)
+
+    def reserve(self, wish: int) -> int:
+        """As many messages as are left, up to the wish; none once the time is over."""
+        with self._lock:
+            if self.seconds_left == 0:
+                return 0
+            if self._left is None:
+                return wish
+            reserved = min(wish, self._left)
+            self._left -= reserved
+            return reserved
+
+    def give_back(self, unused: int) -> None:
+        with self._lock:
+            if self._left is not None:
+                self._left += unused
+
+
+class WorkerPool:
+    """One run of several workers.
+
+    :param connect: opens a session for a worker.
+    :param worker: makes a worker of a session; it ends its part with :class:`CancelledError` once the event is set.
+    :param on_part: told of every committed part, one at a time.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Session],
+        worker: Callable[[Session, threading.Event], Worker],
+        on_part: Callable[[Part], None],
+        options: DrainOptions,
+        quota: Quota,
+        up_to: int,
+    ) -> None:
+        self._connect, self._worker, self._on_part = connect, worker, on_part
+        self._options, self._quota = options, quota
+        self._up_to, self._windows = up_to, Windows(up_to)
+        self._cancelled = threading.Event()
+        self._lock, self._dealing = threading.Lock(), threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Work until no window is left. Raises the first error of a worker, when all others have ended."""
+        try:
+            self._add_worker()
+            # A worker that finds a window, and more behind it, adds another one to the list.
+            for thread in self._threads:
+                thread.join()
+        except BaseException:
+            self._cancelled.set()
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    def _add_worker(self) -> None:
+        with self._lock:
+            if len(self._threads) < self._options.workers and not self._cancelled.is_set():
+                number = len(self._threads) + 1
+                thread = threading.Thread(target=self._guarded, name=f"drain worker {number}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _guarded(self) -> None:
+        try:
+            self._work()
+        except CancelledError:
+            pass
+        except BaseException as error:
+            with self._lock:
+                self._failure = self._failure or error
+            self._cancelled.set()
+
+    def _work(self) -> None:
+        failures = 0
+        while True:
+            try:
+                with closing(self._connect()) as session:
+                    worker = self._worker(session, self._cancelled)
+                    while (window := self._next(worker)) is not None:
+                        if window.up_to < self._up_to:
+                            self._add_worker()
+                        self._drain(worker, window)
+                        failures = 0
+                return
+            except RETRIED as error:
+                failures += 1
+                if failures > MAX_FAILURES:
+                    raise
+                log.warning("A part was undone; what it took is taken anew: %s", error)
+                if self._cancelled.wait(pause_after(failures)):
+                    return
+
+    def _next(self, worker: Worker) -> _Window | None:
+        """The next window, as large as the limits allow: together, so that they take the messages at the head."""
+        with self._dealing:
+            rows = self._quota.reserve(worker.rows_per_part)
+            ends = self._windows.take(worker.queue, rows) if rows else None
+            if ends is None:
+                self._quota.give_back(rows)
+                return None
+            return _Window(*ends, self._quota.share(rows))
+
+    def _drain(self, worker: Worker, window: _Window) -> None:
+        try:
+            for part in drain_window(worker, window.after, window.up_to, window.quota):
+                with self._lock:
+                    self._on_part(part)
+        finally:
+            # Without what a part that failed was to take: it may have been committed. The ledger knows, and the drain
+            # asks it before it goes on alone.
+            self._quota.give_back(window.quota.left or 0)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """RowVersions above ``after`` and not above ``up_to``, and what may be taken of them."""
+
+    after: int
+    up_to: int
+    quota: Quota
+
+
+def drain_window(worker: Worker, after: int, up_to: int, quota: Quota) -> Iterator[Part]:
+    """Take parts of the RowVersions above ``after`` and not above ``up_to``, until none is left or the quota is used.
+
+    The quota of a part that raises is not given back: its COMMIT may have taken effect.
+    """
+    start = after
+    while wish := quota.reserve(worker.most_rows):
+        done = worker.drain_part(after, up_to, wish)
+        quota.give_back(wish - (done.part.rows if done else 0))
+        if done is not None:
+            yield done.part
+        elif after == start:
+            return
+        # From the start again: messages with large bodies are taken after all others.
+        after = start if done is None or done.reached_end else done.part.max_row_version
+
+
+class ThreadEngine:
+    """Workers in threads of this process: the engine of a drain unless another is asked for."""
+
+    def __init__(self, connect: Callable[[], Session]) -> None:
+        self._connect = connect
+
+    def run(self, task: DrainTask, up_to: int, quota: Quota, on_part: Callable[[Part], None]) -> None:
+        """Take what several workers find side by side; what they leave is for whoever comes back afterwards."""
+
+        def worker(session: Session, cancelled: threading.Event) -> Worker:
+            return Worker(session, task, cancelled)
+
+        if task.options.workers > 1:
+            WorkerPool(self._connect, worker, on_part, task.options, quota, up_to).run()

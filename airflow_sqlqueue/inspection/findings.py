@@ -1,0 +1,216 @@
+"""What can be wrong with a queue table: a check for each, and the statement that would fix it.
+
+Sources: reference/statements.md 2.6, 2.7 and 2.9, transactions_and_failures.md 6.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from airflow_sqlqueue.errors import PermissionDeniedError
+from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
+from airflow_sqlqueue.server.settings import APPLICATION_NAME
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.sql.columns import LEGACY, definitions
+from airflow_sqlqueue.tables.discovery import list_tables
+from airflow_sqlqueue.tables.layout import Index, Layout
+from airflow_sqlqueue.tables.reading import exists
+
+BLOATED_PAGES = 1_000
+"""Empty pages (8 KiB each) from which a heap counts as bloated."""
+
+ESCALATING_ROWS = 5_000
+"""Lock escalation starts at so many locks of one statement; endpoints purge 10,000 rows with one."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to know of a table.
+
+    ``code`` names it for ``--fix``. ``severity`` is error (something does not work), warning (it will hurt) or note.
+    ``fix`` is the statement that puts it right, None where only its owner can say what is right.
+    """
+
+    code: str
+    severity: str
+    text: str
+    fix: Query | None = None
+
+
+@dataclass(frozen=True)
+class InspectedTable:
+    """A table with what the findings need to know of it."""
+
+    session: Session
+    layout: Layout
+    rows: int
+    data_pages: int
+    online: bool
+
+    @property
+    def table(self) -> ResolvedAddress:
+        return self.layout.table
+
+    def statement(self, name: str, **fragments: Fragment) -> Query:
+        """A fixing statement; with ONLINE where the statement and the server know it."""
+        return query(name, table=identifier(self.table), **fragments)
+
+    def options(self, *more: str) -> Fragment:
+        options = [*more, *(["ONLINE = ON"] if self.online else [])]
+        return Fragment(f" WITH ({', '.join(options)})" if options else "")
+
+
+def _unusable(inspected: InspectedTable) -> Iterator[Finding]:
+    if inspected.layout.unusable and not any(trigger.instead_of for trigger in inspected.layout.triggers):
+        yield Finding("unusable", "error", inspected.layout.unusable)
+
+
+def _triggers(inspected: InspectedTable) -> Iterator[Finding]:
+    active = [trigger for trigger in inspected.layout.triggers if not trigger.disabled]
+    for name in sorted({trigger.name for trigger in active if trigger.event == "DELETE" or trigger.instead_of}):
+        text = f"The trigger {name} keeps endpoints from receiving: no OUTPUT without INTO where it stands (error 334)."
+        disable = inspected.statement("fix.trigger", trigger=identifier(name))
+        yield Finding(f"trigger-{name}", "error", text, disable)
+
+
+def _columns(inspected: InspectedTable) -> Iterator[Finding]:
+    for name in inspected.layout.unfilled_columns:
+        text = f"The column {name} takes no NULL and has no default: nothing can be sent. Give it a default."
+        yield Finding(f"unfilled-{name}", "error", text)
+    for name, column in inspected.layout.columns.items():
+        if column.encrypted:
+            text = f"The column {name} is always encrypted: connect with ColumnEncryption=Enabled."
+            yield Finding(f"encrypted-{name}", "note", text)
+
+
+def _headers(inspected: InspectedTable) -> Iterator[Finding]:
+    if inspected.layout.columns["Headers"].type == "varchar":
+        text = "Headers is varchar: what endpoints write outside its code page becomes question marks."
+        alter = inspected.statement("fix.headers", options=inspected.options())
+        yield Finding("headers-not-unicode", "warning", text, alter)
+
+
+def _row_version_index(inspected: InspectedTable) -> Iterator[Finding]:
+    index = inspected.layout.index_on("RowVersion")
+    if index is None:
+        text = "No index on RowVersion: every receive scans the table."
+        make = inspected.statement("create.row_version_nonclustered", options=inspected.options())
+        yield Finding("row-version-index-missing", "error", text, make)
+    elif index.disabled:
+        text = "The index on RowVersion is disabled: receiving is slow, or impossible where it is the clustered one."
+        yield Finding("row-version-index-disabled", "error", text, _rebuilt(inspected, index))
+
+
+def _expires_index(inspected: InspectedTable) -> Iterator[Finding]:
+    index = inspected.layout.index_on("Expires")
+    if index is None:
+        text = "No index on Expires: every purge of expired messages scans the table."
+        make = inspected.statement("create.expires_filtered", options=inspected.options())
+        yield Finding("expires-index-missing", "warning", text, make)
+    elif index.disabled:
+        text = "The index on Expires is disabled: every purge of expired messages scans the table."
+        yield Finding("expires-index-disabled", "warning", text, _rebuilt(inspected, index))
+    elif not index.filter and not index.clustered:
+        text = "The index on Expires holds every message, expiring or not: each send and receive pays for it."
+        options = inspected.options("DROP_EXISTING = ON")
+        refine = inspected.statement("fix.filter_index", index=identifier(index.name), options=options)
+        yield Finding("expires-index-not-filtered", "note", text, refine)
+
+
+def _rebuilt(inspected: InspectedTable, index: Index) -> Query:
+    # A disabled clustered index cannot be rebuilt online: nothing can be read meanwhile in any case.
+    options = Fragment("") if index.clustered else inspected.options()
+    return inspected.statement("fix.rebuild_index", index=identifier(index.name), options=options)
+
+
+def _bloat(inspected: InspectedTable) -> Iterator[Finding]:
+    # A row lies in one page, so pages above the number of rows are certainly empty.
+    empty = inspected.data_pages - inspected.rows
+    if not any(index.clustered for index in inspected.layout.indexes) and empty >= BLOATED_PAGES:
+        text = (
+            f"A heap keeps the pages of deleted rows: at least {empty:,} pages of {inspected.data_pages:,} are empty."
+        )
+        yield Finding("heap-bloat", "warning", text, inspected.statement("fix.rebuild", options=inspected.options()))
+
+
+def _lock_escalation(inspected: InspectedTable) -> Iterator[Finding]:
+    if inspected.layout.lock_escalation != "DISABLE" and inspected.rows > ESCALATING_ROWS:
+        text = (
+            f"{inspected.rows:,} rows and lock escalation is on: an endpoint that purges them, 10,000 at once, locks "
+            "the whole queue."
+        )
+        yield Finding("lock-escalation", "note", text, inspected.statement("fix.lock_escalation"))
+
+
+def _copies(inspected: InspectedTable) -> Iterator[Finding]:
+    if inspected.layout.system_versioned:
+        text = "The table is system-versioned: every message that was received stays in its history table."
+        yield Finding("system-versioned", "warning", text, inspected.statement("fix.system_versioning"))
+    if inspected.layout.change_data_capture:
+        text = "Change data capture copies every message: disable it with sys.sp_cdc_disable_table."
+        yield Finding("change-data-capture", "warning", text)
+
+
+def _mover(inspected: InspectedTable) -> Iterator[Finding]:
+    table = inspected.table
+    delayed = ResolvedAddress(endpoint_table(table.table, "Delayed"), table.schema, table.catalog)
+    if len(delayed.table) > 128 or all(name in inspected.layout.columns for name in LEGACY):
+        return
+    if exists(inspected.session, delayed):
+        missing = {name: text for name, text in _LEGACY_ADDED.items() if name not in inspected.layout.columns}
+        text = f"Delayed messages never arrive: endpoints move them with the columns {', '.join(missing)}."
+        add = inspected.statement("fix.legacy_columns", columns=definitions(missing))
+        yield Finding("delayed-needs-legacy-columns", "error", text, add)
+
+
+_LEGACY_ADDED = {
+    "CorrelationId": "varchar(255) NULL",
+    "ReplyToAddress": "varchar(255) NULL",
+    "Recoverable": "bit NOT NULL DEFAULT 1",
+}
+
+
+def _consumers(inspected: InspectedTable) -> Iterator[Finding]:
+    table = inspected.table
+    role = re.split(r"[._-]", table.table)[-1].lower()
+    if role not in {"audit", "error"}:
+        return
+    name = f"{identifier(table.schema)}.{identifier(table.table)}"
+    try:
+        others = inspected.session.run(query("inspect.consumers"), APPLICATION_NAME, name)
+    except PermissionDeniedError:
+        text = "Whether somebody else consumes it cannot be seen: that takes the permission VIEW SERVER STATE."
+        yield Finding("consumers-unknown", "note", text)
+        tables = list_tables(inspected.session, table.catalog)
+        others = [(found.table.table, None) for found in tables if _is_service_control(found.table.table)][:1]
+    if others:
+        programs = {
+            f"{program or 'a program without a name'}{f' on {host}' if host else ''}" for program, host in others
+        }
+        text = (
+            f"It is consumed by {' and '.join(sorted(programs))} as well: a drain gets only what they leave. Stop "
+            "them, or drain another queue."
+        )
+        yield Finding("other-consumer", "warning", text)
+
+
+def _is_service_control(name: str) -> bool:
+    return name.lower().startswith("particular.servicecontrol")
+
+
+CHECKS: tuple[Callable[[InspectedTable], Iterator[Finding]], ...] = (
+    _unusable,
+    _triggers,
+    _columns,
+    _row_version_index,
+    _mover,
+    _headers,
+    _expires_index,
+    _bloat,
+    _copies,
+    _consumers,
+    _lock_escalation,
+)

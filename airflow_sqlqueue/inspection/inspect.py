@@ -1,0 +1,59 @@
+"""Inspecting a table and fixing what was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.inspection.findings import CHECKS, Finding, InspectedTable
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import identifier, query
+from airflow_sqlqueue.tables.layout import Layout
+from airflow_sqlqueue.tables.reading import read_layout
+
+_SEVERITIES = ("error", "warning", "note")
+_ONLINE_EDITIONS = {3, 5, 8}
+"""Enterprise and its like, Azure SQL Database, Azure SQL Managed Instance."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A table as it was found. ``rows`` is the catalog's count, expired and locked ones included."""
+
+    layout: Layout
+    rows: int
+    findings: tuple[Finding, ...]
+
+
+def inspect(session: Session, table: ResolvedAddress) -> Inspection:
+    """Read a table's layout and look for everything that this module knows to be wrong with queues.
+
+    A view, and a table of delayed messages or subscriptions, is described without findings. Raises
+    :class:`QueueNotFoundError`.
+    """
+    layout = read_layout(session, table)
+    catalog = identifier(layout.table.catalog)
+    rows, pages = session.run(query("inspect.size", catalog=catalog), layout.table.qualified_name)[0]
+    if layout.kind != "queue" or layout.object_type == "view":
+        return Inspection(layout, int(rows), ())
+    online = session.value(query("inspect.edition")) in _ONLINE_EDITIONS
+    inspected = InspectedTable(session, layout, int(rows), int(pages), online)
+    findings = [finding for check in CHECKS for finding in check(inspected)]
+    return Inspection(layout, int(rows), tuple(sorted(findings, key=lambda f: _SEVERITIES.index(f.severity))))
+
+
+def fix(session: Session, table: ResolvedAddress, code: str) -> Finding:
+    """Run the statement of one finding, and return the finding. Raises :class:`ConfigurationError` where there is none.
+
+    One statement of DDL, outside a transaction: done whole or not at all.
+    """
+    findings = {finding.code: finding for finding in inspect(session, table).findings}
+    found = findings.get(code)
+    if found is None:
+        known = ", ".join(findings) or "none"
+        raise ConfigurationError(f"{table.canonical} has no finding {code!r} (it has: {known}): name one of them.")
+    if found.fix is None:
+        raise ConfigurationError(f"No statement fixes {code!r}: {found.text}")
+    session.run(found.fix)
+    return found

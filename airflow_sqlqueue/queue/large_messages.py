@@ -1,0 +1,46 @@
+"""Messages whose bodies are too large to hold in memory: read piece by piece under a lock, then deleted without them.
+
+All of it happens in one transaction of the caller's. The lock keeps others from receiving or changing the row between
+its pieces (UPDLOCK, held to the end of the transaction).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_sqlqueue.queue.table_access import TableAccess
+
+PIECE = 4 * 1024 * 1024
+"""Bytes of a body that one statement reads."""
+
+
+@dataclass(frozen=True)
+class LargeMessage:
+    """A row that the transaction has locked; ``expired`` by the server's clock at that moment."""
+
+    row_version: int
+    id: uuid.UUID
+    expired: bool
+
+
+def lock_large(queue: TableAccess, after: int, up_to: int, max_body: int) -> LargeMessage | None:
+    """Lock the first message above ``after`` with more than ``max_body`` bytes of body, passing over locked ones."""
+    rows = queue.rows("queue.lock_large", after, up_to, max_body)
+    return LargeMessage(rows[0][0], uuid.UUID(str(rows[0][1])), bool(rows[0][2])) if rows else None
+
+
+def read_body(queue: TableAccess, message: LargeMessage) -> Iterator[bytes]:
+    """The body of a locked message, in pieces of :data:`PIECE` bytes."""
+    start = 1
+    while piece := queue.value("queue.read_body", start, PIECE, message.row_version, str(message.id)):
+        yield piece
+        start += len(piece)
+
+
+def take_large(queue: TableAccess, message: LargeMessage) -> Any:
+    """Delete a locked message and return its row, as ``take_head`` does, with None for the body."""
+    (row,) = queue.delete_output("queue.take_large", message.row_version, str(message.id), body=False)
+    return row

@@ -1,0 +1,115 @@
+"""A queue table as statements meet it: its layout, read when it is needed, and queries that name it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from airflow_sqlqueue.errors import (
+    ConfigurationError,
+    LayoutChangedError,
+    QueueNotFoundError,
+    StatementError,
+)
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.session import Session, retrying
+from airflow_sqlqueue.sql import Fragment, Query, identifier, query, seek
+from airflow_sqlqueue.sql.columns import output
+from airflow_sqlqueue.tables.layout import Layout
+from airflow_sqlqueue.tables.reading import read_layout, remember_trigger
+
+MAX_ROWS_PER_STATEMENT = 2_000
+"""Lock escalation starts at 5,000 locks of one statement, and a row costs two or three (DESIGN 3, point 5)."""
+
+FIRST, LAST = -(2**63), 2**63 - 1
+"""The bounds of a RowVersion: a bigint."""
+
+_OUTPUT_NEEDS_INTO = 334
+_LAYOUT_CHANGED = {207, 213, 271, 308, 315, _OUTPUT_NEEDS_INTO, 515, 8622}
+"""Errors of a statement that was made for another layout: columns that went, came or are computed, a trigger, an index
+that is gone, disabled or on other columns."""
+
+_ATTEMPTS = 3
+
+T = TypeVar("T")
+
+
+class TableAccess:
+    """One queue table, through one connection. ``address`` is where it was looked for; a synonym may stand there.
+
+    ``layout`` is what somebody else has just read of it.
+    """
+
+    def __init__(self, session: Session, address: ResolvedAddress, layout: Layout | None = None) -> None:
+        self.session = session
+        self.address = address
+        self._layout = layout
+
+    @property
+    def layout(self) -> Layout:
+        """The table's layout, read once and again after an error that says it changed.
+
+        Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`.
+        """
+        if self._layout is None:
+            layout = read_layout(self.session, self.address)
+            layout.require("queue")
+            self._layout = layout
+        return self._layout
+
+    def run_for_layout(self, work: Callable[[Layout], T], *, attempts: int = _ATTEMPTS) -> T:
+        """Run a statement made for the layout, once more with the new one where the table was altered meanwhile.
+
+        On its own it is a transaction: after a deadlock, a lock timeout or a failover it is repeated, ``attempts``
+        times in all, as it was rolled back and nothing was handed out. Inside a transaction nothing is repeated, as the
+        server may have rolled back what was handed out before: the error goes to its owner, :class:`LayoutChangedError`
+        where the table was altered.
+        """
+        before = self.layout
+        try:
+            return work(before) if self.session.in_transaction else retrying(lambda: work(before), attempts=attempts)
+        except (StatementError, QueueNotFoundError) as error:
+            if isinstance(error, StatementError):
+                if error.number not in _LAYOUT_CHANGED:
+                    raise
+                if error.number == _OUTPUT_NEEDS_INTO:
+                    remember_trigger(self.session, self.address)
+            self._layout = None
+            if self.session.in_transaction:
+                raise LayoutChangedError(
+                    f"The queue {self.address.canonical} was altered under a transaction: run it again."
+                ) from error
+            if self.layout == before:
+                raise
+        return work(self.layout)
+
+    def query(self, name: str, **fragments: Fragment) -> Query:
+        """A query on this queue, whose errors name it. Raises where no queue stands there."""
+        found = query(name, queue=identifier(self.address), seek=seek(self.layout.seek_index), **fragments)
+        return Query(found.name, found.purpose.replace("the queue", f"the queue {self.address.canonical}"), found.text)
+
+    def value(self, name: str, *values: Any) -> Any:
+        """The one value of a query; see :meth:`rows`."""
+        found = self.rows(name, *values)
+        return found[0][0] if found else None
+
+    def rows(self, name: str, *values: Any, **fragments: Fragment) -> list[Any]:
+        """The rows of a query, which is not repeated after a lock timeout. Raises where no queue stands there."""
+        return self.run_for_layout(lambda _: self.session.run(self.query(name, **fragments), *values), attempts=1)
+
+    def delete_output(self, name: str, *values: Any, body: bool = True, **fragments: Fragment) -> list[Any]:
+        """The rows that a deleting query puts out; their order is undefined, their columns are ``row_columns``."""
+
+        def run(layout: Layout) -> list[Any]:
+            statement = self.query(name, **fragments, **output(layout.types, into=layout.output_into, body=body))
+            return self.session.run(statement, *values)
+
+        return self.run_for_layout(run)
+
+
+def check_rows(count: int) -> None:
+    """Raise :class:`ConfigurationError` for more rows than one statement may touch."""
+    if not 1 <= count <= MAX_ROWS_PER_STATEMENT:
+        raise ConfigurationError(
+            f"{count} rows for one statement: give 1 to {MAX_ROWS_PER_STATEMENT}, so that locks never escalate."
+        )

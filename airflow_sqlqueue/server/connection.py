@@ -1,0 +1,78 @@
+"""Opening a connection of the driver's."""
+
+from __future__ import annotations
+
+import socket
+from operator import methodcaller
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.errors import DriverNotFoundError, LoginFailedError, ServerBusyError, ServerUnreachableError
+from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
+from airflow_sqlqueue.server.translation import BUSY, quiet, state_and_number
+
+if TYPE_CHECKING:
+    import pyodbc
+
+_PROBE_SECONDS = 2.0
+_LOGIN = {18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064}
+
+
+def open_connection(settings: ConnectionSettings) -> pyodbc.Connection:
+    """A connection of the driver's, with autocommit; raises what :class:`Session` raises."""
+    pyodbc = load_pyodbc()
+    text = settings.odbc_connection_string()
+    _probe_port(settings)
+    try:
+        connection = pyodbc.connect(text, autocommit=True, timeout=settings.login_timeout)
+    except pyodbc.Error as error:
+        where = f"{settings.host}:{settings.port}"
+        state, number = state_and_number(error)
+        if number in _LOGIN or state == "28000":
+            raise LoginFailedError(
+                f"The server at {where} refused the login {settings.user!r} for the database {settings.database!r}: "
+                "check the login, the password and that the database exists."
+            ) from quiet(error)
+        if number in BUSY:
+            raise ServerBusyError(f"The server at {where} is failing over or overloaded: try again later.") from quiet(
+                error
+            )
+        if state in {"01000", "IM002", "IM003", "IM004"}:
+            raise DriverNotFoundError(
+                f"The ODBC driver {settings.driver or 'for SQL Server'!r} cannot be loaded: "
+                "name an installed one, or run \"pip install 'airflow-sqlqueue[driver]'\"."
+            ) from quiet(error)
+        if "certificate" in str(error).lower() or "ssl" in str(error).lower():
+            raise ServerUnreachableError(
+                f"No trusted encrypted connection to {where}: install the server's certificate, or set "
+                "TrustServerCertificate=yes (or Encrypt=no) in the connection if you may."
+            ) from quiet(error)
+        raise _unreachable(settings) from quiet(error)
+    _take_any_text(connection)
+    return connection
+
+
+def _take_any_text(connection: pyodbc.Connection) -> None:
+    """Read ``nvarchar`` with half a surrogate pair as well, which SQL Server keeps and pyodbc by itself cannot read.
+
+    A row that is deleted and cannot be read is lost. FreeTDS is left as it is: it converts texts in its own way.
+    """
+    pyodbc = load_pyodbc()
+    if "msodbcsql" in connection.getinfo(pyodbc.SQL_DRIVER_NAME).lower():
+        for kind in (pyodbc.SQL_WCHAR, pyodbc.SQL_WVARCHAR, pyodbc.SQL_WLONGVARCHAR):
+            connection.add_output_converter(kind, methodcaller("decode", "utf-16-le", "surrogatepass"))
+
+
+def _probe_port(settings: ConnectionSettings) -> None:
+    """See that the port is open: on a refused connection the driver tries on until its login timeout is over."""
+    try:
+        socket.create_connection((settings.host, settings.port), timeout=_PROBE_SECONDS).close()
+    except (ConnectionRefusedError, socket.gaierror) as error:
+        raise _unreachable(settings) from error
+    except OSError:
+        pass  # Slow, or one of several addresses is down: the driver knows better.
+
+
+def _unreachable(settings: ConnectionSettings) -> ServerUnreachableError:
+    return ServerUnreachableError(
+        f"No SQL Server answers at {settings.host}:{settings.port}: check the host, the port and that the server runs."
+    )

@@ -1,0 +1,65 @@
+-- make: create the table of staged messages (with 'sqlqueue create --ledger' an administrator can)
+-- Without triggers, foreign keys and checks, as OUTPUT INTO wants its target.
+CREATE TABLE {rows} (
+    [BatchId] uniqueidentifier NOT NULL,
+    [PartId] uniqueidentifier NOT NULL,
+    {columns}
+);
+
+-- index: create the index of the table of staged messages
+-- Not unique: a RowVersion is an identity, which nothing keeps from coming twice. Parts of workers side by side stand
+-- apart, so that none waits for another's page.
+CREATE CLUSTERED INDEX [Index_Batch] ON {rows} ([BatchId] ASC, [PartId] ASC, [RowVersion] ASC);
+
+-- take: move messages of the queue into the table of staged messages
+-- The head as queue.take_head has it, whose RowVersions are above those of the part so far: what is above them in the
+-- part is what this statement moved. Expired rows have to go this way too, for their RowVersions.
+DECLARE @batch uniqueidentifier = ?, @part uniqueidentifier = ?, @after bigint = ?, @keep bit = ?;
+WITH sized AS (
+    SELECT {names}, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
+    FROM (
+        SELECT TOP (?) {names}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
+        FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
+        WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
+    ) AS first
+),
+head AS (SELECT * FROM sized WHERE [BytesBefore] < ?)
+DELETE FROM head
+OUTPUT @batch, @part, {values}
+INTO {rows} ([BatchId], [PartId], {columns});
+DECLARE @taken int, @expired int, @bytes bigint, @low bigint, @high bigint, @suspect int;
+SELECT @taken = COUNT(*), @low = MIN([RowVersion]), @high = MAX([RowVersion]),
+       @expired = SUM(CASE WHEN [Expired] = 1 AND @keep = 0 THEN 1 ELSE 0 END),
+       @bytes = SUM(CASE WHEN [Expired] = 1 AND @keep = 0 THEN 0
+                         ELSE CAST(COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS bigint) END),
+       @suspect = SUM(CASE WHEN [Expired] = 1 AND @keep = 0 THEN 0 WHEN {suspect} THEN 1 ELSE 0 END)
+FROM {rows} WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after;
+IF @expired > 0
+    DELETE FROM {rows} WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after AND [Expired] = 1;
+SELECT @taken, @expired, @bytes, @low, @high, @suspect;
+
+-- suspect: look at messages that Spark may not be able to read
+SELECT [Id], [CorrelationId], [ReplyToAddress], [Recoverable], [Expires], [Headers], CAST(NULL AS varbinary(max)),
+       [RowVersion], [Expired], COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0)
+FROM {rows} WHERE [BatchId] = ? AND [PartId] = ? AND [RowVersion] > ? AND ({suspect});
+
+-- read: read messages of the batch
+-- A page ends with a RowVersion, so that two rows with the same one are never parted, and before the rows that begin
+-- behind a number of bytes, which bounds the memory of whoever reads it.
+DECLARE @batch uniqueidentifier = ?, @part uniqueidentifier = ?, @after bigint = ?, @to bigint;
+SELECT @to = MAX([RowVersion])
+FROM (
+    SELECT [RowVersion], SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
+    FROM (
+        SELECT TOP (?) [RowVersion],
+               COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
+        FROM {rows} WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after ORDER BY [RowVersion]
+    ) AS first
+) AS sized
+WHERE [BytesBefore] < ?;
+SELECT {columns} FROM {rows}
+WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after AND [RowVersion] <= @to ORDER BY [RowVersion];
+
+-- remove: remove messages of the batch
+DELETE TOP (?) FROM {rows} WHERE [BatchId] = ?;
+SELECT @@ROWCOUNT;

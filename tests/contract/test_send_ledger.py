@@ -1,0 +1,119 @@
+"""The sent-ledger: sends exactly once, on any server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import uuid
+from datetime import timedelta
+
+import pytest
+
+from airflow_sqlqueue.errors import MessageError, TransactionError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.tables.create import create_queue
+from tests.contract.conftest import Connect, run_sql
+
+MESSAGES = [Message(body=b"%d" % n) for n in range(300)]
+
+
+@pytest.fixture
+def ledger(queue: QueueTable) -> SendLedger:
+    ledger = SendLedger(queue.session, queue.address.catalog)
+    ledger.create()
+    return ledger
+
+
+def test_a_repeated_sending_sends_nothing(queue: QueueTable, ledger: SendLedger) -> None:
+    send_id = uuid.uuid4()
+    assert ledger.send(queue, send_id, MESSAGES, "a task") == SendResult(300, repeated=False)
+    assert ledger.send(queue, send_id, MESSAGES, "a task") == SendResult(300, repeated=True)
+    assert ledger.send(queue, uuid.uuid4(), MESSAGES[:5]) == SendResult(5, repeated=False)
+    assert queue.depth().messages == 305
+
+
+def test_a_sending_that_failed_is_made_again(queue: QueueTable, ledger: SendLedger) -> None:
+    send_id = uuid.uuid4()
+    broken = [*MESSAGES, Message({"a": 1})]  # type: ignore[dict-item]
+    with pytest.raises(MessageError):
+        ledger.send(queue, send_id, broken)
+    assert queue.depth().messages == 0
+    assert ledger.send(queue, send_id, MESSAGES) == SendResult(300, repeated=False)
+
+
+def test_an_id_belongs_to_one_queue(queue: QueueTable, ledger: SendLedger, address_of: AddressResolver) -> None:
+    send_id = uuid.uuid4()
+    ledger.send(queue, send_id, MESSAGES[:1])
+    other = address_of.resolve(f"{queue.address.table}.other")
+    create_queue(queue.session, other)
+    try:
+        with pytest.raises(TransactionError, match="take another id"):
+            ledger.send(QueueTable(queue.session, other), send_id, MESSAGES)
+    finally:
+        run_sql(queue.session, f"DROP TABLE {other.qualified_name}")
+
+
+def test_two_at_once_with_the_same_id(queue: QueueTable, ledger: SendLedger, connect: Connect) -> None:
+    """The second waits for the first, whichever that is, and sends nothing."""
+    send_id = uuid.uuid4()
+    results: list[SendResult] = []
+
+    def send() -> None:
+        with connect() as session:
+            own = SendLedger(session, queue.address.catalog)
+            results.append(own.send(QueueTable(session, queue.address), send_id, MESSAGES))
+
+    threads = [threading.Thread(target=send) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(result.repeated for result in results) == [False] + [True] * 5
+    assert {result.messages for result in results} == {300}
+    assert queue.depth().messages == 300
+
+
+_SEND_AND_HANG = """
+import sys, uuid
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.queue.send_ledger import SendLedger
+from airflow_sqlqueue.session import Session
+
+settings = ConnectionSettings.from_url(sys.argv[1])
+table = AddressResolver(default_catalog=settings.database).resolve(sys.argv[2])
+
+def messages():
+    yield from [Message(body=b"x")] * 300
+    print("half", flush=True)
+    sys.stdin.readline()
+
+with Session(settings) as session:
+    SendLedger(session, table.catalog).send(QueueTable(session, table), uuid.UUID(sys.argv[3]), messages())
+"""
+
+
+def test_a_sender_killed_in_the_middle(server_url: str, queue: QueueTable, ledger: SendLedger) -> None:
+    send_id = uuid.uuid4()
+    command = [sys.executable, "-c", _SEND_AND_HANG, server_url, str(queue.address), str(send_id)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "half\n"
+        process.kill()
+    assert ledger.send(queue, send_id, MESSAGES) == SendResult(300, repeated=False)
+    assert queue.depth().messages == 300
+
+
+def test_old_sendings_are_forgotten(queue: QueueTable, ledger: SendLedger) -> None:
+    send_id = uuid.uuid4()
+    ledger.send(queue, send_id, MESSAGES[:1])
+    ledger.forget(timedelta(hours=1))
+    assert ledger.send(queue, send_id, MESSAGES[:1]).repeated
+    assert ledger.forget(timedelta(seconds=-1)) >= 1
+    assert not ledger.send(queue, send_id, MESSAGES[:1]).repeated

@@ -1,0 +1,60 @@
+"""Merging the parts of a batch: in order, and with as few files open as their overlap asks for."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+
+from airflow_sqlqueue.drain.batch_reader import merged
+from airflow_sqlqueue.drain.ledger import Part
+from airflow_sqlqueue.queue.restoring import StoredRow
+
+
+class Files:
+    """Parts with these RowVersions, and how many of them were open at once."""
+
+    def __init__(self, *contents: list[int], lowest: int | None = None) -> None:
+        self.parts = [self._part(rows, lowest) for rows in contents]
+        self._rows = {part.id: rows for part, rows in zip(self.parts, contents, strict=True)}
+        self._open = self.most_open = 0
+
+    @staticmethod
+    def _part(rows: list[int], lowest: int | None) -> Part:
+        return Part(uuid.uuid4(), "file", len(rows), 0, 0, min([*rows, lowest or 10**6]), max([*rows, 0]))
+
+    def read(self, part: Part) -> Iterator[StoredRow]:
+        self._open += 1
+        self.most_open = max(self.most_open, self._open)
+        for number in self._rows[part.id]:
+            yield StoredRow(number, "", None, None, None, None, "", None)
+        self._open -= 1
+
+    def merged(self) -> list[int]:
+        return [row.row_version for row in merged(self.parts, self.read)]
+
+
+def test_parts_behind_each_other_are_open_one_by_one() -> None:
+    files = Files(*([n, n + 1, n + 2] for n in range(0, 300, 3)))
+    random.Random(1).shuffle(files.parts)
+    assert files.merged() == list(range(300))
+    assert files.most_open <= 2
+
+
+def test_parts_that_overlap_are_merged() -> None:
+    files = Files([1, 4, 9], [2, 3, 10], [5, 6], [11], [7, 8])
+    assert files.merged() == list(range(1, 12))
+
+
+def test_a_part_whose_first_rows_had_expired_begins_early_and_an_empty_one_gives_nothing() -> None:
+    assert Files([8, 9], [5, 6], [], lowest=1).merged() == [5, 6, 8, 9]
+    assert Files().merged() == Files([], []).merged() == []
+
+
+def test_any_cut_of_a_queue_comes_back_in_order() -> None:
+    chance = random.Random(7)
+    for _ in range(200):
+        contents: list[list[int]] = [[] for _ in range(chance.randint(1, 6))]
+        for number in range(chance.randint(0, 40)):
+            chance.choice(contents).append(number)
+        assert Files(*contents).merged() == list(range(sum(map(len, contents))))

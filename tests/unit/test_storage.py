@@ -1,0 +1,292 @@
+"""Staging folders: where they are for Spark, what they show of credentials, and files that are let go of."""
+
+from __future__ import annotations
+
+import gc
+import io
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.webhdfs import WebHDFile
+from fsspec.spec import AbstractBufferedFile
+
+from airflow_sqlqueue.drain.storage.durable_file import DurableFile
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error, spark_uri
+from airflow_sqlqueue.errors import ConfigurationError, StagingError
+
+
+def hadoop(*arguments: Any, **options: Any) -> Any:
+    """What ``fsspec``'s HadoopFileSystem remembers of how it was made. The real one wants Hadoop's libraries."""
+    return SimpleNamespace(storage_args=arguments, storage_options=options)
+
+
+def azure(account_name: str | None = None, **more: str) -> Any:
+    """What ``adlfs.AzureBlobFileSystem`` tells of its account."""
+    return SimpleNamespace(account_name=account_name, **more)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "filesystem", "root", "uri"),
+    [
+        ("s3", None, "bucket/folder", "s3a://bucket/folder"),
+        ("s3a", None, "bucket", "s3a://bucket"),
+        ("gs", None, "bucket/a/b", "gs://bucket/a/b"),
+        ("gcs", None, "bucket/a", "gs://bucket/a"),
+        ("abfs", azure("lake"), "box/folder", "abfss://box@lake.dfs.core.windows.net/folder"),
+        ("az", azure("lake"), "box", "abfss://box@lake.dfs.core.windows.net"),
+        (
+            "abfss",
+            azure("lake", account_host="lake.blob.core.usgovcloudapi.net"),
+            "box/a",
+            "abfss://box@lake.dfs.core.usgovcloudapi.net/a",
+        ),
+        ("hdfs", hadoop(host="name-node", port=8020), "/data/staging", "hdfs://name-node:8020/data/staging"),
+        ("hdfs", hadoop("name-node"), "/data", "hdfs://name-node/data"),
+        ("hdfs", hadoop(host="hdfs://name-service"), "/data", "hdfs://name-service/data"),
+        ("hdfs", hadoop(), "/data", "hdfs:///data"),
+        ("hdfs", hadoop(host="default"), "/data", "hdfs:///data"),
+        ("memory", None, "/bucket/folder", "memory://bucket/folder"),
+        ("oss", None, "bucket/folder", "oss://bucket/folder"),
+    ],
+)
+def test_where_spark_finds_a_folder(protocol: str, filesystem: Any, root: str, uri: str) -> None:
+    assert spark_uri(protocol, filesystem, root) == uri
+
+
+def test_where_spark_finds_a_folder_by_url(tmp_path: Path) -> None:
+    secret = "webhdfs://user:pa55word@name-node:9870/data/staging/"
+    assert StagingFolder.of(secret).uri == "webhdfs://name-node:9870/data/staging"
+    assert StagingFolder.of("memory://bucket/folder/").uri == "memory://bucket/folder"
+    assert StagingFolder.of("s3://bucket/folder/") == StagingFolder.of("s3a://bucket/folder")
+    assert StagingFolder.of(f"file://{tmp_path}/").uri == f"file://{tmp_path}"
+    assert StagingFolder.of("/").uri == "file:///"
+    inside = DirFileSystem(str(tmp_path), fs=LocalFileSystem())
+    assert StagingFolder.of(SimpleNamespace(fs=inside, path="a")) == StagingFolder.of(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        ("sftp://host/folder", "cannot be used|Spark reads no batches from sftp"),
+        ("https://host/folder", "Spark reads no batches from http"),
+        ("simplecache::memory://bucket/folder", "Spark reads no batches from simplecache"),
+        ("s3://", "names no bucket"),
+        ("s3://AKIDEXAMPLE:pa55word@bucket/folder", "names no bucket"),
+        ("nosuchscheme://user:pa55word@host/folder", "cannot be used"),
+        ("memory://bucket/a[b]", "patterns to Spark"),
+    ],
+)
+def test_locations_that_cannot_be(location: str, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words) as refusal:
+        StagingFolder.of(location)
+    assert "pa55word" not in str(refusal.value)
+    assert refusal.value.__cause__ is None
+
+
+def test_an_azure_folder_without_its_account() -> None:
+    with pytest.raises(ConfigurationError, match="by its storage account"):
+        spark_uri("abfs", azure(), "box/folder")
+
+
+def test_what_airflow_cannot_reach() -> None:
+    class Unreachable:
+        path = "bucket/folder"
+
+        @property
+        def fs(self) -> Any:
+            raise ValueError("No filesystem registered for scheme s3")
+
+    with pytest.raises(ConfigurationError, match="No filesystem registered for scheme s3"):
+        StagingFolder.of(Unreachable())
+
+
+@pytest.mark.parametrize("kind", ["s3", "memory", "local"])
+def test_a_folder_is_shipped(kind: str, tmp_path: Path) -> None:
+    def s3() -> Any:
+        from s3fs import S3FileSystem
+
+        return SimpleNamespace(fs=S3FileSystem(key="AKIDEXAMPLE", secret="pa55word"), path="bucket/folder")
+
+    makers: dict[str, Callable[[], Any]] = {
+        "s3": s3,
+        "memory": lambda: "memory://bucket/folder",
+        "local": lambda: tmp_path,
+    }
+    folder = StagingFolder.of(makers[kind]())
+    secret = pickle.loads(pickle.dumps(folder))
+    assert secret == folder
+    assert secret.filesystem.storage_options == folder.filesystem.storage_options
+
+
+def test_a_folder_shows_no_credentials() -> None:
+    class Telling(LocalFileSystem):
+        def __repr__(self) -> str:
+            return f"Telling({self.storage_options})"
+
+    folder = StagingFolder(Telling(secret="pa55word"), "bucket/folder", "s3a://bucket/folder")
+    assert "pa55word" in repr(folder.filesystem)
+    assert "pa55word" not in repr(folder)
+
+
+QUOTES = [
+    "Max retries exceeded with url: /webhdfs/v1/data?op=CREATE&user.name=me&delegation=pa55word",
+    "403, message='Forbidden', url=URL('https://store/bucket?sig=pa55word&se=2026')",
+    "https://lake.blob.core.windows.net/box/file?sv=2024&sig=pa55word failed",
+    "Cannot connect to http://user:pa55word@proxy:3128",
+    "DefaultEndpointsProtocol=https;AccountName=lake;AccountKey=pa55word==;EndpointSuffix=core.windows.net",
+    "Refused: Authorization: Bearer pa55word",
+    "{'aws_secret_access_key': 'pa55word', 'region': 'x'}",
+]
+
+
+@pytest.mark.parametrize("quote", QUOTES)
+def test_what_a_store_says_is_told_without_secrets(quote: str) -> None:
+    for error in (RuntimeError(quote), OSError(5, quote)):
+        with pytest.raises(StagingError, match=r"^It failed: ") as failure:
+            raise_staging_error("It failed", error)
+        assert "pa55word" not in str(failure.value)
+        assert failure.value.__cause__ is None
+        assert failure.value.__suppress_context__
+
+
+def test_a_secret_in_the_cause_of_a_cause_is_not_shown() -> None:
+    error = OSError(5, "Input/output error")
+    error.__cause__ = RuntimeError(QUOTES[0])
+    with pytest.raises(StagingError, match="Input/output error") as failure:
+        raise_staging_error("It failed", error)
+    assert failure.value.__cause__ is None
+
+
+def test_what_a_store_says_is_kept_as_far_as_it_can_be() -> None:
+    found = {
+        PermissionError("Access Denied."): "Access Denied.",
+        OSError(28, "No space left on device"): "No space left on device.",
+        TimeoutError(): "TimeoutError.",
+        RuntimeError("Failed to upload block: reset!\nRequestId: 1"): "RuntimeError: Failed to upload block: reset!.",
+        ValueError("The provided token: malformed"): "ValueError: The provided token: malformed.",
+    }
+    for error, words in found.items():
+        with pytest.raises(StagingError) as failure:
+            raise_staging_error("It failed", error)
+        assert str(failure.value) == f"It failed: {words}"
+        assert failure.value.__cause__ is error
+
+
+class NameNode:
+    """As much of an HDFS as :class:`WebHDFile` asks of it; its ``discard`` removes the file, whole or not."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.session = self
+
+    def open(self, path: str, mode: str, autocommit: bool) -> WebHDFile:
+        assert autocommit
+        return WebHDFile(self, path, mode=mode, block_size=2**20, autocommit=autocommit, tempdir="/tmp")
+
+    def _call(self, op: str, method: str, path: str, **options: Any) -> Any:
+        return SimpleNamespace(headers={"Location": path})
+
+    def _apply_proxy(self, location: str) -> str:
+        return location
+
+    def put(self, location: str, **options: Any) -> Any:
+        self.files[location] = b""
+        return SimpleNamespace(raise_for_status=lambda: None)
+
+    def post(self, location: str, data: bytes, **options: Any) -> Any:
+        self.files[location] += data
+        return SimpleNamespace(raise_for_status=lambda: None)
+
+    def rm(self, path: str) -> None:
+        del self.files[path]
+
+    def invalidate_cache(self, path: str) -> None: ...
+
+    def _parent(self, path: str) -> str:
+        return path.rpartition("/")[0]
+
+
+def test_a_closed_file_is_never_discarded() -> None:
+    """Its COMMIT may have taken effect, and then it is what the ledger names."""
+    store = NameNode()
+    staging = StagingFolder(store, "/staging", "webhdfs://host/staging")
+    whole, cut = DurableFile(staging, "whole"), DurableFile(staging, "cut")
+    whole.write(b"x" * 2**21)
+    whole.close()
+    whole.abandon()
+    cut.write(b"x" * 2**21)
+    cut.abandon()
+    assert store.files == {"/staging/whole": b"x" * 2**21}
+
+
+class Streams:
+    """A store whose streams neither know ``discard`` nor may be written twice, as Arrow's of HDFS."""
+
+    def __init__(self) -> None:
+        self.opened: list[io.BytesIO] = []
+
+    def open(self, path: str, mode: str, autocommit: bool) -> io.BytesIO:
+        self.opened.append(io.BytesIO())
+        return self.opened[-1]
+
+
+def test_a_stream_that_cannot_be_discarded_is_closed() -> None:
+    store = Streams()
+    file = DurableFile(StagingFolder(store, "/staging", "hdfs:///staging"), "file")
+    file.write(b"x")
+    file.abandon()
+    file.abandon()
+    assert store.opened[0].closed
+    with pytest.raises(StagingError, match="closed file"):
+        file.close()
+
+
+class Blocks(AbstractBufferedFile):
+    """A file as adlfs has it: what was not sent is sent when it is closed, and ``discard`` does nothing."""
+
+    def _upload_chunk(self, final: bool = False) -> bool:
+        self.fs.sent.append((self.buffer.getvalue(), final))
+        return True
+
+
+def test_an_undone_upload_is_not_finished_by_its_finalizer() -> None:
+    store = SimpleNamespace(sent=[], invalidate_cache=lambda path: None, _parent=lambda path: path)
+    store.open = lambda path, mode, autocommit: Blocks(store, path, mode, 2**20, autocommit)
+    file = DurableFile(StagingFolder(store, "box/a", "abfss://box@lake/a"), "file")
+    file.write(b"x" * 2**20)
+    file.write(b"y")
+    file.abandon()
+    del file
+    gc.collect()
+    assert store.sent == [(b"x" * 2**20, False)]
+
+
+@pytest.mark.parametrize("call", ["open", "write", "close"])
+def test_a_store_that_does_not_answer_is_given_up(call: str) -> None:
+    answer = threading.Event()
+    hang = {call: lambda *arguments, **options: answer.wait(60)}
+    stream = SimpleNamespace(**{"write": len, "close": lambda: None, "closed": False} | hang)
+    store = SimpleNamespace(**{"open": lambda *arguments, **options: stream} | hang)
+    staging = StagingFolder(store, "bucket/a", "s3a://bucket/a", timeout=0.1)
+    try:
+        with pytest.raises(StagingError, match=r"the store did not answer for 0\.1 seconds"):
+            DurableFile(staging, "file").close()
+    finally:
+        answer.set()
+
+
+def test_a_time_limit_of_the_store_is_told_as_its_own() -> None:
+    def late(*arguments: Any, **options: Any) -> None:
+        raise TimeoutError("read timed out")
+
+    staging = StagingFolder(SimpleNamespace(open=late), "bucket/a", "s3a://bucket/a")
+    with pytest.raises(StagingError, match="read timed out"):
+        DurableFile(staging, "file")
