@@ -113,6 +113,6 @@ def test_what_no_file_keeps_is_listed_and_put_back(url: str, drained: tuple[str,
     assert answer("quarantine", name, "--requeue", number, url=url) == {"requeued": 1}
     assert answer("depth", name, url=url)["messages"] == 1
     assert answer("quarantine", name, url=url) == []
-    gone = sqlqueue("quarantine", name, "--put-back", number, url=url)
+    gone = sqlqueue("quarantine", name, "--requeue", number, url=url)
     assert gone.returncode == 1
     assert f"No message {number} of" in gone.stderr

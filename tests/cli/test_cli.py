@@ -114,7 +114,7 @@ def test_an_endpoints_tables(url: str, name: str) -> None:
         "Part",
         "BatchMessage",
         "Quarantine",
-        "Sent",
+        "Send",
     ]
     (again, *_) = answer("create", name, url=url)
     assert again["differences"] == ["the index on RowVersion is clustered, not nonclustered"]

@@ -250,8 +250,8 @@ def test_a_ledger_that_went_back_in_time_is_noticed(
 CHILD = """
 import sys, uuid
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.drain import drain, files
-from airflow_sqlqueue.drain.progress import Progress
+from airflow_sqlqueue.drain import drain
+from airflow_sqlqueue.drain.stages import part_file
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.routing import AddressResolver
@@ -265,8 +265,8 @@ def stop(*_):
     sys.stdin.read()
 
 if where == "in a part":
-    close = files.PartFile.close
-    files.PartFile.close = lambda self: (close(self), stop())
+    close = part_file.PartFile.close
+    part_file.PartFile.close = lambda self: (close(self), stop())
 drain.Drain(
     lambda: Session(settings),
     AddressResolver(default_catalog=settings.database).resolve(queue),

@@ -19,7 +19,7 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.queue import QueueTable, large
+from airflow_sqlqueue.queue import QueueTable, large_messages
 from tests.contract.conftest import Connect
 
 LIMIT = 100
@@ -28,7 +28,7 @@ SMALL = DrainOptions(inline_body_bytes=LIMIT, rows_per_statement=4, rows_per_par
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "PIECE", 64)
+    monkeypatch.setattr(large_messages, "PIECE", 64)
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.address import QueueAddress
-from airflow_sqlqueue.envelope import Envelope, groups
-from airflow_sqlqueue.envelope.typed_headers import Content, Group
+from airflow_sqlqueue.envelope import Envelope, typed_headers
+from airflow_sqlqueue.envelope.typed_headers import Content, HeaderGroup
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, encode_headers
 from airflow_sqlqueue.traffic import generate
 
@@ -174,7 +174,7 @@ def received(headers: str, body: bytes = b"") -> ReceivedMessage:
     return ReceivedMessage(ROW, 7, headers, body, None, False)
 
 
-def values(group: Group) -> dict[str, Any]:
+def values(group: HeaderGroup) -> dict[str, Any]:
     """Fields and properties, by name."""
     properties = [name for name, value in vars(type(group)).items() if isinstance(value, property)]
     return {**vars(group), **{name: getattr(group, name) for name in properties}}
@@ -187,7 +187,11 @@ def test_every_header_has_its_place(name: str) -> None:
 
 def test_every_known_header_is_tried() -> None:
     assert all(any(header.startswith(name) for header in FULL) for name in NAMES)
-    known = {name for name, value in vars(groups).items() if isinstance(value, type) and Group in value.__bases__}
+    known = {
+        name
+        for name, value in vars(typed_headers).items()
+        if isinstance(value, type) and HeaderGroup in value.__bases__
+    }
     assert {type(getattr(Envelope(), name)).__name__ for name in EXPECTED} == known
 
 
