@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 HERE = Path(__file__).parent
+# Airflow makes a home when it is imported: not in the home of whoever builds the manual.
+os.environ.setdefault("AIRFLOW_HOME", str(HERE / "_build" / "airflow"))
 sys.path.insert(0, str(HERE / "_ext"))
 sys.path.insert(0, str(HERE.parent))
 
@@ -27,12 +30,10 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "_ext"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist"]
-# The pages also have to work where they are read as files: links to them go to the repository, not into the manual.
-myst_links_external_new_tab = True
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100

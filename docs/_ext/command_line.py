@@ -1,68 +1,44 @@
-"""The directive ``command-line``: a section for each command of ``sqlqueue``, from the typer app itself."""
+"""The directive ``command-line``: a section for each command of ``sqlqueue``, with what ``--help`` prints of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from unittest.mock import patch
 
 from docutils import nodes
-from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+WIDTH = 100
 
-def commands() -> dict[str, Any]:
-    """The commands by name, in the order in which ``sqlqueue --help`` lists them."""
-    from typer.main import get_command
+
+def help_texts() -> Iterator[tuple[str, str]]:
+    """Each command's name and help, in the order in which ``sqlqueue --help`` lists them."""
+    from typer.testing import CliRunner
 
     from airflow_sqlqueue.cli.app import app
 
-    return dict(get_command(app).commands)  # type: ignore[attr-defined]
+    # Without rich it is plain text, which does not depend on a terminal.
+    with patch.object(app, "rich_markup_mode", None):
+        for command in app.registered_commands:
+            name = command.name or command.callback.__name__  # type: ignore[union-attr]
+            done = CliRunner().invoke(app, [name, "--help"], prog_name="sqlqueue", terminal_width=WIDTH)
+            if done.exit_code != 0:
+                raise RuntimeError(f"sqlqueue {name} --help: {done.output}")
+            yield name, done.stdout
 
 
-def lines_for(name: str, command: Any) -> Iterator[str]:
-    """One command in reStructuredText: its usage, what it does, its arguments and options."""
-    arguments = [each for each in command.params if each.param_type_name == "argument"]
-    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
-    words = [each.human_readable_name.upper() for each in arguments]
-    usage = " ".join(["sqlqueue", name, *(_shown(each, word) for each, word in zip(arguments, words, strict=True))])
-    yield from (name, "-" * len(name), "", "::", "", f"    {usage} [OPTIONS]", "", command.help or "", "")
-    for each, word in zip(arguments, words, strict=True):
-        yield from (f"``{word}``", f"   {_sentence(each)}", "")
-    for each in options:
-        flags = ", ".join(f"``{flag}``" for flag in (*each.opts, *each.secondary_opts) if flag)
-        yield from (f"{flags}{_value(each)}", f"   {_sentence(each)}", "")
-
-
-def _shown(argument: Any, word: str) -> str:
-    word = f"{word}..." if argument.nargs == -1 else word
-    return word if argument.required else f"[{word}]"
-
-
-def _value(option: Any) -> str:
-    if option.is_flag or option.count:
-        return ""
-    return f" *{option.type.name}*" + (", any number of times" if option.multiple else "")
-
-
-def _sentence(parameter: Any) -> str:
-    text = str(parameter.help or "").replace("*", "\\*").replace("|", "\\|")
-    default = parameter.default
-    if default not in (None, False, "", ()) and not callable(default):
-        text += f" Default: ``{default}``."
-    if parameter.required and parameter.param_type_name == "option":
-        text += " Required."
-    if variable := getattr(parameter, "envvar", None):
-        text += f" Also read from the environment variable ``{variable}``."
-    return text or "."
+def section(name: str, text: str) -> list[str]:
+    """One command in reStructuredText."""
+    return [name, "-" * len(name), "", "::", "", *(f"    {line}".rstrip() for line in text.strip().splitlines()), ""]
 
 
 class CommandLine(SphinxDirective):
     """``.. command-line::`` at the place where the sections shall stand."""
 
     def run(self) -> list[nodes.Node]:
-        text = [line for name, command in commands().items() for line in lines_for(name, command)]
-        return self.parse_text_to_nodes(StringList(text, source="sqlqueue --help"), allow_section_headings=True)
+        lines = [line for name, text in help_texts() for line in section(name, text)]
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
