@@ -1,7 +1,7 @@
-"""Shell blocks of the manual: ``sqlqueue`` is run, in this process and for real; the rest is accounted for line by line.
+"""Shell blocks of the manual: ``sqlqueue`` is run, in this process and for real; every other line is accounted for.
 
-What a block may hold is small on purpose: ``sqlqueue``, ``NAME=$(sqlqueue ... --json | jq -r PATH)``, ``export``, ``echo
-TEXT > FILE``, and the commands of :data:`NOT_RUN`. Anything else is an error, so that no line is passed over unseen.
+What a block may hold is little on purpose: ``sqlqueue``, ``NAME=$(sqlqueue ... --json | jq -r PATH)``, ``export``,
+``echo TEXT > FILE``, and the commands of :data:`NOT_RUN`. Anything else is an error, so that no line goes unnoticed.
 """
 
 from __future__ import annotations
