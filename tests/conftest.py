@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from fakemssql.server import FakeServer
 
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
@@ -18,6 +17,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import create_queue
+from fakemssql.server import FakeServer
 
 Connect = Callable[[], Session]
 

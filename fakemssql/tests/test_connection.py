@@ -12,12 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-
-from fakemssql.contract import Attention, Column, Output, Parameter, SqlError, Wait
-from fakemssql.tds import prelogin, tls
-from fakemssql.tds.connection import Front, serve
-from fakemssql.tds.login import Credentials
-from fakemssql.types import SqlType
 from tests.localdb.client import (
     Client,
     Tokens,
@@ -29,6 +23,12 @@ from tests.localdb.client import (
     rpc_by_id,
     rpc_by_name,
 )
+
+from fakemssql.contract import Attention, Column, Output, Parameter, SqlError, Wait
+from fakemssql.tds import prelogin, tls
+from fakemssql.tds.connection import Front, serve
+from fakemssql.tds.login import Credentials
+from fakemssql.types import SqlType
 
 MORE, ERROR, COUNT, ATTN, RPC_IN_BATCH = 1, 2, 0x10, 0x20, 0x80
 INT = [Column("a", SqlType("int"), 23)]

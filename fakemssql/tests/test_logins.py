@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pyodbc
 import pytest
 
-from fakemssql.server import FakeServer
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from fakemssql.server import FakeServer
 from tests.conftest import Server
 
 pyodbc.pooling = False

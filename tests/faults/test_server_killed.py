@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fakemssql.server import FakeServer
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.options import DrainOptions
@@ -21,6 +20,7 @@ from airflow_sqlqueue.errors import ServerUnreachableError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from fakemssql.server import FakeServer
 from tests.contract.conftest import Connect
 from tests.faults.account import Account
 from tests.faults.conftest import LONG

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from tests.localdb.tsql.permissions.conftest import Someone
 
 
