@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.localdb.tsql.permissions.conftest import PASSWORD, Someone
 
 from fakemssql.contract import SqlError
+from support.people import PASSWORD, Someone
 
 
 def refused(open_session: Callable[[], Any]) -> int:
