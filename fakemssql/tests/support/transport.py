@@ -41,12 +41,6 @@ RECEIVE = {
 }
 """By the first version that has it; headers and body are the last two columns."""
 
-PEEK = """SELECT isnull(cast(max([RowVersion]) - min([RowVersion]) + 1 AS int), 0) Id
-FROM {0} WITH (READPAST, READCOMMITTEDLOCK)"""
-
-PURGE_EXPIRED = """DELETE FROM {0} WHERE RowVersion IN (
-    SELECT TOP (@n) RowVersion FROM {0} WITH (READPAST) WHERE Expires < GETUTCDATE())"""
-
 STORE_DELAYED = """
 DECLARE @Due datetime = GETUTCDATE(); SET @Due = DATEADD(ms, @ms, @Due); SET @Due = DATEADD(s, @s, @Due);
 SET @Due = DATEADD(n, @n, @Due); SET @Due = DATEADD(hh, @h, @Due); SET @Due = DATEADD(day, @d, @Due);
