@@ -17,7 +17,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 def run(*arguments: str, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=directory)
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, cwd=directory)
 
 
 def test_pytest_pays_nothing_for_a_fixture_that_nobody_asks_for() -> None:

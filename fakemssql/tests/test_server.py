@@ -94,9 +94,11 @@ def test_stop_ends_everything_and_removes_the_data() -> None:
     with FakeServer() as server:
         assert server.pid is not None
         family, data = family_of(server.pid), server.data
-        assert value(server, "SELECT 1") == 1
+        assert value(server, "SELECT DB_NAME()", "made") == "made"
     assert not psutil.wait_procs(family, timeout=20)[1]
     assert not data.exists()
+    with server:
+        assert value(server, "SELECT DB_NAME()", "made") == "made", "made again with the new data"
 
 
 def test_the_server_ends_with_the_process_that_made_it() -> None:
@@ -174,5 +176,5 @@ def test_a_database_that_a_dead_server_cannot_make(own_server: FakeServer) -> No
     for process in psutil.Process(own_server.pid).children():
         process.kill()
     psutil.wait_procs([psutil.Process(own_server.pid)], timeout=20)
-    with pytest.raises(FakeServerError, match="cannot be made"):
+    with pytest.raises(FakeServerError, match="the server has died"):
         own_server.create_database("late")

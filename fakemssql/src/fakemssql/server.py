@@ -58,8 +58,8 @@ class FakeServer:
     ) -> None:
         self.host, self.port, self.user = host, port, user
         self.password = password or f"Aa1-{os.urandom(12).hex()}"
-        self.databases = tuple(databases)
-        self._known = {"master", "tempdb", "msdb", "model", *self.databases}
+        self.databases = tuple(databases) or ("master",)
+        self._known: set[str] = set()
         self._startup_timeout = startup_timeout
         self._conninfo = ""
         self._temporary = data is None
@@ -80,7 +80,7 @@ class FakeServer:
     def data(self) -> Path:
         """The data directory. Raises :class:`FakeServerError` before the first start of a temporary one."""
         if self._data is None:
-            raise FakeServerError("the server has not been started")
+            raise FakeServerError("The server has no folder yet: start it first.")
         return self._data
 
     @property
@@ -96,7 +96,7 @@ class FakeServer:
     def start(self) -> None:
         """Start, and return when connections are taken. Raises :class:`FakeServerError`."""
         if self._process is not None:
-            raise FakeServerError("the server runs already")
+            raise FakeServerError("The server runs already: stop it before it is started again.")
         if self._data is None:
             self._data = Path(tempfile.mkdtemp(prefix="fakemssql-"))
         self._data.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,8 @@ class FakeServer:
             raise
         finally:
             os.close(ready_read)
-        self.port, self._conninfo = int(facts["port"]), str(facts["conninfo"])
+        self.port, self._conninfo = int(facts["port"]), facts["conninfo"]
+        self._known = {"master", "tempdb", "msdb", "model", *self.databases}
 
     def stop(self) -> None:
         """Stop the server and everything it started; remove a temporary data directory."""
@@ -212,8 +213,10 @@ class FakeServer:
 
         try:
             install.create_database(self._conninfo, name)
-        except (ValueError, ConnectionError) as error:
-            raise FakeServerError(f"The database {name!r} cannot be made: {error}") from error
+        except ValueError as error:
+            raise FakeServerError(f"The database {name!r} cannot be made: {error}.") from error
+        except ConnectionError as error:
+            raise FakeServerError(f"The database {name!r} cannot be made: the server has died.") from error
         self._known.add(name)
 
     @property
@@ -222,8 +225,7 @@ class FakeServer:
 
     def _database(self, name: str | None) -> str:
         """The database that is meant, which exists if the server runs."""
-        if name is None:
-            name = self.databases[0] if self.databases else "master"
+        name = self.databases[0] if name is None else name
         self.create_database(name)
         return name
 
@@ -237,11 +239,11 @@ class FakeServer:
         poll.register(fd, select.POLLIN)
         while not line.endswith(b"\n"):
             if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                raise FakeServerError(f"the server did not start within {self._startup_timeout:g} seconds")
+                raise FakeServerError(f"The server did not start within {self._startup_timeout:g} seconds.")
             data = os.read(fd, 4096)
             if not data:
                 tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
-                raise FakeServerError(f"the server did not start:\n{tail}")
+                raise FakeServerError(f"The server did not start:\n{tail}")
             line += data
         facts: dict[str, str] = json.loads(line)
         return facts
