@@ -311,8 +311,9 @@ def test_an_unknown_database(settings: ConnectionSettings) -> None:
 def test_a_closed_port() -> None:
     import socket
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with pytest.raises(ServerUnreachableError, match=f"127.0.0.1:{port}"):
-        Session(ConnectionSettings("127.0.0.1", "db", port, "sa", "x", login_timeout=2))
+    with socket.socket() as silent:
+        # Held, so that nobody else gets the port, and nobody listens there.
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        with pytest.raises(ServerUnreachableError, match=f"127.0.0.1:{port}"):
+            Session(ConnectionSettings("127.0.0.1", "db", port, "sa", "x", login_timeout=2))
