@@ -1,5 +1,94 @@
-"""SQL Server queue tables for Apache Airflow, and what they hold for Spark."""
+"""SQL Server queue tables for Apache Airflow, and what they hold for Spark.
+
+The names here are the package's public face; what else is public stands in :mod:`airflow_sqlqueue.operators`,
+:mod:`airflow_sqlqueue.sensors` and :mod:`airflow_sqlqueue.errors`. Each name is loaded when it is first asked for, so
+that Airflow, which imports this package in every process, pays nothing for it.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.address import QueueAddress
+    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.drain.batches import BatchInfo
+    from airflow_sqlqueue.drain.drain import DrainResult
+    from airflow_sqlqueue.drain.manifest import Batch
+    from airflow_sqlqueue.drain.options import DrainOptions
+    from airflow_sqlqueue.drain.sweep import SweepOptions
+    from airflow_sqlqueue.envelope import Envelope, Sender, reply
+    from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+    from airflow_sqlqueue.errorqueue.options import ReturnOptions
+    from airflow_sqlqueue.errors import SqlQueueError, TransientError
+    from airflow_sqlqueue.hooks import SqlQueueHook
+    from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
+    from airflow_sqlqueue.queue import Filter, PurgeOptions
+    from airflow_sqlqueue.routing import AddressResolver
+    from airflow_sqlqueue.server.settings import ConnectionSettings
+    from airflow_sqlqueue.spark import read_batch, read_bodies, verify_count
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AddressResolver",
+    "Batch",
+    "BatchInfo",
+    "ConnectionSettings",
+    "DrainOptions",
+    "DrainResult",
+    "Envelope",
+    "ErrorFilter",
+    "Filter",
+    "HeaderNames",
+    "Message",
+    "PurgeOptions",
+    "QueueAddress",
+    "QueueClient",
+    "ReceivedMessage",
+    "ReturnOptions",
+    "Sender",
+    "SqlQueueError",
+    "SqlQueueHook",
+    "SweepOptions",
+    "TransientError",
+    "__version__",
+    "read_batch",
+    "read_bodies",
+    "reply",
+    "verify_count",
+]
+
+_MODULES = {
+    "address": ("QueueAddress",),
+    "client": ("QueueClient",),
+    "drain.batches": ("BatchInfo",),
+    "drain.drain": ("DrainResult",),
+    "drain.manifest": ("Batch",),
+    "drain.options": ("DrainOptions",),
+    "drain.sweep": ("SweepOptions",),
+    "envelope": ("Envelope", "Sender", "reply"),
+    "errorqueue.filters": ("ErrorFilter",),
+    "errorqueue.options": ("ReturnOptions",),
+    "errors": ("SqlQueueError", "TransientError"),
+    "hooks": ("SqlQueueHook",),
+    "message": ("HeaderNames", "Message", "ReceivedMessage"),
+    "queue": ("Filter", "PurgeOptions"),
+    "routing": ("AddressResolver",),
+    "server.settings": ("ConnectionSettings",),
+    "spark": ("read_batch", "read_bodies", "verify_count"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

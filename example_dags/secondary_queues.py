@@ -21,7 +21,7 @@ def queues(params: dict[str, str]) -> list[str]:
     """The endpoint's own queue first, then the others, as canonical addresses."""
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
-    return SqlQueueHook().with_secondary_queues(params["endpoint"])
+    return SqlQueueHook().client.tables.with_secondary_queues(params["endpoint"])
 
 
 with DAG(

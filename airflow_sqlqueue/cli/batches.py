@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import closing, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, age
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, age, connect
 from airflow_sqlqueue.cli.output import progress_bar, show
-from airflow_sqlqueue.cli.target import Target
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.tables.discovery import list_tables, secondary_queues
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_sqlqueue.drain.ledger import Ledger
+    from airflow_sqlqueue.client import QueueClient
     from airflow_sqlqueue.drain.options import DrainOptions
-    from airflow_sqlqueue.drain.stages.base import Stage
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
 QueueOption = Annotated[
-    Optional[str],  # noqa: UP045
+    Optional[str],
     typer.Option("--queue", help="A queue beside the ledger; without it the ledger is in the connection's database."),
 ]
 
@@ -32,16 +26,16 @@ QueueOption = Annotated[
 def drain(
     queue: Queue,
     staging: Annotated[
-        Optional[str],  # noqa: UP045
+        Optional[str],
         typer.Option(help="The folder or object store URL for the batch's files."),
     ] = None,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
     stage: Annotated[str, typer.Option(help="files, or table: a table beside the queue, without --staging.")] = "files",
-    batch_id: Annotated[Optional[uuid.UUID], typer.Option(help="Resume this batch.")] = None,  # noqa: UP045
-    max_messages: Annotated[Optional[int], typer.Option(help="Stop after so many.")] = None,  # noqa: UP045
-    max_seconds: Annotated[Optional[float], typer.Option(help="Begin no part after so long.")] = None,  # noqa: UP045
+    batch_id: Annotated[Optional[uuid.UUID], typer.Option(help="Resume this batch.")] = None,
+    max_messages: Annotated[Optional[int], typer.Option(help="Stop after so many.")] = None,
+    max_seconds: Annotated[Optional[float], typer.Option(help="Begin no part after so long.")] = None,
     until_empty: Annotated[
         bool, typer.Option("--until-empty", help="Go on until the queue is empty, past what is there now.")
     ] = False,
@@ -52,7 +46,7 @@ def drain(
     """Drain the queue into a sealed batch: Parquet files, or rows of a table."""
     # Arrow takes longer to load than most commands take to run.
     from airflow_sqlqueue.drain.options import DrainOptions
-    from airflow_sqlqueue.drain.stages.factory import stage_of
+    from airflow_sqlqueue.drain.stages.factory import check_stage
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
     if secondary and batch_id is not None:
@@ -66,34 +60,34 @@ def drain(
         until_empty=until_empty,
         keep_expired=keep_expired,
     )
-    target = Target.of(url, conn_id)
     folder = None if staging is None else StagingFolder.of(staging)
-    place = stage_of(stage, folder, target.ledger_schema)
-    with target.queue(queue) as table:
-        tables = list_tables(table.session, table.address.catalog) if secondary else []
-        queues = [table, *(QueueTable(table.session, found) for found in secondary_queues(tables, table.address))]
-        drained = [_drain(target, each, place, options, batch_id) for each in queues]
+    check_stage(stage, folder)
+    client = connect(url, conn_id)
+    queues = client.tables.with_secondary_queues(queue) if secondary else [queue]
+    drained = [_drain(client, each, folder, stage, options, batch_id) for each in queues]
     show(drained if secondary else drained[0], as_json=as_json)
 
 
 def _drain(
-    target: Target, table: QueueTable, stage: Stage, options: DrainOptions, batch_id: uuid.UUID | None
+    client: QueueClient,
+    queue_name: str,
+    folder: StagingFolder | None,
+    stage: str,
+    options: DrainOptions,
+    batch_id: uuid.UUID | None,
 ) -> dict[str, Any]:
-    from airflow_sqlqueue.drain.drain import Drain
-
+    queue = client.queue(queue_name)
     # By the ends of the index: a count of millions would take longer than the first parts.
-    waiting = table.depth("quick")
-    with progress_bar("Draining", waiting.total) as tell:
-        result = Drain(
-            target.connect,
-            table.address,
-            stage,
+    waiting = queue.depth(kind="quick")
+    with progress_bar("Draining", waiting.total) as update:
+        result = queue.drain(
+            folder,
+            stage=stage,
             batch_id=batch_id,
             origin="sqlqueue drain",
             options=options,
-            ledger_schema=target.ledger_schema,
-            on_progress=lambda done: tell(done.rows, f"{done.bytes / 2**20:,.0f} MiB, {done.rate:,.0f}/s"),
-        ).run()
+            on_progress=lambda done: update(done.rows, f"{done.bytes / 2**20:,.0f} MiB, {done.rate:,.0f}/s"),
+        )
     return {**result.batch.to_dict(), "locked": result.locked, "seconds": round(result.seconds, 3)}
 
 
@@ -102,19 +96,15 @@ def batches(
     conn_id: ConnId = None,
     as_json: Json = False,
     state: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        Optional[list[str]],
         typer.Option(help="open, sealed, consumed or requeued, any number of times."),
     ] = None,
-    queue: Annotated[Optional[str], typer.Option(help="Only the batches of this queue.")] = None,  # noqa: UP045
-    older_than: Annotated[Optional[str], typer.Option(help="In their state for longer: 30m, 12h, 7d.")] = None,  # noqa: UP045
+    queue: Annotated[Optional[str], typer.Option(help="Only the batches of this queue.")] = None,
+    older_than: Annotated[Optional[str], typer.Option(help="In their state for longer: 30m, 12h, 7d.")] = None,
 ) -> None:
     """List the batches with their age (how long they have been in their state) and size."""
-    from airflow_sqlqueue.drain.batches import batches as find
-
     since = None if older_than is None else age("--older-than", older_than)
-    target = Target.of(url, conn_id)
-    with _ledger(target, queue) as (ledger, address):
-        found = find(ledger, states=state or (), queue=address, older_than=since)
+    found = connect(url, conn_id).batches.list(queue, states=state or (), older_than=since)
     show([info.to_dict() if as_json else _line(info.to_dict()) for info in found], as_json=as_json)
 
 
@@ -126,16 +116,13 @@ def requeue(
     queue: QueueOption = None,
 ) -> None:
     """Put a sealed batch back into its queue: same ids, same order, in one transaction."""
-    from airflow_sqlqueue.drain.requeue import requeue as put_back
-
-    with _ledger(Target.of(url, conn_id), queue) as (ledger, _):
-        done = put_back(ledger, batch_id)
+    done = connect(url, conn_id).batches.requeue(batch_id, queue)
     show({**done.batch.to_dict(), "repeated": done.repeated}, as_json=as_json)
 
 
 def sweep(
     staging: Annotated[
-        Optional[str],  # noqa: UP045
+        Optional[str],
         typer.Argument(help="The folder or object store URL of the batches' files; without it they stay."),
     ] = None,
     url: Url = None,
@@ -147,33 +134,16 @@ def sweep(
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Files of unknown batches too: no other database's ledger is in use here.")
     ] = False,
-    forget_sent: Annotated[Optional[str], typer.Option(help="Forget sendings that are older.")] = None,  # noqa: UP045
+    forget_sent: Annotated[Optional[str], typer.Option(help="Forget sendings that are older.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
 ) -> None:
     """Remove orphaned files, and batches past their retention; never what an open or sealed batch lists."""
-    from airflow_sqlqueue.drain.storage.folder import StagingFolder
     from airflow_sqlqueue.drain.sweep import SweepOptions
-    from airflow_sqlqueue.drain.sweep import sweep as sweep_folder
 
     forget = None if forget_sent is None else age("--forget-sent", forget_sent)
     options = SweepOptions(age("--retain", retain), age("--grace", grace), unknown, forget, dry_run)
-    with _ledger(Target.of(url, conn_id), queue) as (ledger, _):
-        swept = sweep_folder(ledger, None if staging is None else StagingFolder.of(staging), options)
+    swept = connect(url, conn_id).batches.sweep(staging, queue, options)
     show(asdict(swept), as_json=as_json)
-
-
-@contextmanager
-def _ledger(target: Target, queue: str | None) -> Iterator[tuple[Ledger, str | None]]:
-    """The ledger of a queue's database, or the connection's, and the queue's canonical address."""
-    from airflow_sqlqueue.drain.ledger import Ledger
-
-    if queue is None:
-        with closing(target.connect()) as session:
-            yield Ledger(session, target.database, target.ledger_schema), None
-        return
-    with target.queue(queue) as table:
-        ledger = Ledger(table.session, table.address.catalog, target.ledger_schema)
-        yield ledger, table.address.canonical
 
 
 def _line(values: dict[str, Any]) -> dict[str, Any]:

@@ -8,25 +8,24 @@ from typing import Annotated, Any, Optional
 import typer
 
 from airflow_sqlqueue.cli.message_options import read_body
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, connect
 from airflow_sqlqueue.cli.output import progress_bar, show, stdout
-from airflow_sqlqueue.cli.target import Target
-from airflow_sqlqueue.errorqueue.editing import EditResult, edit
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.errorqueue.editing import EditResult
 from airflow_sqlqueue.errorqueue.failed import KINDS
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.options import ReturnOptions
-from airflow_sqlqueue.errorqueue.returning import ReturnToSource
-from airflow_sqlqueue.errorqueue.show import ShownError, show_error
-from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, KEYS, MAX_SCANNED, triage
+from airflow_sqlqueue.errorqueue.show import ShownError
+from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, KEYS, MAX_SCANNED
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames
 
 # typer reads the annotations at run time, on Python 3.10 too.
-_Text = Optional[str]  # noqa: UP045
-_Texts = Optional[list[str]]  # noqa: UP045
-_Numbers = Optional[list[int]]  # noqa: UP045
-_Number = Optional[float]  # noqa: UP045
-_Count = Optional[int]  # noqa: UP045
+_Text = Optional[str]
+_Texts = Optional[list[str]]
+_Numbers = Optional[list[int]]
+_Number = Optional[float]
+_Count = Optional[int]
 
 ExceptionType = Annotated[_Text, typer.Option(help="Only this exception type, in full; '' for none.")]
 MessageType = Annotated[_Text, typer.Option(help="Only this message type, in full, without its assembly.")]
@@ -63,17 +62,19 @@ def errors(
     where = _filter(context)
     if (body and one is None) or (one is not None and (by or not where.is_empty)):
         raise ConfigurationError("--show names one message, with or without --body; filters and --by are for groups.")
-    with Target.of(url, conn_id).queue(queue) as table:
-        if one is not None:
-            number = int(one) if one.isdecimal() else None
-            named = None if number is not None else one
-            _print_message(show_error(table, row_version=number, message_id=named, with_body=body), as_json)
-            return
-        found = triage(table, by or DEFAULT_KEYS, where, limit)
-    if as_json:
-        show({"queue": table.address.canonical, **found.to_dict()}, as_json=True)
+    client = connect(url, conn_id)
+    if one is not None:
+        number = int(one) if one.isdecimal() else None
+        named = None if number is not None else one
+        shown = client.errors.show(queue, row_version=number, message_id=named, with_body=body)
+        _print_message(shown, as_json)
         return
-    title = f"{table.address.canonical}: {found.matched:,} of {found.scanned:,} messages"
+    found = client.errors.triage(queue, by=by or DEFAULT_KEYS, filters=where, limit=limit)
+    address = client.find(queue).canonical
+    if as_json:
+        show({"queue": address, **found.to_dict()}, as_json=True)
+        return
+    title = f"{address}: {found.matched:,} of {found.scanned:,} messages"
     show([group.to_dict() for group in found.groups], as_json=False, title=title)
     if not found.complete:
         stdout.print(f"There are more: only the first {limit:,} were looked at (--limit).", highlight=False)
@@ -122,23 +123,29 @@ def return_to_source(
     """Return failed messages to the queues where they failed. Without a filter or --all nothing is returned."""
     where = ErrorFilter.chosen(_filter(context), all_messages=all_messages)
     options = ReturnOptions(redirect_to, malformed, rate, max_messages, max_seconds, dry_run)
-    target = Target.of(url, conn_id)
+    client = connect(url, conn_id)
     if edit_body is not None or edit_header:
-        edited = _edit(target, queue, where, options, edit_body, edit_header or [], keep_original)
+        edited = _edit(client, queue, where, options, edit_body, edit_header or [], keep_original)
         show(asdict(edited), as_json=as_json)
         return
     if keep_original:
         raise ConfigurationError("--keep-original goes with --edit-body or --edit-header.")
-    with target.queue(queue) as table, progress_bar("Returning", None) as tell:
-        running = ReturnToSource(table, target.resolver, where, options, on_progress=lambda done: tell(done.messages))
-        done = running.run()
+    with progress_bar("Returning", None) as update:
+        done = client.errors.return_to_source(
+            queue,
+            filters=where,
+            all_messages=all_messages,
+            options=options,
+            on_progress=lambda done: update(done.messages),
+        )
+    address = client.find(queue).canonical
     if as_json:
-        show({"queue": table.address.canonical, **done.to_dict()}, as_json=True)
+        show({"queue": address, **done.to_dict()}, as_json=True)
         return
     counts = done.to_dict()
     for part in ("returned", "left"):
         counts[part] = [f"{messages:,} {name}" for name, messages in counts[part].items()]
-    show(counts, as_json=False, title=table.address.canonical)
+    show(counts, as_json=False, title=address)
 
 
 def _filter(context: typer.Context) -> ErrorFilter:
@@ -148,7 +155,7 @@ def _filter(context: typer.Context) -> ErrorFilter:
 
 
 def _edit(
-    target: Target,
+    client: QueueClient,
     queue_name: str,
     where: ErrorFilter,
     options: ReturnOptions,
@@ -163,13 +170,11 @@ def _edit(
     pairs = [pair.partition("=") for pair in headers]
     if wrong := next((name for name, equals, _ in pairs if not (name and equals)), None):
         raise ConfigurationError(f"--edit-header takes NAME=VALUE, not {wrong!r}.")
-    with target.queue(queue_name) as table:
-        return edit(
-            table,
-            target.resolver,
-            min(where.row_versions or ()),
-            body=None if body is None else read_body(body),
-            headers={name: value for name, _, value in pairs},
-            redirect_to=options.redirect_to,
-            keep_original=keep_original,
-        )
+    return client.errors.edit(
+        queue_name,
+        row_version=min(where.row_versions or ()),
+        body=None if body is None else read_body(body),
+        headers={name: value for name, _, value in pairs},
+        redirect_to=options.redirect_to,
+        keep_original=keep_original,
+    )

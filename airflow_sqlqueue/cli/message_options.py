@@ -16,7 +16,7 @@ from airflow_sqlqueue.message import Message
 MessageType = Annotated[str, typer.Option("--type", help="The message's .NET type, with its namespace.")]
 Body = Annotated[str, typer.Option(help="The body as text, @FILE, or - for standard input.")]
 HeaderOption = Annotated[
-    Optional[list[str]],  # noqa: UP045 - typer reads the annotation at run time, on Python 3.10 too
+    Optional[list[str]],
     typer.Option(help="NAME=VALUE, any number of times."),
 ]
 ContentType = Annotated[str, typer.Option(help="How the body is encoded.")]

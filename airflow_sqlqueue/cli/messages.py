@@ -7,14 +7,12 @@ from typing import Annotated, Any, Optional
 import typer
 
 from airflow_sqlqueue.cli.message_options import Body, ContentType, HeaderOption, MessageType, message_from_options
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, connect
 from airflow_sqlqueue.cli.output import counted, progress_bar, show
-from airflow_sqlqueue.cli.target import Target
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.queue.browsing import MessageHead
 from airflow_sqlqueue.queue.table_access import FIRST
-from airflow_sqlqueue.tables.create import delayed_address
 
 
 def send(
@@ -26,13 +24,13 @@ def send(
     body: Body = "",
     header: HeaderOption = None,
     content_type: ContentType = "application/json",
-    expire_after: Annotated[Optional[float], typer.Option(help="Seconds until it expires.")] = None,  # noqa: UP045
+    expire_after: Annotated[Optional[float], typer.Option(help="Seconds until it expires.")] = None,
 ) -> None:
     """Send one message."""
     message = message_from_options(body, header, content_type, message_type, expire_after)
-    with Target.of(url, conn_id).queue(queue) as table:
-        table.send([message])
-    show({"queue": table.address.canonical, "message_id": message.header(HeaderNames.MESSAGE_ID)}, as_json=as_json)
+    target = connect(url, conn_id).queue(queue)
+    target.send([message])
+    show({"queue": target.address.canonical, "message_id": message.header(HeaderNames.MESSAGE_ID)}, as_json=as_json)
 
 
 def depth(
@@ -43,11 +41,10 @@ def depth(
     kind: Annotated[str, typer.Option(help="exact; quick: from the index on RowVersion; catalog: no rows.")] = "exact",
 ) -> None:
     """Count messages, delayed ones apart, with the age of the oldest and how many were ever sent."""
-    target = Target.of(url, conn_id)
-    with target.queue(queue) as table:
-        found = table.backlog(kind, delayed=delayed_address(target.resolver, queue, table.address))
+    target = connect(url, conn_id).queue(queue)
+    found = target.backlog(kind=kind)
     values = {
-        "queue": table.address.canonical,
+        "queue": target.address.canonical,
         "kind": found.depth.kind,
         "messages": found.depth.messages,
         "expired": found.depth.expired,
@@ -69,7 +66,7 @@ def peek(
     body: Annotated[bool, typer.Option("--body", help="Show the bodies as text.")] = False,
 ) -> None:
     """Look at the head of the queue; nothing is removed."""
-    with Target.of(url, conn_id).queue(queue) as table:
+    with connect(url, conn_id).queue(queue).open() as table:
         found = table.browse(count, after=after)
         bodies = {message.row_version: message.body for message in table.peek(count, after=after)} if body else {}
     records = [_summary(head, headers, bodies.get(head.row_version)) for head in found]
@@ -109,6 +106,6 @@ def generate(
     """Send realistic traffic of a shop: commands, events, replies, failures, a few malformed messages."""
     from airflow_sqlqueue.traffic import generate as shop
 
-    with Target.of(url, conn_id).queue(queue) as table, progress_bar("Sending", count) as tell:
+    with connect(url, conn_id).queue(queue).open() as table, progress_bar("Sending", count) as tell:
         sent = table.send(counted(shop(count, seed=seed), tell))
     show({"queue": table.address.canonical, "sent": sent, "seed": seed}, as_json=as_json)

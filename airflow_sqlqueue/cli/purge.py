@@ -8,13 +8,12 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, age
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, age, connect
 from airflow_sqlqueue.cli.output import show
-from airflow_sqlqueue.cli.target import Target
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
 
-MaxMessages = Annotated[Optional[int], typer.Option(min=1, help="Delete at most so many.")]  # noqa: UP045
-MaxSeconds = Annotated[Optional[float], typer.Option(help="Stop after so long.")]  # noqa: UP045
+MaxMessages = Annotated[Optional[int], typer.Option(min=1, help="Delete at most so many.")]
+MaxSeconds = Annotated[Optional[float], typer.Option(help="Stop after so long.")]
 DryRun = Annotated[bool, typer.Option(help="Only count.")]
 
 
@@ -24,7 +23,7 @@ def purge(
     conn_id: ConnId = None,
     as_json: Json = False,
     all_messages: Annotated[bool, typer.Option("--all", help="Every message, expired or not.")] = False,
-    older_than: Annotated[Optional[str], typer.Option(help="What was sent longer ago: 90s, 30m, 12h, 7d.")] = None,  # noqa: UP045
+    older_than: Annotated[Optional[str], typer.Option(help="What was sent longer ago: 90s, 30m, 12h, 7d.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before messages are lost.")] = False,
     dry_run: DryRun = False,
     chunk: Annotated[int, typer.Option(min=1, max=2000, help="Rows of one transaction.")] = CHUNK,
@@ -64,6 +63,6 @@ def purge_expired(
 
 
 def _purge(queue: str, url: str | None, conn_id: str | None, options: PurgeOptions) -> dict[str, Any]:
-    with Target.of(url, conn_id).queue(queue) as table:
-        done = table.purge(options)
-    return {"queue": table.address.canonical, **asdict(done), "seconds": round(done.seconds, 3)}
+    target = connect(url, conn_id).queue(queue)
+    done = target.purge(options)
+    return {"queue": target.address.canonical, **asdict(done), "seconds": round(done.seconds, 3)}

@@ -7,9 +7,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, connect
 from airflow_sqlqueue.cli.output import show
-from airflow_sqlqueue.cli.target import Target
 
 
 def quarantine(
@@ -18,21 +17,17 @@ def quarantine(
     conn_id: ConnId = None,
     as_json: Json = False,
     requeue: Annotated[
-        Optional[list[int]],  # noqa: UP045
+        Optional[list[int]],
         typer.Option(help="Put the message of this number back into the queue, any number of times."),
     ] = None,
 ) -> None:
     """List the messages of the queue that no file could keep, or put some of them back."""
-    from airflow_sqlqueue.drain.quarantine import Quarantine
-
-    target = Target.of(url, conn_id)
-    with target.queue(queue) as table:
-        aside = Quarantine(table.session, table.address.catalog, target.ledger_schema)
-        if requeue:
-            aside.requeue(table, requeue)
-            show({"requeued": len(requeue)}, as_json=as_json)
-            return
-        found = aside.messages(table.address)
+    quarantined = connect(url, conn_id).quarantine
+    if requeue:
+        quarantined.requeue(queue, requeue)
+        show({"requeued": len(requeue)}, as_json=as_json)
+        return
+    found = quarantined.list(queue)
     show([{name: _plain(value) for name, value in asdict(each).items()} for each in found], as_json=as_json)
 
 

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Callable
 from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, connect
 from airflow_sqlqueue.cli.output import say, show, stdout
-from airflow_sqlqueue.cli.target import Target
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.inspection.inspect import Inspection
-from airflow_sqlqueue.inspection.inspect import fix as fix_table
-from airflow_sqlqueue.inspection.inspect import inspect as inspect_table
-from airflow_sqlqueue.queue.send_ledger import send_ledger_definition
-from airflow_sqlqueue.tables.create import create as create_one
-from airflow_sqlqueue.tables.create import definitions_for, script
-from airflow_sqlqueue.tables.discovery import list_tables
-from airflow_sqlqueue.tables.drop import drop_queue
 from airflow_sqlqueue.tables.shapes import SHAPES
 
 
@@ -37,27 +29,22 @@ def create(
     ddl: Annotated[bool, typer.Option(help="Print the script, for an administrator, and run nothing.")] = False,
 ) -> None:
     """Create the queue table if it is missing."""
-    from airflow_sqlqueue.drain.ledger import ledger_definitions
-
-    target = Target.of(url, conn_id)
-    definitions = definitions_for(
-        target.resolver,
+    tables = connect(url, conn_id).tables
+    act: Callable[..., Any] = tables.script if ddl else tables.create
+    done = act(
         queue,
         layout=layout,
         legacy_columns=legacy_columns,
         body_string=body_string,
         delayed=delayed,
         subscriptions=subscriptions,
+        ledger=ledger,
+        create_schema=create_schema,
     )
-    if ledger:
-        catalog, schema = definitions[0].table.catalog, target.ledger_schema
-        definitions += [*ledger_definitions(catalog, schema), send_ledger_definition(catalog, schema)]
     if ddl:
-        stdout.out(script(definitions, create_schema=create_schema), highlight=False, end="")
+        stdout.out(done, highlight=False, end="")
         return
-    with closing(target.connect()) as session:
-        created = [create_one(session, definition, create_schema=create_schema) for definition in definitions]
-    records = [{"table": c.table.canonical, "created": c.made, "differences": list(c.differences)} for c in created]
+    records = [{"table": c.table.canonical, "created": c.made, "differences": list(c.differences)} for c in done]
     show(records, as_json=as_json)
 
 
@@ -69,32 +56,29 @@ def drop(
     force: Annotated[bool, typer.Option(help="Drop it with the messages it holds.")] = False,
 ) -> None:
     """Drop a queue table. One that holds messages is refused."""
-    with Target.of(url, conn_id).queue(queue) as table:
-        lost = drop_queue(table.session, table.address, force=force)
-    show({"queue": table.address.canonical, "dropped": True, "messages_lost": lost}, as_json=as_json)
+    client = connect(url, conn_id)
+    lost = client.tables.drop(queue, force=force)
+    show({"queue": client.find(queue).canonical, "dropped": True, "messages_lost": lost}, as_json=as_json)
 
 
 def inspect(
-    queue: Annotated[Optional[str], typer.Argument(help="The queue's address; or --all.")] = None,  # noqa: UP045
+    queue: Annotated[Optional[str], typer.Argument(help="The queue's address; or --all.")] = None,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
     all_tables: Annotated[bool, typer.Option("--all", help="Every table of the transport in the database.")] = False,
-    fix: Annotated[Optional[str], typer.Option(help="Run the statement of this finding.")] = None,  # noqa: UP045
+    fix: Annotated[Optional[str], typer.Option(help="Run the statement of this finding.")] = None,
 ) -> None:
     """Show a queue table's layout, and what is wrong with it."""
     if (queue is None) != all_tables or (all_tables and fix is not None):
         raise ConfigurationError("Name one queue, with or without --fix, or give --all alone.")
-    target = Target.of(url, conn_id)
+    client = connect(url, conn_id)
     if queue is None:
-        with closing(target.connect()) as session:
-            tables = list_tables(session, target.database)
-            found = [inspect_table(session, each.table) for each in tables]
-        show([_summary(each) for each in found], as_json=as_json, title=target.database)
+        found = client.tables.inspect_all()
+        show([_summary(each) for each in found], as_json=as_json, title=client.settings.database)
         return
-    with target.queue(queue) as table:
-        fixed = fix_table(table.session, table.address, fix) if fix is not None else None
-        inspection = inspect_table(table.session, table.address)
+    fixed = client.tables.fix(queue, fix) if fix is not None else None
+    inspection = client.tables.inspect(queue)
     details = {**inspection.layout.to_dict(), "rows": inspection.rows, "findings": _findings(inspection)}
     if fixed is not None:
         details["fixed"] = fixed.code

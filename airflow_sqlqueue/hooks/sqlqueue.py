@@ -1,21 +1,55 @@
-"""The hook: one Airflow connection, and what can be done with the queues behind it."""
+"""The hook: an Airflow connection, the client behind it, and what a ``DbApiHook`` must say of its database."""
 
 from __future__ import annotations
 
-from airflow_sqlqueue.hooks.batches import BatchMethods
-from airflow_sqlqueue.hooks.delayed import DelayedMethods
-from airflow_sqlqueue.hooks.error_queue import ErrorQueueMethods
-from airflow_sqlqueue.hooks.messages import MessageMethods
-from airflow_sqlqueue.hooks.publishing import PublishingMethods
-from airflow_sqlqueue.hooks.tables import TableMethods
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote_plus
+
+from airflow.providers.common.sql.hooks.sql import DbApiHook
+from airflow.sdk import conf
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.hooks.connection import QueueConnection, read_connection
+from airflow_sqlqueue.hooks.masking import mask_secrets
+from airflow_sqlqueue.hooks.staging import staging_folder
+from airflow_sqlqueue.message import Message, ReceivedMessage
+from airflow_sqlqueue.publishing.conversation import Reply
+from airflow_sqlqueue.publishing.subscriptions import PublishResult
+from airflow_sqlqueue.queue import Depth, PurgeOptions, PurgeResult
+from airflow_sqlqueue.queue.send_ledger import SendResult
+from airflow_sqlqueue.server.connection import open_connection
+from airflow_sqlqueue.server.settings import load_pyodbc
+from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, current_transaction
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import pyodbc
+    from airflow.providers.openlineage.sqlparser import DatabaseInfo
+    from airflow.sdk import Connection, ObjectStoragePath
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_sqlqueue.drain.drain import DrainResult, Engine
+    from airflow_sqlqueue.drain.manifest import Batch
+    from airflow_sqlqueue.drain.options import DrainOptions
+    from airflow_sqlqueue.drain.progress import Progress
+    from airflow_sqlqueue.tables.create import CreateResult
+
+    Staging = str | PathLike[str] | ObjectStoragePath
 
 
-class SqlQueueHook(TableMethods, MessageMethods, DelayedMethods, PublishingMethods, BatchMethods, ErrorQueueMethods):
+class SqlQueueHook(DbApiHook):
     """Queue tables of SQL Server through one Airflow connection of type ``sqlqueue``, ``mssql`` or ``odbc``.
 
-    It is a ``DbApiHook``, so SQL operators and sensors work with the connection as well; the queue methods do not use
-    that side, because it logs parameters. A queue is named by its address: ``audit``, ``audit@[schema]@[catalog]``.
-    Arguments win over the connection's extra; mappings are merged, key by key.
+    :attr:`client` can do all that this package can; what DAGs do most is here by a short name. It is a ``DbApiHook``,
+    so SQL operators and sensors work with the connection as well; the queue methods do not use that side, because it
+    logs parameters. A queue is named by its address: ``audit``, ``audit@[schema]@[catalog]``. Arguments win over the
+    connection's extra; mappings are merged, key by key.
 
     :param sqlqueue_conn_id: the Airflow connection.
     :param database: the database, instead of the connection's schema.
@@ -30,3 +64,226 @@ class SqlQueueHook(TableMethods, MessageMethods, DelayedMethods, PublishingMetho
     :param ledger_schema: the schema of the drain's ledger; ``sqlqueue`` unless set.
     :param log_sql: whether ``run`` and its like log statements and parameters. Off: a parameter may be a body.
     """
+
+    conn_name_attr = "sqlqueue_conn_id"
+    default_conn_name = "sqlqueue_default"
+    conn_type = "sqlqueue"
+    hook_name = "SQL Server queue"
+    supports_autocommit = True
+    supports_executemany = True
+    _placeholder = "?"
+
+    def __init__(
+        self,
+        sqlqueue_conn_id: str = default_conn_name,
+        *,
+        database: str | None = None,
+        driver: str | None = None,
+        lock_timeout: float | None = None,
+        default_schema: str | None = None,
+        default_catalog: str | None = None,
+        queue_schemas: Mapping[str, str] | None = None,
+        queue_catalogs: Mapping[str, str] | None = None,
+        endpoint_schemas: Mapping[str, str] | None = None,
+        endpoint_catalogs: Mapping[str, str] | None = None,
+        ledger_schema: str | None = None,
+        log_sql: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(sqlqueue_conn_id, log_sql=log_sql, **kwargs)
+        self.schema = database
+        self._driver = driver
+        self._overrides = {
+            "lock_timeout": lock_timeout,
+            "default_schema": default_schema,
+            "default_catalog": default_catalog,
+            "queue_schemas": queue_schemas,
+            "queue_catalogs": queue_catalogs,
+            "endpoint_schemas": endpoint_schemas,
+            "endpoint_catalogs": endpoint_catalogs,
+            "ledger_schema": ledger_schema,
+        }
+
+    @cached_property
+    def queue_connection(self) -> QueueConnection:
+        """The connection as the core reads it. Raises ConfigurationError for what cannot be used."""
+        read = read_connection(
+            self.connection,
+            database=self.schema,
+            driver=self._driver,
+            allow_driver_in_extra=conf.getboolean("sqlqueue", "allow_driver_in_extra", fallback=False),
+            overrides=self._overrides,
+        )
+        mask_secrets(read)
+        return read
+
+    @cached_property
+    def client(self) -> QueueClient:
+        """The client of the connection's server. Raises ConfigurationError for a connection that cannot be used."""
+        read = self.queue_connection
+        return QueueClient(
+            read.settings, read.resolver, ledger_schema=read.ledger_schema, lock_timeout=read.lock_timeout
+        )
+
+    def create_queue(self, queue_name: str, **options: Any) -> list[CreateResult]:
+        """Create a queue, and what goes with it, where it is missing: :meth:`.client.tables.TableManager.create`."""
+        return self.client.tables.create(queue_name, **options)
+
+    def send(self, queue_name: str, messages: Iterable[Message]) -> int:
+        """Send messages in one transaction and return how many; at least once, if the caller repeats a failed call."""
+        return self.client.queue(queue_name).send(messages)
+
+    def send_once(
+        self, queue_name: str, send_id: uuid.UUID, messages: Iterable[Message], origin: str = ""
+    ) -> SendResult:
+        """Send messages unless a send with this id was committed before: exactly once."""
+        return self.client.queue(queue_name).send_once(send_id, messages, origin)
+
+    def publish(self, type_names: Sequence[str], messages: Iterable[Message]) -> PublishResult:
+        """Publish events of a type, the first one, and its base types: all copies or none."""
+        return self.client.subscriptions.publish(type_names, messages)
+
+    def request(
+        self, queue_name: str, message: Message, *, timeout: float = 30.0, reply_queue: str | None = None
+    ) -> Reply:
+        """Send a request and wait for its reply: :meth:`.client.queues.Queue.request`."""
+        return self.client.queue(queue_name).request(message, timeout=timeout, reply_queue=reply_queue)
+
+    def receive(self, queue_name: str, limit: int = 1, **options: Any) -> list[ReceivedMessage]:
+        """Take messages out of the queue, at most once unless in a :meth:`transaction`: ``Queue.receive``."""
+        return self.client.queue(queue_name).receive(limit, **options)
+
+    def depth(self, queue_name: str, *, kind: str = "exact", limit: int | None = None) -> Depth:
+        """Count messages: :meth:`.client.queues.Queue.depth`."""
+        return self.client.queue(queue_name).depth(kind=kind, limit=limit)
+
+    def purge(self, queue_name: str, options: PurgeOptions | None = None) -> PurgeResult:
+        """Delete what has expired, or what the options say: :meth:`.client.queues.Queue.purge`."""
+        return self.client.queue(queue_name).purge(options)
+
+    def drain(
+        self,
+        queue_name: str,
+        staging: Staging | None = None,
+        *,
+        stage: str = "files",
+        batch_id: uuid.UUID | None = None,
+        renew: bool = False,
+        origin: str = "",
+        options: DrainOptions | None = None,
+        engine: str = "threads",
+        spark: SparkSession | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> DrainResult:
+        """Drain a queue into a sealed batch, exactly once from the queue to the batch: ``Queue.drain``.
+
+        ``staging`` may be a URL with an Airflow connection. ``engine`` is where the workers run: ``threads`` of this
+        process, or ``spark``, the executors of the session ``spark``
+        (:class:`airflow_sqlqueue.spark.executors.SparkEngine`), which need this package and an ODBC driver, and reach
+        the server and ``staging``. A batch that one engine began, another may resume.
+        """
+        return self.client.queue(queue_name).drain(
+            None if staging is None else staging_folder(staging),
+            stage=stage,
+            batch_id=batch_id,
+            renew=renew,
+            origin=origin,
+            options=options,
+            engine=self._engine(engine, spark),
+            on_progress=on_progress,
+        )
+
+    def _engine(self, name: str, spark: SparkSession | None) -> Engine | None:
+        if name not in ("threads", "spark"):
+            raise ConfigurationError(f"The engine {name!r} is not known: use threads or spark.")
+        if name == "threads":
+            return None
+        if spark is None:
+            raise ConfigurationError("The engine spark needs a session to drain with: give it as spark=...")
+        from airflow_sqlqueue.spark.executors import SparkEngine
+
+        return SparkEngine(spark, self.client.settings, lock_timeout=self.client.lock_timeout)
+
+    def read_batch(self, spark: SparkSession, batch: Batch) -> DataFrame:
+        """The messages of a sealed batch, whether in files or in a table, as a DataFrame.
+
+        Of a batch in a table Spark's tasks read with this connection's login, which is in no plan.
+        """
+        from airflow_sqlqueue.spark import read_batch
+
+        return read_batch(spark, batch, self.client.settings, ledger_schema=self.client.ledger_schema)
+
+    def mark_consumed(self, batch: Batch) -> None:
+        """Mark a sealed batch consumed: it was read for good. Idempotent; raises BatchError for any other state."""
+        self.client.batches.mark_consumed(batch)
+
+    def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> AbstractContextManager[Transaction]:
+        """A transaction that every call of this hook, ``run`` and ``get_records`` included, enlists in.
+
+        See :meth:`airflow_sqlqueue.client.QueueClient.transaction`.
+        """
+        return self.client.transaction(mode)
+
+    def run_sql(self, sql: str, *parameters: Any) -> list[Any]:
+        """Run a statement of your own, in the :meth:`transaction` under way, and return the rows of its last result.
+
+        Unlike ``run`` it logs nothing of the statement, and raises this package's errors.
+        """
+        return self.client.run_sql(sql, *parameters)
+
+    # What a DbApiHook must say of its database; its set_autocommit and get_autocommit suit pyodbc as they are.
+
+    def get_conn(self) -> pyodbc.Connection:
+        """A pyodbc connection without autocommit, as ``DbApiHook`` expects. Raises what a session raises.
+
+        Inside a :meth:`transaction` it is lent from there: its commit does nothing, its rollback dooms the transaction.
+        """
+        current = current_transaction(self.client.settings)
+        if current is not None:
+            return cast("pyodbc.Connection", current.receiving.enlisted_connection())
+        connection = open_connection(self.client.settings)
+        connection.autocommit = False
+        return connection
+
+    def test_connection(self) -> tuple[bool, str]:  # type: ignore[override] # the base class has no annotation
+        """Reach the server, and say in one sentence how it went."""
+        try:
+            self.client.ping()
+        except SqlQueueError as error:
+            return False, str(error)
+        settings = self.client.settings
+        return True, f"SQL Server at {settings.host}:{settings.port} answers, database {settings.database!r}."
+
+    def get_uri(self) -> str:
+        """The SQLAlchemy URL. It holds the password."""
+        return f"mssql+pyodbc:///?odbc_connect={quote_plus(self.client.settings.odbc_connection_string())}"
+
+    @property
+    def dialect_name(self) -> str:
+        return "mssql"
+
+    @staticmethod
+    def _serialize_cell(cell: Any, conn: Any = None) -> Any:
+        """The cell as it is: the base class would make text of bytes and GUIDs."""
+        return cell
+
+    def _make_common_data_structure(self, result: Any) -> Any:
+        """Tuples, which XCom takes, for pyodbc's rows, which it does not."""
+        row = load_pyodbc().Row
+        if isinstance(result, list):
+            return [tuple(item) if isinstance(item, row) else item for item in result]
+        return tuple(result) if isinstance(result, row) else result
+
+    def get_openlineage_database_info(self, connection: Connection) -> DatabaseInfo:
+        """How OpenLineage names what the SQL operators touch: as MsSqlHook has it."""
+        from airflow_sqlqueue.hooks.lineage import database_info
+
+        return database_info(self.client.settings)
+
+    def get_openlineage_database_dialect(self, connection: Connection) -> str:
+        return "mssql"
+
+    def get_openlineage_default_schema(self) -> str | None:
+        """The login's default schema, which unqualified names in plain SQL mean."""
+        row = self.get_first("SELECT SCHEMA_NAME();")
+        return str(row[0]) if row else None

@@ -1,4 +1,4 @@
-"""Operators: each turns a task into one call of the hook."""
+"""Operators: each turns a task into one call of the client."""
 
 from __future__ import annotations
 

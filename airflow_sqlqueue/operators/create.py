@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask
 
 if TYPE_CHECKING:
@@ -63,8 +64,6 @@ class SqlQueueCreateOperator(QueueTask, BaseOperator):
 
     def execute(self, context: Context) -> list[str]:
         """Create it; raises our errors, those no retry mends as AirflowFailException."""
-        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-
         with fail_without_retry():
             created = self.hook.create_queue(
                 self.queue_name,

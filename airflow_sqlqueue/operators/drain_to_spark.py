@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.hooks.spark_target import SparkTarget
 from airflow_sqlqueue.operators.base import QueueTask, task_key
+from airflow_sqlqueue.operators.progress import DrainLog
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
     from pyspark.sql import SparkSession
 
-    from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.options import DrainOptions
 
 
@@ -114,8 +121,6 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Drain, then run the job; raises our errors, those no retry mends as AirflowFailException."""
         from airflow_sqlqueue.drain.options import batch_id_for
-        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-        from airflow_sqlqueue.operators.progress import DrainLog
 
         key = task_key(context)
         drain_log = DrainLog(self.log)
@@ -150,7 +155,6 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
     def _check(self) -> DrainOptions:
         from airflow_sqlqueue.drain.options import DrainOptions
         from airflow_sqlqueue.drain.stages.factory import check_stage
-        from airflow_sqlqueue.errors import ConfigurationError
 
         check_stage(self.stage, self.staging)
         if self.python_callable is not None and self.application is not None:
@@ -163,8 +167,6 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
             raise ConfigurationError(f"The drain_options cannot be used: {error}.") from error
 
     def _session(self) -> AbstractContextManager[SparkSession]:
-        from airflow_sqlqueue.hooks.spark_target import SparkTarget
-
         # A cluster's own default would let it run a task of the drain twice.
         settings = {"spark.speculation": "false"} if self.engine == "spark" else {}
         target = SparkTarget.of(self.spark_conn_id, self.spark_conf)
@@ -196,13 +198,6 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
 
     def _submit(self, batch: Batch) -> None:
         """Run the application to its end; its output goes to the task's log line by line."""
-        import json
-        import tempfile
-        from pathlib import Path
-
-        from airflow_sqlqueue.errors import SparkJobError
-        from airflow_sqlqueue.hooks.spark_target import SparkTarget
-
         assert self.application is not None
         target = SparkTarget.of(self.spark_conn_id, self.spark_conf)
         with tempfile.TemporaryDirectory(prefix="sqlqueue-") as name:

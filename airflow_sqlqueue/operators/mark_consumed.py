@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask
 
 if TYPE_CHECKING:
@@ -42,9 +44,6 @@ class SqlQueueMarkConsumedOperator(QueueTask, BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Mark it; raises BatchError where the ledger does not have it sealed with these messages."""
-        from airflow_sqlqueue.drain.manifest import Batch
-        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-
         with fail_without_retry():
             batch = Batch.from_dict(self.batch.get("batch", self.batch))
             self.hook.mark_consumed(batch)

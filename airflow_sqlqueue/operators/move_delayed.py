@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask
 
 if TYPE_CHECKING:
@@ -59,11 +60,8 @@ class SqlQueueMoveDelayedOperator(QueueTask, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Move them; raises our errors, those no retry mends as AirflowFailException."""
-        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-
         with fail_without_retry():
-            moved = self.hook.move_delayed(
-                self.queue_name,
+            moved = self.hook.client.delayed(self.queue_name).move(
                 error_queue=self.error_queue,
                 chunk=self.chunk,
                 max_messages=self.max_messages,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import ServerTask, task_key
 
 if TYPE_CHECKING:
@@ -71,7 +72,6 @@ class SqlQueuePublishOperator(ServerTask, BaseOperator):
     def execute(self, context: Context) -> dict[str, int]:
         """Publish them; raises our errors, those no retry mends as AirflowFailException."""
         from airflow_sqlqueue.envelope.outgoing import Sender
-        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 
         dag_id, *_ = key = task_key(context)
         sender = Sender(
@@ -81,10 +81,7 @@ class SqlQueuePublishOperator(ServerTask, BaseOperator):
         )
         written = self.messages(context) if callable(self.messages) else self.messages
         with fail_without_retry():
-            published = self.hook.publish(
-                [self.message_type, *self.base_types],
-                sender.messages(written),
-                subscription_table=self.subscription_table,
-            )
+            subscriptions = self.hook.client.subscriptions_in(self.subscription_table)
+            published = subscriptions.publish([self.message_type, *self.base_types], sender.messages(written))
         self.log.info("Published %d events to %d queues", published.messages, len(published.queues))
         return {"messages": published.messages, "queues": len(published.queues), "copies": published.copies}

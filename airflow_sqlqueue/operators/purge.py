@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask
 
 if TYPE_CHECKING:
@@ -71,7 +72,6 @@ class SqlQueuePurgeOperator(QueueTask, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Purge; raises our errors, those no retry mends as AirflowFailException."""
-        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
         from airflow_sqlqueue.queue.purge import PurgeOptions
 
         with fail_without_retry():

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import QueueTask
 
 if TYPE_CHECKING:
@@ -48,13 +52,11 @@ class SqlQueueRequeueOperator(QueueTask, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Put it back; raises BatchError for a batch that is open or consumed."""
-        import uuid
-
-        from airflow_sqlqueue.drain.manifest import Batch
-        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 
         with fail_without_retry():
             batch = Batch.from_dict(self.batch.get("batch", self.batch))
-            done = self.hook.requeue(uuid.UUID(batch.batch_id), batch.queue, staging=self.staging)
+            folder = None if self.staging is None else staging_folder(self.staging)
+            batches = self.hook.client.batches
+            done = batches.requeue(uuid.UUID(batch.batch_id), batch.queue, staging=folder)
         self.log.info("Batch %s is in %s again: %d messages", batch.batch_id, batch.queue, done.batch.messages)
         return {"batch": done.batch.to_dict(), "repeated": done.repeated}

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_sqlqueue.errorqueue.options import ReturnResult
 
 _STEP = 1_000
 """Messages between two lines of the log."""
@@ -83,9 +84,6 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Return them; raises our errors, those no retry mends as AirflowFailException."""
-        from airflow_sqlqueue.errorqueue.options import ReturnOptions
-        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-
         with fail_without_retry():
             options = ReturnOptions(
                 redirect_to=self.redirect_to,
@@ -95,7 +93,7 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
                 max_seconds=self.max_seconds,
                 dry_run=self.only_count,
             )
-            done = self.hook.return_to_source(
+            done = self.hook.client.errors.return_to_source(
                 self.queue_name,
                 filters=self.filters,
                 all_messages=self.all_messages,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask, task_key
 
 if TYPE_CHECKING:
@@ -86,7 +87,6 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
     def execute(self, context: Context) -> int:
         """Send them; raises our errors, those no retry mends as AirflowFailException."""
         from airflow_sqlqueue.envelope.outgoing import Sender
-        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
         from airflow_sqlqueue.queue.send_ledger import SendResult, send_id_for
 
         dag_id, *_ = key = task_key(context)

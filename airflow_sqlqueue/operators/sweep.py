@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import ServerTask
 
 if TYPE_CHECKING:
@@ -68,11 +70,11 @@ class SqlQueueSweepOperator(ServerTask, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Sweep; raises our errors, those no retry mends as AirflowFailException."""
         from airflow_sqlqueue.drain.sweep import SweepOptions
-        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 
         with fail_without_retry():
             options = SweepOptions(self.retain, self.grace, self.unknown, self.forget_sent, self.only_count)
-            swept = self.hook.sweep(self.staging, self.queue_name, options)
+            folder = None if self.staging is None else staging_folder(self.staging)
+            swept = self.hook.client.batches.sweep(folder, self.queue_name, options)
         self.log.info(
             "Swept %d files of %d bytes, %d staged rows and %d batches",
             *(swept.files, swept.bytes, swept.rows, swept.batches),

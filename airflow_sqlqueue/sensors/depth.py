@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask
 
 if TYPE_CHECKING:
@@ -64,14 +65,13 @@ class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once; raises our errors, those no retry mends as AirflowFailException."""
-        from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
         from airflow_sqlqueue.queue.depth import oldest_seconds
 
         # Airflow skips a soft-failing sensor that is not to be retried; a sensor that cannot look must fail instead.
         with nullcontext() if self.soft_fail else fail_without_retry():
             age = _age(self.oldest_seconds)
             threshold = 1 if self.threshold is None and age is None else _threshold(self.threshold)
-            with self.hook.queue(self.queue_name) as queue:
+            with self.hook.client.queue(self.queue_name).open() as queue:
                 depth = _depth(queue, self.kind, threshold)
                 oldest = None if age is None else oldest_seconds(queue)
         self.log.info("Queue %s: %d messages, threshold %s", self.queue_name, depth.messages, threshold)

@@ -85,8 +85,8 @@ def queue_name(live: str) -> Iterator[str]:
     name = f"test.{uuid.uuid4().hex[:12]}"
     hook.create_queue(name)
     yield name
-    with hook.session() as session:
-        table = hook.resolve(name).qualified_name
+    with hook.client.session() as session:
+        table = hook.client.resolve(name).qualified_name
         session.run(Query("drop", "drop a test's table", f"DROP TABLE IF EXISTS {table}"))
 
 

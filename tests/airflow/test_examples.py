@@ -86,7 +86,7 @@ def test_every_message_that_was_sent_is_accounted_for(audit_to_lake: DAG, live: 
     sent, held = 2_000, 3
     hook.create_queue(name)
     hook.send(name, generate(sent, seed=11))
-    with hook.queue(name) as queue:
+    with hook.client.queue(name).open() as queue:
         queue.session.begin()
         assert len(queue.receive(held)) == held
         run = audit_to_lake.test(run_conf=parameters)
@@ -122,6 +122,6 @@ def test_secondary_queues_are_drained_with_their_primary(load: Load, live: str, 
         for task in sorted(run.get_task_instances(), key=lambda task: task.map_index)
         if task.task_id == "drain"
     ]
-    assert [batch.queue for batch in batches] == [hook.resolve(queue).canonical for queue in queues]
+    assert [batch.queue for batch in batches] == [hook.client.resolve(queue).canonical for queue in queues]
     assert [batch.messages + batch.expired for batch in batches] == [1, 2, 3]
     assert {batch.state for batch in batches} == {"sealed"}

@@ -35,7 +35,7 @@ def hook(connection: Any) -> SqlQueueHook:
 def test_airflow_finds_the_hook_by_the_connections_type(connection: Any) -> None:
     hook = BaseHook.get_hook(connection(), hook_params={"default_schema": "nsb"})
     assert isinstance(hook, SqlQueueHook)
-    assert hook.resolve("audit").schema == "nsb"
+    assert hook.client.resolve("audit").schema == "nsb"
 
 
 def test_secrets_are_masked_in_every_form_they_are_written_in(hook: SqlQueueHook, monkeypatch: Any) -> None:

@@ -31,12 +31,12 @@ def batch(hook: SqlQueueHook, queue_name: str, tmp_path: Path) -> Batch:
 
 
 def test_the_hook_lists_batches(hook: SqlQueueHook, queue_name: str, batch: Batch) -> None:
-    (info,) = hook.batches(queue_name)
+    (info,) = hook.client.batches.list(queue_name)
     assert (str(info.batch_id), info.state, info.messages) == (batch.batch_id, "sealed", 10)
-    assert info.batch_id in {found.batch_id for found in hook.batches(states=["sealed"])}
+    assert info.batch_id in {found.batch_id for found in hook.client.batches.list(states=["sealed"])}
     hook.mark_consumed(batch)
-    assert [found.state for found in hook.batches(queue_name, states=["consumed"])] == ["consumed"]
-    assert hook.batches(queue_name, older_than=timedelta(hours=1)) == []
+    assert [found.state for found in hook.client.batches.list(queue_name, states=["consumed"])] == ["consumed"]
+    assert hook.client.batches.list(queue_name, older_than=timedelta(hours=1)) == []
 
 
 def test_the_hook_requeues_within_a_transaction(hook: SqlQueueHook, queue_name: str, batch: Batch) -> None:
@@ -44,13 +44,13 @@ def test_the_hook_requeues_within_a_transaction(hook: SqlQueueHook, queue_name: 
 
     def undone() -> None:
         with hook.transaction():
-            assert hook.requeue(batch_id).batch.state == "requeued"
+            assert hook.client.batches.requeue(batch_id).batch.state == "requeued"
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
         undone()
-    assert (hook.batch(batch_id).state, hook.depth(queue_name).messages) == ("sealed", 0)
-    assert not hook.requeue(batch_id, queue_name).repeated
+    assert (hook.client.batches.get(batch_id).state, hook.depth(queue_name).messages) == ("sealed", 0)
+    assert not hook.client.batches.requeue(batch_id, queue_name).repeated
     assert [message.body for message in hook.receive(queue_name, 20)] == [b"%d" % n for n in range(10)]
 
 
@@ -83,7 +83,7 @@ def test_the_operator_sweeps_what_was_consumed(
     assert sweep(retain=timedelta(hours=1), queue_name=queue_name)["files"] == 0
     assert sweep(retain=timedelta(0), only_count=True)["files"] == 1
     assert sweep(retain=timedelta(0))["files"] == 1
-    assert hook.batches(queue_name) == []
+    assert hook.client.batches.list(queue_name) == []
     with pytest.raises(AirflowFailException, match="not below zero"):
         sweep(retain=timedelta(seconds=-1))
 
@@ -97,7 +97,7 @@ def test_a_batch_in_a_table_needs_no_folder(hook: SqlQueueHook, queue_name: str,
     hook.mark_consumed(batch)
     swept = SqlQueueSweepOperator(task_id="sweep", queue_name=queue_name, retain=timedelta(0))
     assert swept.execute(context())["rows"] >= 5
-    assert batch.batch_id not in {str(info.batch_id) for info in hook.batches(queue_name)}
+    assert batch.batch_id not in {str(info.batch_id) for info in hook.client.batches.list(queue_name)}
 
 
 def test_the_hook_reads_with_its_own_login(
@@ -109,10 +109,10 @@ def test_the_hook_reads_with_its_own_login(
     monkeypatch.setattr("airflow_sqlqueue.spark.read_batch", lambda *args, **kwargs: given.append((args, kwargs)))
     hook.read_batch(spark := object(), batch)  # type: ignore[arg-type]
     settings = hook.queue_connection.settings
-    assert given == [((spark, batch, settings), {"ledger_schema": hook.ledger_schema})]
+    assert given == [((spark, batch, settings), {"ledger_schema": hook.client.ledger_schema})]
     assert settings.password
 
 
 def test_no_sweep_inside_a_transaction(hook: SqlQueueHook, tmp_path: Path) -> None:
     with pytest.raises(TransactionError, match="outside the transaction"), hook.transaction():
-        hook.sweep(tmp_path)
+        hook.client.batches.sweep(tmp_path)

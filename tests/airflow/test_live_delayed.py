@@ -40,52 +40,56 @@ def table(hook: SqlQueueHook) -> Iterator[str]:
 
 
 def test_send_list_cancel_and_move(hook: SqlQueueHook, queue_name: str) -> None:
-    assert hook.send_delayed(queue_name, [Message(body=b"%d" % n) for n in range(3)], delay=timedelta(hours=1)) == 3
-    hook.send_delayed(
-        queue_name, [Message({HeaderNames.MESSAGE_ID: "m"})], due=datetime(2031, 1, 1, tzinfo=timezone.utc)
+    assert (
+        hook.client.delayed(queue_name).send([Message(body=b"%d" % n) for n in range(3)], delay=timedelta(hours=1)) == 3
     )
-    hook.send_delayed(queue_name, [Message(body=b"now")], delay=NOW)
-    now, first, *_ = hook.list_delayed(queue_name)
-    assert len(hook.list_delayed(queue_name, 2)) == 2
-    assert hook.cancel_delayed(queue_name, row_versions=[first.row_version]) == 1
-    assert hook.cancel_delayed(queue_name, message_id="m") == 1
+    hook.client.delayed(queue_name).send(
+        [Message({HeaderNames.MESSAGE_ID: "m"})], due=datetime(2031, 1, 1, tzinfo=timezone.utc)
+    )
+    hook.client.delayed(queue_name).send([Message(body=b"now")], delay=NOW)
+    now, first, *_ = hook.client.delayed(queue_name).list()
+    assert len(hook.client.delayed(queue_name).list(2)) == 2
+    assert hook.client.delayed(queue_name).cancel(row_versions=[first.row_version]) == 1
+    assert hook.client.delayed(queue_name).cancel(message_id="m") == 1
     with pytest.raises(ConfigurationError, match="give one"):
-        hook.cancel_delayed(queue_name)
-    assert hook.move_delayed(queue_name).moved == 1
+        hook.client.delayed(queue_name).cancel()
+    assert hook.client.delayed(queue_name).move().moved == 1
     assert [message.body for message in hook.receive(queue_name, 5)] == [b"now"]
-    assert now not in hook.list_delayed(queue_name)
+    assert now not in hook.client.delayed(queue_name).list()
 
 
 def test_a_message_goes_through_another_queue(hook: SqlQueueHook, queue_name: str) -> None:
     other = f"{queue_name}.other"
     hook.create_queue(other)
-    hook.send_delayed(other, [Message(body=b"a")], delay=NOW, through=queue_name)
-    (waiting,) = hook.list_delayed(queue_name)
-    assert decode_headers(waiting.headers).values == {HeaderNames.FORWARD_DESTINATION: hook.resolve(other).canonical}
-    assert hook.move_delayed(queue_name).forwarded == 1
+    hook.client.delayed(other).send([Message(body=b"a")], delay=NOW, through=queue_name)
+    (waiting,) = hook.client.delayed(queue_name).list()
+    assert decode_headers(waiting.headers).values == {
+        HeaderNames.FORWARD_DESTINATION: hook.client.resolve(other).canonical
+    }
+    assert hook.client.delayed(queue_name).move().forwarded == 1
     assert [message.body for message in hook.receive(other)] == [b"a"]
-    hook.drop_queue(other)
+    hook.client.tables.drop(other)
 
 
 def test_delayed_sends_are_part_of_a_transaction(hook: SqlQueueHook, queue_name: str) -> None:
     def fail() -> None:
         with hook.transaction():
-            hook.send_delayed(queue_name, [Message()], delay=NOW)
+            hook.client.delayed(queue_name).send([Message()], delay=NOW)
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
         fail()
-    assert hook.list_delayed(queue_name) == []
+    assert hook.client.delayed(queue_name).list() == []
     with hook.transaction(), pytest.raises(TransactionError, match="outside the transaction"):
-        hook.move_delayed(queue_name)
+        hook.client.delayed(queue_name).move()
 
 
 def test_the_mover_returns_counts_and_logs_problems(
     hook: SqlQueueHook, queue_name: str, context: Any, capfd: Any
 ) -> None:
-    hook.send_delayed(queue_name, [Message(body=b"secret body")], delay=NOW)
-    hook.send_delayed(queue_name, [Message({HeaderNames.FORWARD_DESTINATION: "test.nowhere"})], delay=NOW)
-    hook.send_delayed(queue_name, [Message()], delay=timedelta(days=1))
+    hook.client.delayed(queue_name).send([Message(body=b"secret body")], delay=NOW)
+    hook.client.delayed(queue_name).send([Message({HeaderNames.FORWARD_DESTINATION: "test.nowhere"})], delay=NOW)
+    hook.client.delayed(queue_name).send([Message()], delay=timedelta(days=1))
     moved = SqlQueueMoveDelayedOperator(task_id="t", queue_name=queue_name).execute(context())
     counts = {name: moved[name] for name in ("moved", "forwarded", "failed", "left", "busy", "complete")}
     assert counts == {"moved": 1, "forwarded": 0, "failed": 0, "left": 1, "busy": False, "complete": True}
@@ -98,7 +102,7 @@ def test_the_mover_returns_counts_and_logs_problems(
     hook.create_queue(error)
     again = SqlQueueMoveDelayedOperator(task_id="t", queue_name=queue_name, error_queue=error).execute(context())
     assert (again["failed"], hook.depth(error).messages) == (1, 1)
-    hook.drop_queue(error, force=True)
+    hook.client.tables.drop(error, force=True)
 
 
 def test_a_mover_that_cannot_work_fails_without_retry(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
@@ -109,10 +113,10 @@ def test_a_mover_that_cannot_work_fails_without_retry(hook: SqlQueueHook, queue_
 
 
 def test_subscribe_and_publish(hook: SqlQueueHook, queue_name: str, table: str, context: Any) -> None:
-    assert hook.subscribe(queue_name, [PLACED, "Shop.IEvent"], subscription_table=table) == 2
-    assert hook.subscribe("Other", [PLACED], queue_name=queue_name, subscription_table=table) == 1
-    address = hook.resolve(queue_name).canonical
-    assert hook.subscriptions(subscription_table=table)[0] == Subscription("Shop.IEvent", queue_name, address)
+    assert hook.client.subscriptions_in(table).subscribe(queue_name, [PLACED, "Shop.IEvent"]) == 2
+    assert hook.client.subscriptions_in(table).subscribe("Other", [PLACED], queue_name=queue_name) == 1
+    address = hook.client.resolve(queue_name).canonical
+    assert hook.client.subscriptions_in(table).list()[0] == Subscription("Shop.IEvent", queue_name, address)
     operator = SqlQueuePublishOperator(
         task_id="publish",
         message_type=f"{PLACED}, Shop",
@@ -130,17 +134,17 @@ def test_subscribe_and_publish(hook: SqlQueueHook, queue_name: str, table: str, 
     operator.execute(context(dag_id="shop"))
     again = decode_headers(hook.receive(queue_name)[0].headers).values
     assert again[HeaderNames.MESSAGE_ID] == values[HeaderNames.MESSAGE_ID]
-    assert hook.unsubscribe("Other", [PLACED, "Shop.IEvent"], subscription_table=table) == 1
+    assert hook.client.subscriptions_in(table).unsubscribe("Other", [PLACED, "Shop.IEvent"]) == 1
 
 
 def test_events_are_published_with_what_the_transaction_receives(
     hook: SqlQueueHook, queue_name: str, table: str
 ) -> None:
-    hook.subscribe(queue_name, [PLACED], subscription_table=table)
+    hook.client.subscriptions_in(table).subscribe(queue_name, [PLACED])
 
     def fail() -> None:
         with hook.transaction():
-            assert hook.publish([PLACED], [Message()], subscription_table=table).copies == 1
+            assert hook.client.subscriptions_in(table).publish([PLACED], [Message()]).copies == 1
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
@@ -177,7 +181,7 @@ def test_a_request_gets_its_reply(hook: SqlQueueHook, queue_name: str, shared: b
         answering.result(60)
     assert reply.body == b"re:ping"
     if reply_queue:
-        hook.drop_queue(reply_queue)
+        hook.client.tables.drop(reply_queue)
 
 
 def test_a_request_that_nobody_answers(hook: SqlQueueHook, queue_name: str) -> None:

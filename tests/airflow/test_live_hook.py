@@ -38,7 +38,7 @@ def test_plain_sql_works_as_with_any_database_hook(hook: SqlQueueHook) -> None:
 
 
 def test_a_connection_of_the_hooks_commits_when_told(hook: SqlQueueHook, queue_name: str) -> None:
-    table = hook.resolve(queue_name).qualified_name
+    table = hook.client.resolve(queue_name).qualified_name
     insert = f"INSERT INTO {table} ([Id], [Recoverable], [Headers], [Body]) VALUES (?, 1, '', ?)"
     connection = hook.get_conn()
     assert not hook.get_autocommit(connection)
@@ -57,17 +57,17 @@ def test_a_queues_life(hook: SqlQueueHook) -> None:
         hook.depth(name)
     assert hook.create_queue(name, ledger=True)[0].made
     assert not hook.create_queue(name)[0].made
-    assert hook.inspect(name).layout.names[0] == "modern"
-    assert name in [examination.layout.table.table for examination in hook.inspect_all()]
+    assert hook.client.tables.inspect(name).layout.names[0] == "modern"
+    assert name in [examination.layout.table.table for examination in hook.client.tables.inspect_all()]
     expiring = Message({"n": "2"}, b"2", timedelta(milliseconds=-1))
     assert hook.send(name, [Message({"n": "1"}, b"1"), expiring, Message({"n": "3"}, b"3")]) == 3
     assert hook.depth(name) == Depth(messages=2, expired=1)
-    assert [message.body for message in hook.peek(name)] == [b"1", b"2", b"3"]
-    assert hook.purge_expired(name, dry_run=True).remaining == 1
-    assert hook.purge_expired(name).deleted == 1
+    assert [message.body for message in hook.client.queue(name).peek()] == [b"1", b"2", b"3"]
+    assert hook.purge(name, PurgeOptions(dry_run=True)).remaining == 1
+    assert hook.purge(name).deleted == 1
     assert [message.body for message in hook.receive(name, 5)] == [b"1", b"3"]
     assert hook.depth(name) == Depth(0, 0)
-    assert hook.drop_queue(name) == 0
+    assert hook.client.tables.drop(name) == 0
     with pytest.raises(QueueNotFoundError):
         hook.depth(name)
 
@@ -75,21 +75,21 @@ def test_a_queues_life(hook: SqlQueueHook) -> None:
 def test_an_old_queue_is_mended(hook: SqlQueueHook) -> None:
     name = f"test.{uuid.uuid4().hex[:12]}"
     hook.create_queue(name, layout="v1")
-    codes = [finding.code for finding in hook.inspect(name).findings]
+    codes = [finding.code for finding in hook.client.tables.inspect(name).findings]
     assert codes == ["headers-not-unicode", "expires-index-missing"]
-    assert hook.fix(name, codes[1]).code == codes[1]
-    assert [finding.code for finding in hook.inspect(name).findings] == codes[:1]
+    assert hook.client.tables.fix(name, codes[1]).code == codes[1]
+    assert [finding.code for finding in hook.client.tables.inspect(name).findings] == codes[:1]
 
 
 def test_messages_are_looked_for_and_taken_one_by_one(hook: SqlQueueHook, queue_name: str) -> None:
-    numbers = hook.send_numbered(queue_name, [Message({"n": f"{n}"}, b"%d" % n) for n in range(5)])
-    assert [head.row_version for head in hook.browse(queue_name, 2, after=numbers[0])] == numbers[1:3]
-    assert [message.body for message in hook.peek(queue_name, 1, after=numbers[3])] == [b"4"]
+    numbers = hook.client.queue(queue_name).send_numbered([Message({"n": f"{n}"}, b"%d" % n) for n in range(5)])
+    assert [head.row_version for head in hook.client.queue(queue_name).browse(2, after=numbers[0])] == numbers[1:3]
+    assert [message.body for message in hook.client.queue(queue_name).peek(1, after=numbers[3])] == [b"4"]
     where = Filter(headers={"n": "3"})
-    (found,) = hook.find(queue_name, where)
-    assert [message.body for message in hook.take(queue_name, ids=[found.id])] == [b"3"]
+    (found,) = hook.client.queue(queue_name).find(where)
+    assert [message.body for message in hook.client.queue(queue_name).take(ids=[found.id])] == [b"3"]
     assert hook.receive(queue_name, 5, where=where) == []
-    assert [message.body for message in hook.take(queue_name, numbers[:2])] == [b"0", b"1"]
+    assert [message.body for message in hook.client.queue(queue_name).take(numbers[:2])] == [b"0", b"1"]
     assert hook.depth(queue_name, kind="catalog").messages == 2
 
 
@@ -97,22 +97,22 @@ def test_the_backlog_finds_the_table_of_delayed_messages(hook: SqlQueueHook) -> 
     name = f"test.{uuid.uuid4().hex[:12]}"
     hook.create_queue(name, delayed=True)
     hook.send(name, [Message()])
-    backlog = hook.backlog(name, kind="quick")
+    backlog = hook.client.queue(name).backlog(kind="quick")
     assert (backlog.depth.messages, backlog.delayed, backlog.total_sent) == (1, 0, 1)
-    hook.drop_queue(f"{name}.Delayed")
-    assert hook.backlog(name).delayed is None
-    hook.drop_queue(name, force=True)
+    hook.client.tables.drop(f"{name}.Delayed")
+    assert hook.client.queue(name).backlog().delayed is None
+    hook.client.tables.drop(name, force=True)
 
 
 def test_secondary_queues_are_told_by_name(hook: SqlQueueHook, queue_name: str) -> None:
     hook.create_queue(f"{queue_name}.WEB01")
-    addresses = [hook.resolve(name).canonical for name in (queue_name, f"{queue_name}.WEB01")]
-    assert hook.with_secondary_queues(queue_name) == addresses
+    addresses = [hook.client.resolve(name).canonical for name in (queue_name, f"{queue_name}.WEB01")]
+    assert hook.client.tables.with_secondary_queues(queue_name) == addresses
 
 
 def test_an_address_with_a_machine_name(hook: SqlQueueHook, queue_name: str) -> None:
     assert hook.send(f"{queue_name}@WEB01", [Message(body=b"x")]) == 1
-    assert hook.find_queue(f"{queue_name}@WEB01") == hook.resolve(queue_name)
+    assert hook.client.find(f"{queue_name}@WEB01") == hook.client.resolve(queue_name)
     assert hook.depth(queue_name).messages == 1
 
 
@@ -131,10 +131,10 @@ def test_a_batch_is_drained_found_and_consumed(hook: SqlQueueHook, queue_name: s
     batch = hook.drain(queue_name, tmp_path).batch
     assert (batch.state, batch.messages, batch.parts) == ("sealed", 5, 1)
     batch_id = uuid.UUID(batch.batch_id)
-    assert hook.batch(batch_id) == hook.batch(batch_id, queue_name) == batch
+    assert hook.client.batches.get(batch_id) == hook.client.batches.get(batch_id, queue_name) == batch
     hook.mark_consumed(batch)
     hook.mark_consumed(batch)
-    assert hook.batch(batch_id).state == "consumed"
+    assert hook.client.batches.get(batch_id).state == "consumed"
 
 
 def test_a_manifest_that_the_ledger_contradicts_is_not_consumed(

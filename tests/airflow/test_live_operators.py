@@ -65,7 +65,7 @@ def test_create_tells_how_a_table_differs(live: str, context: Any, capfd: Any) -
 
 def test_create_refuses_a_table_that_is_no_queue_without_retry(hook: SqlQueueHook, context: Any) -> None:
     name = f"test.{uuid.uuid4().hex[:12]}"
-    hook.run(f"CREATE TABLE {hook.resolve(name).qualified_name} ([Id] int NOT NULL)", autocommit=True)
+    hook.run(f"CREATE TABLE {hook.client.resolve(name).qualified_name} ([Id] int NOT NULL)", autocommit=True)
     with pytest.raises(AirflowFailException, match="is not a queue table"):
         SqlQueueCreateOperator(task_id="t", queue_name=name).execute(context())
 
@@ -122,9 +122,9 @@ def test_a_body_that_cannot_be_read_yet_is_tried_again_and_nothing_is_sent(
 
 
 def test_a_reply_reaches_the_queue_that_the_request_names(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
-    SqlQueueSendOperator(task_id="t", queue_name=queue_name, messages=[{"reply_to": hook.resolve(queue_name)}]).execute(
-        context()
-    )
+    SqlQueueSendOperator(
+        task_id="t", queue_name=queue_name, messages=[{"reply_to": hook.client.resolve(queue_name)}]
+    ).execute(context())
     (request,) = hook.receive(queue_name)
     address, answer = reply(request, {"ok": True}, endpoint="airflow.dag")
     hook.send(address, [answer])
@@ -157,7 +157,7 @@ def test_purge_deletes_what_expired(hook: SqlQueueHook, queue_name: str, context
     assert (count["deleted"], count["remaining"]) == (0, 1)
     purged = SqlQueuePurgeExpiredOperator(task_id="purge", queue_name=queue_name).execute(context())
     assert (purged["deleted"], purged["remaining"], purged["complete"]) == (1, 0, True)
-    assert [message.body for message in hook.peek(queue_name)] == [b"stays"]
+    assert [message.body for message in hook.client.queue(queue_name).peek()] == [b"stays"]
 
 
 def test_purge_deletes_old_ones_and_all(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
@@ -327,7 +327,7 @@ def test_no_body_and_no_header_reaches_a_log_or_xcom(
     log = caplog.text + capsys.readouterr().out
     assert "Sent 1 messages" in log
     assert "Drained 1 messages" in log
-    for text in (log, json.dumps(done), repr(hook.peek(queue_name))):
+    for text in (log, json.dumps(done), repr(hook.client.queue(queue_name).peek())):
         assert "hush" not in text
 
 
@@ -351,7 +351,7 @@ def test_a_failed_job_keeps_its_batch_for_the_next_try(
     arguments: dict[str, Any] = {"python_callable": job, "spark_conf": {"spark.sql.shuffle.partitions": "1"}}
     with pytest.raises(RuntimeError, match="the job failed"):
         drain(queue_name, str(tmp_path), op_kwargs={"fail": True}, **arguments).execute(context())
-    batch = hook.batch(batch_id_for("dag", run_id, "task"))
+    batch = hook.client.batches.get(batch_id_for("dag", run_id, "task"))
     assert (batch.state, batch.messages) == ("sealed", 20)
 
     hook.send(queue_name, [Message({}, b"later")])
@@ -389,7 +389,7 @@ def test_an_application_gets_the_manifest(
 
     with pytest.raises(SparkJobError, match="exit code 3"):
         run(3)
-    assert hook.batch(batch_id_for("dag", run_id, "task")).state == "sealed"
+    assert hook.client.batches.get(batch_id_for("dag", run_id, "task")).state == "sealed"
     done = run(0)
     assert json.loads(answer.read_text()) == {**done["batch"], "state": "sealed"}
     assert done["batch"]["state"] == "consumed"

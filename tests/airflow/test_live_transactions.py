@@ -32,7 +32,7 @@ def orders(hook: SqlQueueHook) -> Iterator[str]:
 
 
 def bodies(hook: SqlQueueHook, queue_name: str) -> list[bytes]:
-    return [message.body for message in hook.peek(queue_name, 100)]
+    return [message.body for message in hook.client.queue(queue_name).peek(100)]
 
 
 def handle(hook: SqlQueueHook, queue_name: str, orders: str, *, fail: bool) -> None:

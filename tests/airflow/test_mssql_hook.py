@@ -79,4 +79,4 @@ def test_our_hook_takes_their_connections(
     assert hook.create_queue(name)
     hook.send(name, [Message(body=b"x")])
     assert [message.body for message in hook.receive(name)] == [b"x"]
-    hook.run(f"DROP TABLE {hook.resolve(name).qualified_name}")
+    hook.run(f"DROP TABLE {hook.client.resolve(name).qualified_name}")

@@ -42,7 +42,7 @@ def error(hook: SqlQueueHook, queue_name: str) -> Any:
     hook.create_queue(name)
     hook.send(name, [failed(queue_name), failed(queue_name), failed(queue_name, "Billing"), Message("{" + SECRET)])
     yield name
-    hook.drop_queue(name, force=True)
+    hook.client.tables.drop(name, force=True)
 
 
 def give_back(error: str, **arguments: Any) -> SqlQueueReturnToSourceOperator:
@@ -105,29 +105,32 @@ def test_what_no_retry_mends_fails_without_one(arguments: Any, says: str, connec
 
 
 def test_the_hook_triages_shows_and_edits(hook: SqlQueueHook, queue_name: str, error: str) -> None:
-    groups = hook.triage_errors(error, by=["endpoint"], filters={"kind": "failed"}).groups
+    groups = hook.client.errors.triage(error, by=["endpoint"], filters={"kind": "failed"}).groups
     assert [(group.values, group.messages) for group in groups] == [
         ({"endpoint": "Sales"}, 2),
         ({"endpoint": "Billing"}, 1),
     ]
-    shown = hook.show_error(error, row_version=groups[1].example, with_body=True)
+    shown = hook.client.errors.show(error, row_version=groups[1].example, with_body=True)
     assert (shown.envelope.failure.exception_message, shown.body) == (SECRET, SECRET.encode())
-    edited = hook.edit_error(error, row_version=groups[1].example, body=b"mended")
+    edited = hook.client.errors.edit(error, row_version=groups[1].example, body=b"mended")
     assert edited.edit_of == "m-Billing"
     assert [message.body for message in hook.receive(queue_name, 5)] == [b"mended"]
     with pytest.raises(ConfigurationError, match="Say which messages"):
-        hook.return_to_source(error)
+        hook.client.errors.return_to_source(error)
     assert (
-        hook.return_to_source(error, filters={"message_ids": "m-Sales"}, options=ReturnOptions(rate=500)).messages == 2
+        hook.client.errors.return_to_source(
+            error, filters={"message_ids": "m-Sales"}, options=ReturnOptions(rate=500)
+        ).messages
+        == 2
     )
 
 
 def test_an_edit_joins_a_transaction(hook: SqlQueueHook, queue_name: str, error: str) -> None:
-    (group, *_) = hook.triage_errors(error, by=["endpoint"]).groups
+    (group, *_) = hook.client.errors.triage(error, by=["endpoint"]).groups
 
     def edit_and_fail() -> None:
         with hook.transaction():
-            hook.edit_error(error, row_version=group.example, body=b"mended")
+            hook.client.errors.edit(error, row_version=group.example, body=b"mended")
             raise InterruptedError
 
     with pytest.raises(InterruptedError):

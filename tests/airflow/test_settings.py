@@ -63,7 +63,7 @@ def test_an_mssql_connection_serves_and_pymssqls_own_keys_are_passed_over(connec
     found = odbc("my_mssql")
     assert not {"tds_version", "charset", "login_timeout"} & found.keys()
     assert hook.queue_connection.settings.login_timeout == 5
-    assert hook.resolve("audit").schema == "nsb"
+    assert hook.client.resolve("audit").schema == "nsb"
 
 
 def test_the_extra_of_an_odbc_connection_is_odbc_keywords(connection: Any) -> None:
@@ -122,7 +122,7 @@ def test_routing_comes_from_the_extra_and_arguments_win(connection: Any) -> None
 def test_an_argument_names_another_database(connection: Any) -> None:
     hook = SqlQueueHook(connection(), database="archive")
     assert hook.queue_connection.settings.database == "archive"
-    assert hook.resolve("audit").catalog == "archive"
+    assert hook.client.resolve("audit").catalog == "archive"
 
 
 ENDPOINT = 'Server=tcp:old,1500;Database=nsb;User ID=u;Password="p;w";Encrypt=True;Connect Timeout=7;Queue Schema=sales'
@@ -136,7 +136,7 @@ def test_a_connection_string_of_net_is_enough(connection: Any, kind: str) -> Non
     assert found["Encrypt"] == "yes"
     hook = SqlQueueHook(conn_id)
     assert hook.queue_connection.settings.login_timeout == 7
-    assert hook.resolve("audit").canonical == "audit@[sales]@[nsb]"
+    assert hook.client.resolve("audit").canonical == "audit@[sales]@[nsb]"
 
 
 def test_what_the_connection_says_itself_wins_over_a_connection_string(connection: Any) -> None:
@@ -146,9 +146,9 @@ def test_what_the_connection_says_itself_wins_over_a_connection_string(connectio
     assert (found["SERVER"], found["DATABASE"], found["UID"], found["PWD"]) == ("new,1", "shop", "me", "mine")
     assert (found["Encrypt"], len(found)) == ("strict", 7)
     assert SqlQueueHook(conn_id).queue_connection.settings.login_timeout == 9
-    assert SqlQueueHook(conn_id).resolve("audit").schema == "mine"
+    assert SqlQueueHook(conn_id).client.resolve("audit").schema == "mine"
     assert odbc(connection(extra={"connection_string": ENDPOINT, "keywords": {"encrypt": "no"}}))["encrypt"] == "no"
-    assert SqlQueueHook(conn_id, default_schema="hook").resolve("audit").schema == "hook"
+    assert SqlQueueHook(conn_id, default_schema="hook").client.resolve("audit").schema == "hook"
 
 
 def test_a_login_wins_over_integrated_security(connection: Any) -> None:

@@ -28,7 +28,7 @@ from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, StagingError
-from airflow_sqlqueue.hooks.batches import staging_folder
+from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect

@@ -35,10 +35,12 @@ class StagingFolder:
 
     @classmethod
     def of(cls, location: Any) -> StagingFolder:
-        """A folder from a path, a URL, or an Airflow ``ObjectStoragePath`` (what has ``fs`` and ``path``).
+        """A folder from a path, a URL, an Airflow ``ObjectStoragePath`` (what has ``fs`` and ``path``), or a folder.
 
         Raises :class:`ConfigurationError` for a location that cannot be reached or that Spark has no name for.
         """
+        if isinstance(location, cls):
+            return location
         try:
             if hasattr(location, "fs") and hasattr(location, "path"):
                 filesystem, root = location.fs, location.path

@@ -1,0 +1,170 @@
+"""The client: one server, and a manager for each kind of thing on it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from airflow_sqlqueue.client.batches import BatchManager
+from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.client.delayed import DelayedQueue
+from airflow_sqlqueue.client.errors import ErrorManager
+from airflow_sqlqueue.client.quarantine import QuarantineManager
+from airflow_sqlqueue.client.queues import Queue
+from airflow_sqlqueue.client.subscriptions import SubscriptionManager
+from airflow_sqlqueue.client.tables import TableManager
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.server.connection_string import ConnectionString, is_connection_string
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
+from airflow_sqlqueue.sql import Query, query
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, SUBSCRIPTION_TABLE
+from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction
+
+
+class QueueClient:
+    """Everything that can be done with the queue tables of one server.
+
+    ``client.queue("audit").send(...)``, ``client.batches.requeue(...)``, ``client.errors.return_to_source(...)``: each
+    call opens a connection and closes it, or takes part in the :meth:`transaction` under way. A client holds no
+    connection of its own, so it needs no closing and threads may share it. Queues are named by their transport
+    address: ``audit``, ``audit@[schema]``, ``audit@[schema]@[catalog]``.
+
+    :param settings: the server and the login; :meth:`from_url` reads them from a URL.
+    :param resolver: the routing settings; unless given, an address that names no schema means ``dbo``, and one that
+        names no catalog the connection's database.
+    :param ledger_schema: the schema of the drain's ledger and of the send ledger, in the queue's database.
+    :param lock_timeout: seconds a statement waits for a lock.
+    """
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        resolver: AddressResolver | None = None,
+        *,
+        ledger_schema: str = LEDGER_SCHEMA,
+        lock_timeout: float = DEFAULT_LOCK_TIMEOUT,
+    ) -> None:
+        resolver = resolver or AddressResolver(default_catalog=settings.database)
+        self._connector = Connector(settings, resolver, ledger_schema, lock_timeout)
+
+    @classmethod
+    def from_url(
+        cls, url: str, *, ledger_schema: str = LEDGER_SCHEMA, lock_timeout: float = DEFAULT_LOCK_TIMEOUT
+    ) -> QueueClient:
+        """A client for ``mssql://user:password@host:port/database?Encrypt=yes``, or for a connection string of .NET.
+
+        The ``Queue Schema`` of a connection string, which versions 1 and 2 of the transport had there, becomes the
+        default schema. Raises :class:`~airflow_sqlqueue.errors.ConfigurationError`.
+        """
+        schema = None
+        if is_connection_string(url):
+            read = ConnectionString.parse(url)
+            settings, schema = read.settings(), read.queue_schema
+        else:
+            settings = ConnectionSettings.from_url(url)
+        resolver = AddressResolver(schema, settings.database)
+        return cls(settings, resolver, ledger_schema=ledger_schema, lock_timeout=lock_timeout)
+
+    @property
+    def settings(self) -> ConnectionSettings:
+        """The server and the login."""
+        return self._connector.settings
+
+    @property
+    def resolver(self) -> AddressResolver:
+        """The routing settings."""
+        return self._connector.resolver
+
+    @property
+    def ledger_schema(self) -> str:
+        """The schema of the ledgers."""
+        return self._connector.ledger_schema
+
+    @property
+    def lock_timeout(self) -> float:
+        """Seconds a statement waits for a lock."""
+        return self._connector.lock_timeout
+
+    def queue(self, queue_name: str) -> Queue:
+        """A queue by its address: send, receive, look, count, purge, drain. Raises AddressError."""
+        return Queue(self._connector, queue_name)
+
+    def delayed(self, queue_name: str) -> DelayedQueue:
+        """The delayed messages of a queue, which wait in its table ``<queue>.Delayed``. Raises AddressError."""
+        return DelayedQueue(self._connector, queue_name)
+
+    def subscriptions_in(self, address: str) -> SubscriptionManager:
+        """:attr:`subscriptions` in a subscription table at another address. Raises AddressError."""
+        return SubscriptionManager(self._connector, address)
+
+    @property
+    def subscriptions(self) -> SubscriptionManager:
+        """Who gets which events, in the table ``SubscriptionRouting`` of the default schema; and publishing."""
+        return self.subscriptions_in(SUBSCRIPTION_TABLE)
+
+    @property
+    def batches(self) -> BatchManager:
+        """Drained batches: list, mark consumed, put back, sweep."""
+        return BatchManager(self._connector)
+
+    @property
+    def quarantine(self) -> QuarantineManager:
+        """Messages that no file can keep, which drains have set aside."""
+        return QuarantineManager(self._connector)
+
+    @property
+    def errors(self) -> ErrorManager:
+        """Failed messages: groups, one in full, the way back to the queue where they failed, edits."""
+        return ErrorManager(self._connector)
+
+    @property
+    def tables(self) -> TableManager:
+        """Tables of the transport: create, drop, inspect, fix."""
+        return TableManager(self._connector)
+
+    def session(self) -> Session:
+        """A new session, for statements and transactions of your own; close it. It is in no :meth:`transaction`."""
+        return self._connector.session()
+
+    def enlisted_session(self, *, sending: bool = False) -> AbstractContextManager[Session]:
+        """The session of the :meth:`transaction` under way, else a new one for the block.
+
+        ``sending`` asks for the session that sends, which is another one in the mode ``receive_only``.
+        """
+        return self._connector.enlisted_session(sending=sending)
+
+    def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> AbstractContextManager[Transaction]:
+        """A transaction that every call of this client, and of others with the same server and login, enlists in.
+
+        ``with client.transaction(): billing.send(map(bill, orders.receive(100)))``: what is received, sent and run
+        (:meth:`run_sql`) commits together when the block ends and is rolled back together when it raises; received
+        messages are visible again then. Other databases of the server are part of it. An error inside dooms it: nothing
+        more can be done before the block ends.
+
+        ``mode`` is ``sends_atomic_with_receive``, ``receive_only`` (sends commit at once: at least once) or ``none``
+        (everything commits at once, received messages can be lost): :func:`airflow_sqlqueue.transactions.transaction`.
+        Raises :class:`~airflow_sqlqueue.errors.TransactionError` where another server or login would be needed.
+        """
+        return self._connector.transaction(mode)
+
+    def run_sql(self, sql: str, *parameters: Any) -> list[Any]:
+        """Run a statement of your own, in the :meth:`transaction` under way, and return the rows of its last result."""
+        with self.enlisted_session() as session:
+            return session.run(Query("own", "run the statement", sql), *parameters)
+
+    def ping(self) -> None:
+        """Reach the server and log in. Raises what :meth:`session` raises."""
+        with self.session() as session:
+            session.run(query("session.ping"))
+
+    def resolve(self, queue_name: str) -> ResolvedAddress:
+        """The table that an address means by the routing settings alone. Raises AddressError."""
+        return self.resolver.resolve(queue_name)
+
+    def find(self, queue_name: str) -> ResolvedAddress:
+        """The table that an address means on this server: ``queue@MACHINE`` of versions 1 and 2 is told from a schema.
+
+        See :func:`airflow_sqlqueue.tables.discovery.find_queue`; only such an address takes a connection.
+        """
+        return self._connector.find(queue_name)

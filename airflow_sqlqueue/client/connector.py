@@ -1,0 +1,82 @@
+"""One server as the client's managers need it: connections, transactions, and what addresses mean there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+
+from airflow_sqlqueue.address import without_machine
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.tables.discovery import find_queue
+from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, current_transaction, transaction
+
+
+@dataclass(frozen=True)
+class Connector:
+    """A server and a login, the routing settings, and where the ledgers stand. ``lock_timeout`` is in seconds."""
+
+    settings: ConnectionSettings
+    resolver: AddressResolver = field(repr=False)
+    ledger_schema: str = LEDGER_SCHEMA
+    lock_timeout: float = DEFAULT_LOCK_TIMEOUT
+
+    def session(self) -> Session:
+        """A new session, never part of a :meth:`transaction`. Raises as :class:`~airflow_sqlqueue.session.Session`."""
+        return Session(self.settings, lock_timeout=self.lock_timeout)
+
+    @contextmanager
+    def enlisted_session(self, *, sending: bool = False) -> Iterator[Session]:
+        """The session of the :meth:`transaction` under way, where there is one, else a new one for the block.
+
+        ``sending`` asks for the session that sends, which is another one in the mode ``receive_only``.
+        """
+        current = current_transaction(self.settings)
+        if current is not None:
+            yield current.sending if sending else current.receiving
+            return
+        with self.session() as session:
+            yield session
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a :meth:`transaction` on this server is under way."""
+        return current_transaction(self.settings) is not None
+
+    def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> AbstractContextManager[Transaction]:
+        """Begin a transaction that every call to this server enlists in: :func:`.transactions.transaction`."""
+        return transaction(self.settings, self.session, mode)
+
+    def find(self, queue_name: str) -> ResolvedAddress:
+        """The table that an address means on this server. Raises :class:`AddressError`.
+
+        Only ``queue@MACHINE`` of versions 1 and 2 takes a connection: see :func:`.tables.discovery.find_queue`.
+        """
+        if without_machine(queue_name) is None:
+            return self.resolver.resolve(queue_name)
+        with self.enlisted_session() as session:
+            return find_queue(session, self.resolver, queue_name)
+
+    def find_in(self, session: Session, queue_name: str) -> ResolvedAddress:
+        """:meth:`find` through a session that is open already."""
+        return find_queue(session, self.resolver, queue_name)
+
+    @contextmanager
+    def queue(self, queue_name: str, *, sending: bool = False) -> Iterator[QueueTable]:
+        """A queue in an :meth:`enlisted_session`."""
+        # An address that cannot be used is an error before a connection is made.
+        self.resolver.resolve(queue_name)
+        with self.enlisted_session(sending=sending) as session:
+            yield QueueTable(session, self.find_in(session, queue_name))
+
+    @contextmanager
+    def ledger(self, queue_name: str | None = None) -> Iterator[Ledger]:
+        """The ledger of the queue's database, or of the connection's, in an :meth:`enlisted_session`."""
+        catalog = self.settings.database if queue_name is None else self.find(queue_name).catalog
+        with self.enlisted_session() as session:
+            yield Ledger(session, catalog, self.ledger_schema)

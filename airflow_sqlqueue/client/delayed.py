@@ -1,0 +1,90 @@
+"""The delayed messages of one queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.delayed.mover import DEFAULT_CHUNK, MoveResult, move_due
+from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable, delayed_name
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import ResolvedAddress
+
+
+class DelayedQueue:
+    """What waits for a queue until it is due, in the table ``<queue>.Delayed``."""
+
+    def __init__(self, connector: Connector, queue_name: str) -> None:
+        self._connector, self._queue_name = connector, queue_name
+        self._name = delayed_name(queue_name)
+        connector.resolver.resolve(self._name)
+
+    @property
+    def address(self) -> ResolvedAddress:
+        """The table of delayed messages."""
+        return self._connector.find(self._name)
+
+    @contextmanager
+    def open(self, *, sending: bool = False) -> Iterator[DelayedTable]:
+        """The table through one connection for the block, as :meth:`~airflow_sqlqueue.client.queues.Queue.open`."""
+        with self._connector.enlisted_session(sending=sending) as session:
+            yield DelayedTable(session, self._connector.find_in(session, self._name))
+
+    def send(
+        self,
+        messages: Iterable[Message],
+        *,
+        delay: timedelta | None = None,
+        due: datetime | None = None,
+        through: str | None = None,
+    ) -> int:
+        """Send messages that the queue gets after ``delay``, or at ``due``, in one transaction; return how many.
+
+        They wait in the queue's own table of delayed messages, or in that of the queue ``through``, whose endpoint
+        forwards them; either way an endpoint, or :meth:`move`, has to run there. Delivery and errors: see
+        :meth:`airflow_sqlqueue.delayed.table.DelayedTable.store`.
+        """
+        waiting = self if through is None else DelayedQueue(self._connector, through)
+        with waiting.open(sending=True) as table, table.session.transaction():
+            forward_to = self._connector.find_in(table.session, self._queue_name) if through else None
+            return table.store(messages, delay=delay, due=due, forward_to=forward_to)
+
+    def list(self, limit: int = 100) -> Sequence[DelayedMessage]:
+        """The messages that are due next, earliest first, without bodies; nothing is removed."""
+        with self.open() as table:
+            return table.peek(limit)
+
+    def cancel(self, *, row_versions: Iterable[int] | None = None, message_id: str | None = None) -> int:
+        """Delete messages, by the RowVersions that :meth:`list` shows or by message id; return how many there were."""
+        if (row_versions is None) == (message_id is None):
+            raise ConfigurationError("Delayed messages are cancelled by row_versions or by message_id: give one.")
+        with self.open() as table:
+            return table.cancel(row_versions or ()) if message_id is None else table.cancel_message(message_id)
+
+    def move(
+        self,
+        *,
+        error_queue: str | None = None,
+        chunk: int = DEFAULT_CHUNK,
+        max_messages: int | None = None,
+        max_seconds: float | None = None,
+    ) -> MoveResult:
+        """Move what is due to the queue, as its endpoint would. See :func:`airflow_sqlqueue.delayed.mover.move_due`."""
+        with self.open() as table:
+
+            def queue(name: str) -> QueueTable:
+                return QueueTable(table.session, self._connector.find_in(table.session, name))
+
+            return move_due(
+                table,
+                queue(self._queue_name),
+                self._connector.resolver,
+                error_queue=queue(error_queue) if error_queue else None,
+                chunk=chunk,
+                max_messages=max_messages,
+                max_seconds=max_seconds,
+            )

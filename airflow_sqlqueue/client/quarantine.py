@@ -1,0 +1,32 @@
+"""Messages that drains have set aside because no file can keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.drain.quarantine import Quarantine, QuarantinedMessage
+from airflow_sqlqueue.queue import QueueTable
+
+
+class QuarantineManager:
+    """The quarantine tables of a server, each in the database of the queues it serves."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+
+    def list(self, queue_name: str) -> Sequence[QuarantinedMessage]:
+        """The messages of a queue in quarantine, in the order in which they came; headers and bodies stay there."""
+        with self._connector.queue(queue_name) as table:
+            return self._of(table).messages(table.address)
+
+    def requeue(self, queue_name: str, numbers: Sequence[int]) -> None:
+        """Put messages of :meth:`list` back into their queue, by their numbers, all or none.
+
+        See :meth:`airflow_sqlqueue.drain.quarantine.Quarantine.requeue`.
+        """
+        with self._connector.queue(queue_name) as table:
+            self._of(table).requeue(table, numbers)
+
+    def _of(self, table: QueueTable) -> Quarantine:
+        return Quarantine(table.session, table.address.catalog, self._connector.ledger_schema)

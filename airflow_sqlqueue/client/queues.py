@@ -1,0 +1,187 @@
+"""One queue of the client's server."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.errors import TransactionError
+from airflow_sqlqueue.message import Message, ReceivedMessage
+from airflow_sqlqueue.publishing.conversation import Polling, Reply, private_queue, request
+from airflow_sqlqueue.queue import Backlog, Depth, Filter, MessageHead, PurgeOptions, PurgeResult, QueueTable
+from airflow_sqlqueue.queue.browsing import WINDOW
+from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
+from airflow_sqlqueue.queue.table_access import FIRST
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.tables.create import delayed_address
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from airflow_sqlqueue.drain.drain import DrainResult, Engine
+    from airflow_sqlqueue.drain.options import DrainOptions
+    from airflow_sqlqueue.drain.progress import Progress
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
+
+
+class Queue:
+    """A queue by its address. Each call has a connection of its own, or takes part in the client's transaction.
+
+    Calls raise :class:`~airflow_sqlqueue.errors.QueueNotFoundError` where no table stands at the address and
+    :class:`~airflow_sqlqueue.errors.NotAQueueError` where it is none of the transport's.
+    """
+
+    def __init__(self, connector: Connector, queue_name: str) -> None:
+        connector.resolver.resolve(queue_name)
+        self._connector, self._name = connector, queue_name
+
+    @cached_property
+    def address(self) -> ResolvedAddress:
+        """The table that the address means; ``queue@MACHINE`` of versions 1 and 2 takes a look at the server."""
+        return self._connector.find(self._name)
+
+    def open(self, *, sending: bool = False) -> AbstractContextManager[QueueTable]:
+        """The queue through one connection for the block: for several calls on it, or a stream that commits as it goes.
+
+        In the client's transaction it is that one's session; ``sending`` asks for the one that sends.
+        """
+        return self._connector.queue(self._name, sending=sending)
+
+    def send(self, messages: Iterable[Message]) -> int:
+        """Send messages in one transaction and return how many; at least once, if the caller repeats a failed call."""
+        with self.open(sending=True) as table, table.session.transaction():
+            return table.send(messages)
+
+    def send_once(self, send_id: uuid.UUID, messages: Iterable[Message], origin: str = "") -> SendResult:
+        """Send messages in one transaction unless a send with this id was committed before: exactly once.
+
+        The send ledger, in the queue's database, is made where it is missing: see
+        :class:`airflow_sqlqueue.queue.send_ledger.SendLedger`.
+        """
+        with self.open(sending=True) as table:
+            ledger = SendLedger(table.session, table.address.catalog, self._connector.ledger_schema)
+            ledger.create()
+            return ledger.send(table, send_id, messages, origin)
+
+    def send_numbered(self, messages: Iterable[Message]) -> list[int]:
+        """:meth:`send`, and return the messages' RowVersions, in their order."""
+        with self.open(sending=True) as table, table.session.transaction():
+            return table.send_numbered(messages)
+
+    def receive(
+        self,
+        limit: int = 1,
+        *,
+        where: Filter | None = None,
+        window: int = WINDOW,
+        keep_expired: bool = False,
+    ) -> list[ReceivedMessage]:
+        """Take messages out of the queue. At most once: they are gone when this returns, whatever comes after.
+
+        Use :meth:`drain`, or the client's transaction, where none may be lost. See
+        :meth:`airflow_sqlqueue.queue.QueueTable.receive`.
+        """
+        with self.open() as table:
+            return table.receive(limit, where=where, window=window, keep_expired=keep_expired)
+
+    def take(self, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = ()) -> list[ReceivedMessage]:
+        """Take messages by RowVersion or row Id; delivery as for :meth:`receive`."""
+        with self.open() as table:
+            return table.take(row_versions, ids=ids)
+
+    def peek(self, limit: int = 10, *, after: int = FIRST) -> list[ReceivedMessage]:
+        """Look at messages, from the head of the queue or after a RowVersion; nothing is removed."""
+        with self.open() as table:
+            return table.peek(limit, after=after)
+
+    def browse(self, limit: int = 10, *, after: int = FIRST) -> list[MessageHead]:
+        """:meth:`peek` without bodies."""
+        with self.open() as table:
+            return table.browse(limit, after=after)
+
+    def find(self, where: Filter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
+        """Look for messages by their headers. See :meth:`airflow_sqlqueue.queue.QueueTable.find`."""
+        with self.open() as table:
+            return table.find(where, limit, window=window)
+
+    def depth(self, *, kind: str = "exact", limit: int | None = None) -> Depth:
+        """Count messages, ``exact``, ``quick`` or ``catalog``; or look at the first ``limit`` rows only.
+
+        See :mod:`airflow_sqlqueue.queue.depth` for what each can get wrong.
+        """
+        with self.open() as table:
+            return table.depth(kind, limit=limit)
+
+    def backlog(self, *, kind: str = "exact") -> Backlog:
+        """The depth with delayed messages, the age of the oldest and how many were ever sent."""
+        with self.open() as table:
+            return table.backlog(kind, delayed=delayed_address(self._connector.resolver, self._name, table.address))
+
+    def purge(self, options: PurgeOptions | None = None) -> PurgeResult:
+        """Delete what has expired, or what the options say. See :func:`airflow_sqlqueue.queue.purge.purge`."""
+        with self.open() as table:
+            return table.purge(options)
+
+    def request(self, message: Message, *, timeout: float = 30.0, reply_queue: str | None = None) -> Reply:
+        """Send a request, and wait up to ``timeout`` seconds for the reply.
+
+        It comes to a private queue, made for it and dropped afterwards, or to ``reply_queue``, which others may share.
+        See :func:`airflow_sqlqueue.publishing.conversation.request`.
+        """
+        polling = Polling(timeout)
+        with ExitStack() as stack:
+            destination = stack.enter_context(self.open(sending=True))
+            session = destination.session
+            if reply_queue is None:
+                replies = stack.enter_context(private_queue(session, self._connector.resolver))
+            else:
+                replies = QueueTable(session, self._connector.find_in(session, reply_queue))
+            return request(destination, message, replies, polling)
+
+    def drain(
+        self,
+        staging: str | PathLike[str] | StagingFolder | None = None,
+        *,
+        stage: str = "files",
+        batch_id: uuid.UUID | None = None,
+        renew: bool = False,
+        origin: str = "",
+        options: DrainOptions | None = None,
+        engine: Engine | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> DrainResult:
+        """Drain the queue into a sealed batch: exactly once, from the queue to the batch.
+
+        ``stage`` is ``files`` for Parquet files under ``staging``, or ``table`` for a table beside the queue, without a
+        staging folder; :func:`~airflow_sqlqueue.spark.read_batch` reads both. The same ``batch_id`` resumes an open
+        batch and returns a sealed one; with ``renew`` a new batch is drained where that one was consumed or put back.
+        ``engine`` is where the workers run: threads of this process, unless it is another, as
+        :class:`airflow_sqlqueue.spark.executors.SparkEngine` for Spark's executors. ``origin`` says in the ledger who
+        drains. See :class:`airflow_sqlqueue.drain.drain.Drain`.
+
+        Raises :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction: parts commit one by one.
+        """
+        if self._connector.in_transaction:
+            raise TransactionError("A drain commits its parts one by one: call it outside the transaction.")
+        # Arrow takes longer to load than all else that a client can do.
+        from airflow_sqlqueue.drain.drain import Drain
+        from airflow_sqlqueue.drain.stages.factory import stage_of
+        from airflow_sqlqueue.drain.storage.folder import StagingFolder
+
+        folder = None if staging is None else StagingFolder.of(staging)
+        return Drain(
+            self._connector.session,
+            self.address,
+            stage_of(stage, folder, self._connector.ledger_schema),
+            batch_id=batch_id,
+            renew=renew,
+            origin=origin,
+            options=options,
+            ledger_schema=self._connector.ledger_schema,
+            engine=engine,
+            on_progress=on_progress,
+        ).run()

@@ -1,0 +1,59 @@
+"""Who gets which events, and publishing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.publishing.subscriptions import PublishResult, Subscription, SubscriptionTable, publish
+from airflow_sqlqueue.routing import ResolvedAddress
+
+
+class SubscriptionManager:
+    """One subscription table. Types are .NET type names, with or without their assemblies."""
+
+    def __init__(self, connector: Connector, address: str) -> None:
+        self._connector = connector
+        self.address: ResolvedAddress = connector.resolver.resolve(address)
+
+    @contextmanager
+    def open(self, *, sending: bool = False) -> Iterator[SubscriptionTable]:
+        """The table through one connection for the block, as :meth:`~airflow_sqlqueue.client.queues.Queue.open`."""
+        with self._connector.enlisted_session(sending=sending) as session:
+            yield SubscriptionTable(session, self.address)
+
+    def queue_of(self, endpoint: str, queue_name: str | None = None) -> ResolvedAddress:
+        """The queue that an endpoint's events go to: its own, or ``queue_name``."""
+        if queue_name is None:
+            return self._connector.resolver.resolve_endpoint(endpoint)
+        return self._connector.find(queue_name)
+
+    def subscribe(self, endpoint: str, type_names: Iterable[str], *, queue_name: str | None = None) -> int:
+        """Let an endpoint have the events of these types, in one transaction; return how many subscriptions changed.
+
+        They go to its own queue, or to ``queue_name``. See
+        :meth:`airflow_sqlqueue.publishing.subscriptions.SubscriptionTable.subscribe`.
+        """
+        queue = self.queue_of(endpoint, queue_name)
+        with self.open() as table, table.session.transaction():
+            return sum(table.subscribe(type_name, endpoint, queue) for type_name in type_names)
+
+    def unsubscribe(self, endpoint: str, type_names: Iterable[str]) -> int:
+        """End an endpoint's subscriptions to these types, in one transaction; return how many there were."""
+        with self.open() as table, table.session.transaction():
+            return sum(table.unsubscribe(type_name, endpoint) for type_name in type_names)
+
+    def list(self) -> Sequence[Subscription]:
+        """Every subscription, by topic and endpoint."""
+        with self.open() as table:
+            return table.subscriptions()
+
+    def publish(self, type_names: Sequence[str], messages: Iterable[Message]) -> PublishResult:
+        """Publish events of a type, the first one, and its base types, in one transaction.
+
+        See :func:`airflow_sqlqueue.publishing.subscriptions.publish`.
+        """
+        with self.open(sending=True) as table:
+            return publish(table, self._connector.resolver, messages, type_names)

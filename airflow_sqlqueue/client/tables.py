@@ -1,0 +1,111 @@
+"""Tables of the transport: creating, dropping, inspecting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.drain.ledger import ledger_definitions
+from airflow_sqlqueue.inspection.findings import Finding
+from airflow_sqlqueue.inspection.inspect import Inspection, fix, inspect
+from airflow_sqlqueue.queue.send_ledger import send_ledger_definition
+from airflow_sqlqueue.tables.create import CreateResult, Definition, create, definitions_for, script
+from airflow_sqlqueue.tables.discovery import list_tables, secondary_queues
+from airflow_sqlqueue.tables.drop import drop_queue
+
+
+class TableManager:
+    """The tables of a server."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+
+    def create(
+        self,
+        queue_name: str,
+        *,
+        layout: str = "modern",
+        legacy_columns: bool = True,
+        body_string: bool = False,
+        delayed: bool = False,
+        subscriptions: bool = False,
+        ledger: bool = False,
+        create_schema: bool = False,
+    ) -> list[CreateResult]:
+        """Create a queue if it is missing, and on request its table of delayed messages, the subscription table and the
+        ledgers of drains and sends; the queue comes first in what is returned. What exists stays and is compared.
+
+        See :func:`airflow_sqlqueue.tables.create.definitions_for` and :func:`airflow_sqlqueue.tables.create.create`.
+        """
+        definitions = self._definitions(
+            queue_name,
+            layout=layout,
+            legacy_columns=legacy_columns,
+            body_string=body_string,
+            delayed=delayed,
+            subscriptions=subscriptions,
+            ledger=ledger,
+        )
+        with self._connector.enlisted_session() as session:
+            return [create(session, definition, create_schema=create_schema) for definition in definitions]
+
+    def script(
+        self,
+        queue_name: str,
+        *,
+        layout: str = "modern",
+        legacy_columns: bool = True,
+        body_string: bool = False,
+        delayed: bool = False,
+        subscriptions: bool = False,
+        ledger: bool = False,
+        create_schema: bool = False,
+    ) -> str:
+        """What :meth:`create` would run, as a script for an administrator, safe to run twice. Nothing is run."""
+        definitions = self._definitions(
+            queue_name,
+            layout=layout,
+            legacy_columns=legacy_columns,
+            body_string=body_string,
+            delayed=delayed,
+            subscriptions=subscriptions,
+            ledger=ledger,
+        )
+        return script(definitions, create_schema=create_schema)
+
+    def _definitions(self, queue_name: str, *, ledger: bool, **options: Any) -> list[Definition]:
+        definitions = definitions_for(self._connector.resolver, queue_name, **options)
+        if ledger:
+            catalog, schema = definitions[0].table.catalog, self._connector.ledger_schema
+            definitions += [*ledger_definitions(catalog, schema), send_ledger_definition(catalog, schema)]
+        return definitions
+
+    def drop(self, queue_name: str, *, force: bool = False) -> int:
+        """Drop a queue; return how many messages went with it. See :func:`airflow_sqlqueue.tables.drop.drop_queue`."""
+        with self._connector.queue(queue_name) as queue:
+            return drop_queue(queue.session, queue.address, force=force)
+
+    def inspect(self, queue_name: str) -> Inspection:
+        """A table's layout, and what is wrong with it. See :func:`airflow_sqlqueue.inspection.inspect.inspect`."""
+        with self._connector.queue(queue_name) as queue:
+            return inspect(queue.session, queue.address)
+
+    def inspect_all(self) -> list[Inspection]:
+        """The same for every table of the transport in the connection's database, as far as the login may see them."""
+        with self._connector.enlisted_session() as session:
+            tables = list_tables(session, self._connector.settings.database)
+            return [inspect(session, found.table) for found in tables]
+
+    def fix(self, queue_name: str, code: str) -> Finding:
+        """Run the statement of one finding of :meth:`inspect`. See :func:`airflow_sqlqueue.inspection.inspect.fix`."""
+        with self._connector.queue(queue_name) as queue:
+            return fix(queue.session, queue.address, code)
+
+    def with_secondary_queues(self, queue_name: str) -> list[str]:
+        """The queue and its secondary queues, as canonical addresses: ``expand(queue_name=...)`` drains them all.
+
+        See :func:`airflow_sqlqueue.tables.discovery.secondary_queues`.
+        """
+        with self._connector.queue(queue_name) as queue:
+            tables = list_tables(queue.session, queue.address.catalog)
+            return [queue.address.canonical, *(t.canonical for t in secondary_queues(tables, queue.address))]

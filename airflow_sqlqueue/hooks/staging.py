@@ -1,0 +1,31 @@
+"""Staging folders as DAGs name them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from airflow.sdk import ObjectStoragePath
+
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
+
+_CONNECTION = re.compile(r"(?:s3|s3a|gs|gcs)://[^/@:]+@|(?:abfss?|az)://[^/@:]+@[^/@.]+(?:/|$)")
+"""URLs as Airflow's object storage has them, with a connection. ``container@account.dfs...`` is Azure's own form."""
+
+
+def staging_folder(location: str | PathLike[str] | ObjectStoragePath) -> StagingFolder:
+    """A staging folder from a path or a URL, also one with an Airflow connection (``s3://connection@bucket/...``).
+
+    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for one that cannot be used.
+    """
+    # fsspec is loaded with it, which a DAG that is only parsed does not need.
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
+
+    if isinstance(location, str) and _CONNECTION.match(location):
+        from airflow.sdk import ObjectStoragePath
+
+        return StagingFolder.of(ObjectStoragePath(location))
+    return StagingFolder.of(location)
