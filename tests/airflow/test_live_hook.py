@@ -13,7 +13,7 @@ import pytest
 from airflow_sqlqueue.errors import BatchError, QueueNotFoundError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.queue import Depth, Filter
+from airflow_sqlqueue.queue import Depth, Filter, PurgeOptions
 
 
 @pytest.fixture
