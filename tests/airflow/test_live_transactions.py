@@ -18,11 +18,6 @@ class Interrupted(Exception):
 
 
 @pytest.fixture
-def hook(live: str) -> SqlQueueHook:
-    return SqlQueueHook(live)
-
-
-@pytest.fixture
 def orders(hook: SqlQueueHook) -> Iterator[str]:
     """A table of one's own."""
     name = f"orders_{uuid.uuid4().hex[:10]}"
