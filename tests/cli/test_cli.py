@@ -259,7 +259,7 @@ def test_failures_are_one_sentence(url: str, name: str) -> None:
         (["inspect", "q", "--all"], "Name one queue"),
     ],
 )
-def test_wrong_calls(url: str, arguments: list[str], sentence: str) -> None:
+def test_wrong_calls_are_refused_with_the_reason(url: str, arguments: list[str], sentence: str) -> None:
     assert sentence in one_sentence(sqlqueue(*arguments, url=url), 2)
 
 

@@ -215,11 +215,16 @@ def test_staged_rows_go_with_a_batch_that_is_done_with(
     assert sweep(ledger, staging, NOW) == SweepResult(files=1, bytes=ANY, batches=1)
 
 
-def test_sweeps_that_cannot_be(ledger: Ledger, staging: StagingFolder, tmp_path: Path) -> None:
+def test_a_sweep_inside_a_transaction_or_with_a_negative_grace_is_refused(
+    ledger: Ledger, staging: StagingFolder
+) -> None:
     with pytest.raises(TransactionError, match="outside the transaction"), ledger.session.transaction():
         sweep(ledger, staging)
     with pytest.raises(ConfigurationError, match="grace is"):
         SweepOptions(grace=timedelta(seconds=-1))
+
+
+def test_a_sweep_of_what_is_no_folder_finds_nothing(ledger: Ledger, tmp_path: Path) -> None:
     assert sweep(ledger, StagingFolder.of(tmp_path / "missing")).files == 0
     (tmp_path / "file").write_text("no folder")
     assert sweep(ledger, StagingFolder.of(tmp_path / "file"), SweepOptions()).files == 0

@@ -15,7 +15,7 @@ from tests.contract.mover.conftest import HEADERS, NOW, TOMORROW, Endpoint
 
 
 @pytest.mark.parametrize("layout", ["v1", "v3.0", "v4", "modern"])
-def test_round_trip_on_every_layout(endpoint: Endpoint, layout: str) -> None:
+def test_due_messages_arrive_whole_in_every_layout(endpoint: Endpoint, layout: str) -> None:
     run_sql(endpoint.session, f"DROP TABLE {endpoint.queue.address.qualified_name}")
     create_queue(endpoint.session, endpoint.queue.address, layout=layout)
     endpoint.delayed.store([Message(HEADERS, b"\0\xff"), Message({}, b"")], delay=NOW)
@@ -62,7 +62,7 @@ def test_text_outside_ascii_survives_a_varchar_column(endpoint: Endpoint) -> Non
         "ALTER TABLE {queue} ADD PRIMARY KEY ([RowVersion])",
     ],
 )
-def test_altered_queues(endpoint: Endpoint, alteration: str) -> None:
+def test_a_queue_whose_columns_were_altered_is_moved_to(endpoint: Endpoint, alteration: str) -> None:
     queue = endpoint.queue.address
     run_sql(endpoint.session, alteration.format(queue=queue.qualified_name, check=f"[check.{queue.table}]"))
     endpoint.delayed.store((Message(body=b"%d" % n) for n in range(9)), delay=NOW)
@@ -101,14 +101,14 @@ def test_the_order_is_by_due_then_row_version(endpoint: Endpoint) -> None:
     assert endpoint.bodies() == [b"00", b"01", b"10", b"11", b"20", b"21", b"30", b"31"]
 
 
-def test_bodies_of_all_sizes(endpoint: Endpoint) -> None:
+def test_bodies_of_all_sizes_arrive_whole(endpoint: Endpoint) -> None:
     sent = [b"", bytes(range(256)), b"x" * 8001, b"y" * 3_000_000]
     endpoint.delayed.store((Message(body=body) for body in sent), delay=NOW)
     endpoint.move()
     assert endpoint.bodies() == sent
 
 
-def test_a_budget_ends_a_move(endpoint: Endpoint) -> None:
+def test_a_move_ends_with_its_limits_and_says_that_more_is_due(endpoint: Endpoint) -> None:
     endpoint.delayed.store((Message() for _ in range(10)), delay=NOW)
     limited = endpoint.move(chunk=3, max_messages=7)
     assert (limited.moved, limited.complete) == (7, False)
@@ -120,6 +120,6 @@ def test_a_budget_ends_a_move(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("chunk", [0, 1_001])
-def test_a_chunk_that_would_let_locks_escalate(endpoint: Endpoint, chunk: int) -> None:
+def test_a_chunk_that_would_let_locks_escalate_is_refused(endpoint: Endpoint, chunk: int) -> None:
     with pytest.raises(ConfigurationError, match="give 1 to 1000"):
         endpoint.move(chunk=chunk)

@@ -52,7 +52,9 @@ class AlteringSession(Session):
 
 
 @pytest.mark.parametrize("change", ["ALTER TABLE {other} DROP COLUMN [Recoverable]", "DROP TABLE {other}"])
-def test_a_destination_that_is_altered_meanwhile(settings: ConnectionSettings, endpoint: Endpoint, change: str) -> None:
+def test_a_destination_that_is_altered_or_dropped_meanwhile_loses_nothing(
+    settings: ConnectionSettings, endpoint: Endpoint, change: str
+) -> None:
     other, errors = endpoint.other("other"), endpoint.other("error")
     endpoint.delayed.store((Message(body=b"%d" % n) for n in range(3)), delay=NOW, forward_to=other.address)
     text = change.format(other=other.address.qualified_name)

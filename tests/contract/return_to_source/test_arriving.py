@@ -23,7 +23,7 @@ from tests.contract.return_to_source.conftest import HOUR, KEPT, Make, bodies, f
     ("of_errors", "of_source"),
     [*((name, name) for name in ("v1", "v3.0", "v4", "modern")), ("v1", "modern"), ("modern", "v1")],
 )
-def test_a_round_trip(make: Make, give_back: Any, of_errors: str, of_source: str) -> None:
+def test_failed_messages_arrive_as_they_were_sent(make: Make, give_back: Any, of_errors: str, of_source: str) -> None:
     error, source = make("error", of_errors), make("Sales", of_source)
     sent = [failed(source.address.canonical, b"%d" % n) for n in range(150)]
     error.send(sent)
@@ -63,7 +63,7 @@ def test_what_an_old_endpoint_kept_in_columns_arrives(make: Make, give_back: Any
     assert (message.correlation_id, message.reply_to_address, message.body) == ("c-9", "Billing@B-01", b"")
 
 
-def test_without_legacy_columns_and_with_a_trigger(make: Make, give_back: Any, schema: str) -> None:
+def test_tables_without_legacy_columns_and_with_a_trigger_serve(make: Make, give_back: Any, schema: str) -> None:
     error, source = make("error", legacy_columns=False), make("Sales", legacy_columns=False, body_string=True)
     run_sql(error.session, f"CREATE TRIGGER [{schema}].[watch] ON [{schema}].[error] AFTER DELETE AS SELECT 1;")
     error.send([failed("Sales"), failed("Sales")])
@@ -71,7 +71,9 @@ def test_without_legacy_columns_and_with_a_trigger(make: Make, give_back: Any, s
     assert [headers_of(message) for message in source.receive(5)] == [KEPT, KEPT]
 
 
-def test_every_form_of_the_failed_queue(make: Make, give_back: Any, error: QueueTable, schema: str) -> None:
+def test_every_form_of_the_failed_queues_address_is_understood(
+    make: Make, give_back: Any, error: QueueTable, schema: str
+) -> None:
     sales = make("Sales")
     catalog = sales.address.catalog
     forms = [
@@ -88,7 +90,7 @@ def test_every_form_of_the_failed_queue(make: Make, give_back: Any, error: Queue
     assert bodies(sales) == [form.encode() for form in forms]
 
 
-def test_another_database_of_the_server(
+def test_a_failed_queue_in_another_database_is_reached(
     session: Session, error: QueueTable, give_back: Any, address_of: AddressResolver, other_catalog: str
 ) -> None:
     there = replace(address_of.resolve("Sales"), catalog=other_catalog)
@@ -133,7 +135,7 @@ def test_a_redirect_takes_them_all(make: Make, error: QueueTable, sales: QueueTa
     assert (error.depth().messages, sales.depth().messages) == (0, 0)
 
 
-def test_a_redirect_that_cannot_be(error: QueueTable, give_back: Any, schema: str) -> None:
+def test_a_redirect_to_a_missing_queue_or_to_itself_is_refused(error: QueueTable, give_back: Any, schema: str) -> None:
     error.send([failed("Sales")])
     with pytest.raises(QueueNotFoundError, match="Gone"):
         give_back(error, redirect_to="Gone")

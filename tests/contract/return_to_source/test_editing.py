@@ -55,7 +55,9 @@ def test_poison_can_be_mended_by_an_edit(make: Make, error: QueueTable, resolver
     assert (headers["ServiceControl.EditOf"], headers["tags"], message.body) == ("m-1", "none", b"x")
 
 
-def test_edits_that_cannot_be(error: QueueTable, sales: QueueTable, resolver: AddressResolver) -> None:
+def test_edits_of_nothing_and_of_what_cannot_be_sent_are_refused(
+    error: QueueTable, sales: QueueTable, resolver: AddressResolver
+) -> None:
     error.send([failed("Sales"), failed("Gone")])
     first, second = (message.row_version for message in error.peek())
     with pytest.raises(ConfigurationError, match="Nothing is edited"):

@@ -33,7 +33,7 @@ def test_the_rate_is_kept(error: QueueTable, sales: QueueTable, give_back: Any) 
     assert sales.depth().messages == 10
 
 
-def test_a_budget_ends_it(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+def test_a_return_ends_with_its_limits(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
     error.send(failed("Sales") for _ in range(20))
     some = give_back(error, max_messages=7)
     assert (some.messages, some.complete, some.unseen) == (7, False, 0)

@@ -48,7 +48,7 @@ def test_messages_that_fail_again_are_not_returned_twice(error: QueueTable, sale
     assert (bodies(error), bodies(sales)) == ([b"0", b"1", b"2"], [])
 
 
-def test_a_queue_that_is_altered_meanwhile(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+def test_a_queue_that_is_altered_meanwhile_gets_all(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
     error.send(failed("Sales", b"%d" % n) for n in range(4))
 
     def alter(done: ReturnResult) -> None:
@@ -94,7 +94,9 @@ def test_a_broken_connection_loses_nothing(
     assert (bodies(sales), bodies(error)) == ([b"0", b"1"], [b"2", b"3", b"4", b"5"])
 
 
-def test_two_returns_at_once(connect: Connect, error: QueueTable, sales: QueueTable, resolver: AddressResolver) -> None:
+def test_two_returns_at_once_return_every_message_once(
+    connect: Connect, error: QueueTable, sales: QueueTable, resolver: AddressResolver
+) -> None:
     error.send(failed("Sales", b"%d" % n) for n in range(400))
     start = Barrier(2)
 
