@@ -83,7 +83,7 @@ def test_people_get_a_table(url: str, name: str) -> None:
 def test_a_body_from_standard_input(url: str, name: str) -> None:
     answer("create", name, url=url)
     command = [sys.executable, "-m", "airflow_sqlqueue", "send", name, "--type", "T", "--body", "-", "--url", url]
-    subprocess.run(command, input=b"\x00\xff", check=True, capture_output=True, timeout=60)
+    subprocess.run(command, input=b"\x00\xff", check=True, capture_output=True, timeout=120)
     (shown,) = answer("peek", name, "--body", url=url)
     assert (shown["body_bytes"], shown["body"]) == (2, "\0\ufffd")
 
