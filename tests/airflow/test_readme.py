@@ -82,6 +82,6 @@ def test_every_command_exists() -> None:
 
 def test_the_local_server_is_a_context_manager() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", block("FakeServer")], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", block("FakeServer")], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout.startswith("mssql://sa:")

@@ -146,7 +146,7 @@ def test_return_one_edited(url: str, source: QueueTable, error: str, tmp_path: P
         (["errors", "--kind", "poison"], "no kind 'poison'"),
     ],
 )
-def test_wrong_calls(url: str, error: str, arguments: list[str], says: str) -> None:
+def test_wrong_calls_are_refused_with_the_reason(url: str, error: str, arguments: list[str], says: str) -> None:
     command, *options = arguments
     assert says in one_sentence(sqlqueue(command, error, *options, url=url), 2)
 

@@ -53,7 +53,7 @@ def drain(settings: ConnectionSettings, queue: QueueTable, stage: Stage, batch_i
 
 
 @pytest.mark.parametrize("moment", MOMENTS if LONG else [DURING])
-def test_killed_around_commit(
+def test_a_server_killed_around_commit_loses_and_doubles_nothing(
     own_server: FakeServer,
     settings: ConnectionSettings,
     queue: QueueTable,
@@ -84,7 +84,7 @@ def test_killed_around_commit(
     assert account.queued() == 0
 
 
-def test_a_server_that_stays_away(
+def test_a_server_that_stays_away_ends_the_try_and_not_the_batch(
     own_server: FakeServer,
     settings: ConnectionSettings,
     queue: QueueTable,
@@ -115,7 +115,7 @@ def test_a_server_that_stays_away(
 
 
 @pytest.mark.timeout(1800)
-def test_killed_at_random_moments(
+def test_a_server_killed_at_random_moments_loses_and_doubles_nothing(
     own_server: FakeServer, settings: ConnectionSettings, connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
     chance = random.Random(2)
