@@ -13,7 +13,7 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo bench test faults lint format clean
+.PHONY: help setup demo bench test faults lint format docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -47,5 +47,9 @@ format: $(READY) ## Format the code
 	@$(RUN)/ruff check --fix .
 	@$(RUN)/ruff format .
 
+docs: $(READY) ## Build the manual (Python 3.11 or later); a warning is an error
+	@$(RUN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "The manual is docs/_build/html/index.html"
+
 clean: ## Remove the virtual environment and what the demo left
-	@rm -rf $(VENV) .demo
+	@rm -rf $(VENV) .demo docs/_build
