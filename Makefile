@@ -1,11 +1,16 @@
 # Everything a newcomer needs: `make demo` and `make test`. Both set up what is missing, once.
 
 PYTHON  ?= python3
-# Tests run side by side, each process with a local server of its own; one after the other on a server that is shared.
+# Tests run side by side, each process with a fakemssql of its own; one after the other on a server that is shared.
 ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,auto) --maxprocesses 4 --dist loadgroup
 VENV    := .venv
 READY   := $(VENV)/.ready
 RUN     := $(VENV)/bin
+
+# fakemssql's own tests with drivers know nothing of the product, nor of its variables.
+ifdef SQLQUEUE_TEST_SERVER
+export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo bench test faults lint format docs clean
@@ -15,18 +20,18 @@ help: ## List the targets
 
 setup: $(READY) ## Make the virtual environment and check the system parts
 
-$(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/system_parts.py
+$(READY): pyproject.toml fakemssql/pyproject.toml constraints.txt requirements-grammar.txt scripts/setup.sh scripts/system_parts.py
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 	@touch $@
 
-demo: $(READY) ## Run the main job on a local server with realistic traffic
+demo: $(READY) ## Run the main job on fakemssql with realistic traffic
 	@$(RUN)/python scripts/demo.py
 
 bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="drain growth" for some parts)
 	@$(RUN)/python scripts/bench.py $(PARTS)
 
 test: $(READY) ## Run the tests, those that measure by themselves
-	@$(RUN)/python -m pytest $(ASIDE) --ignore tests/bench
+	@$(RUN)/python -m pytest $(ASIDE) tests fakemssql/tests --ignore tests/bench
 	@$(RUN)/python -m pytest tests/bench
 
 faults: $(READY) ## Run the fault tests of the drain at length (some minutes)

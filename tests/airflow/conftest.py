@@ -76,6 +76,14 @@ def live(connection: Connect, server: Any) -> str:
 
 
 @pytest.fixture
+def hook(live: str) -> Any:
+    """The hook of that connection; importing it is for those who use it."""
+    from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+
+    return SqlQueueHook(live)
+
+
+@pytest.fixture
 def queue_name(live: str) -> Iterator[str]:
     """A queue that is there, and that no other test uses; dropped afterwards."""
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook

@@ -19,11 +19,6 @@ from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueueReq
 
 
 @pytest.fixture
-def hook(live: str) -> SqlQueueHook:
-    return SqlQueueHook(live)
-
-
-@pytest.fixture
 def batch(hook: SqlQueueHook, queue_name: str, tmp_path: Path) -> Batch:
     """A sealed batch of ten messages."""
     hook.send(queue_name, [Message({"n": f"{n}"}, b"%d" % n) for n in range(10)])

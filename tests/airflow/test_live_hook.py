@@ -16,11 +16,6 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import Depth, Filter, PurgeOptions
 
 
-@pytest.fixture
-def hook(live: str) -> SqlQueueHook:
-    return SqlQueueHook(live)
-
-
 def test_the_connection_test_passes_in_one_sentence(hook: SqlQueueHook) -> None:
     settings = hook.queue_connection.settings
     answer = f"SQL Server at {settings.host}:{settings.port} answers, database {settings.database!r}."

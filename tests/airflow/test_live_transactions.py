@@ -18,11 +18,6 @@ class Interrupted(Exception):
 
 
 @pytest.fixture
-def hook(live: str) -> SqlQueueHook:
-    return SqlQueueHook(live)
-
-
-@pytest.fixture
 def orders(hook: SqlQueueHook) -> Iterator[str]:
     """A table of one's own."""
     name = f"orders_{uuid.uuid4().hex[:10]}"
@@ -73,7 +68,9 @@ def test_an_error_of_plain_sql_dooms_it(hook: SqlQueueHook, queue_name: str) -> 
     assert bodies(hook, queue_name) == []
 
 
-def test_what_cannot_be_part_of_it(hook: SqlQueueHook, queue_name: str, connection: Any, tmp_path: Any) -> None:
+def test_what_cannot_commit_with_a_transaction_is_refused_inside_it(
+    hook: SqlQueueHook, queue_name: str, connection: Any, tmp_path: Any
+) -> None:
     elsewhere = SqlQueueHook(connection(conn_id="elsewhere", host="other.example.com"))
     with hook.transaction():
         with pytest.raises(TransactionError, match="cannot commit together"):
@@ -84,7 +81,7 @@ def test_what_cannot_be_part_of_it(hook: SqlQueueHook, queue_name: str, connecti
             hook.run("SELECT 1", autocommit=True)
 
 
-def test_receive_only(hook: SqlQueueHook, queue_name: str) -> None:
+def test_what_is_sent_stays_sent_when_a_receive_only_transaction_fails(hook: SqlQueueHook, queue_name: str) -> None:
     hook.send(queue_name, [Message(body=b"order")])
 
     def handle() -> None:

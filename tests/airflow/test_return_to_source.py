@@ -31,11 +31,6 @@ def failed(queue_name: str, endpoint: str = "Sales") -> Message:
 
 
 @pytest.fixture
-def hook(live: str) -> SqlQueueHook:
-    return SqlQueueHook(live)
-
-
-@pytest.fixture
 def error(hook: SqlQueueHook, queue_name: str) -> Any:
     """An error queue with two failures of Sales, one of Billing and a malformed message."""
     name = f"{queue_name}.error"

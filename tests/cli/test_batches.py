@@ -11,12 +11,12 @@ import pytest
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
-from tests.cli.test_cli import TRUST, answer, sqlqueue
+from tests.cli.test_cli import answer, sqlqueue
 
 
 @pytest.fixture(scope="module")
 def url(server: Any) -> str:
-    return str(server.url("sqlqueue")) + TRUST
+    return str(server.url("sqlqueue"))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_batches_are_listed(url: str, drained: tuple[str, Any]) -> None:
     assert "age seconds" in shown.stdout
 
 
-def test_a_list_that_cannot_be(url: str) -> None:
+def test_unknown_states_and_ages_are_refused(url: str) -> None:
     for option, value, sentence in (
         ("--state", "done", "choose one of"),
         ("--older-than", "soon", "--older-than takes a number and a unit"),

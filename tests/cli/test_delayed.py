@@ -14,7 +14,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def url(server: Any) -> str:
-    return f"{server.url('sqlqueue')}?Encrypt=yes&TrustServerCertificate=yes"
+    return str(server.url("sqlqueue"))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_delayed_messages_in_turn(url: str, name: str) -> None:
         (["cancel", "q"], "by their row versions or by --message-id"),
     ],
 )
-def test_what_is_called_wrongly(url: str, arguments: list[str], says: str) -> None:
+def test_wrong_calls_are_refused_with_the_reason(url: str, arguments: list[str], says: str) -> None:
     done = sqlqueue(url, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr

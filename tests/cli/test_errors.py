@@ -17,12 +17,12 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.drop import drop_queue
-from tests.cli.test_cli import TRUST, answer, one_sentence, sqlqueue
+from tests.cli.test_cli import answer, one_sentence, sqlqueue
 
 
 @pytest.fixture(scope="module")
 def url(server: Any) -> str:
-    return str(server.url("sqlqueue")) + TRUST
+    return str(server.url("sqlqueue"))
 
 
 def failed(queue_name: str, exception: str, minute: int = 0) -> Message:
@@ -146,7 +146,7 @@ def test_return_one_edited(url: str, source: QueueTable, error: str, tmp_path: P
         (["errors", "--kind", "poison"], "no kind 'poison'"),
     ],
 )
-def test_wrong_calls(url: str, error: str, arguments: list[str], says: str) -> None:
+def test_wrong_calls_are_refused_with_the_reason(url: str, error: str, arguments: list[str], says: str) -> None:
     command, *options = arguments
     assert says in one_sentence(sqlqueue(command, error, *options, url=url), 2)
 

@@ -1,4 +1,4 @@
-"""Fixtures for tests that run on any server: the local one, or the one that ``SQLQUEUE_TEST_SERVER`` names."""
+"""Fixtures for tests that run on any server: fakemssql, or the one that ``SQLQUEUE_TEST_SERVER`` names."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_sqlqueue.address import quote
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
@@ -28,6 +29,26 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import create_queue
 from tests.conftest import Connect
+from tests.grammar import MAXDOP, Recorder, problems
+
+
+@pytest.fixture(scope="session")
+def recorder() -> Iterator[Recorder]:
+    """Of all texts that sessions send while the tests of this folder run, in this process."""
+    recorder = Recorder()
+    with recorder.recording():
+        yield recorder
+
+
+@pytest.fixture(autouse=True)
+def sent_texts(recorder: Recorder) -> Iterator[Recorder]:
+    """What a test sends for the first time parses with Microsoft's grammar.
+
+    A test that sends something broken on purpose takes it: ``sent_texts.take()``.
+    """
+    yield recorder
+    texts = recorder.take()
+    assert not MAXDOP or problems(texts) == []
 
 
 @pytest.fixture(params=["v1", "v3.0", "v4", "modern"])
@@ -71,7 +92,7 @@ def schema(session: Session) -> Iterator[str]:
     run_sql(session, f"CREATE SCHEMA [{name}]")
     yield name
     for (table,) in run_sql(session, f"SELECT name FROM sys.tables WHERE schema_id = SCHEMA_ID('{name}')"):
-        run_sql(session, f"DROP TABLE [{name}].[{table}]")
+        run_sql(session, f"DROP TABLE [{name}].{quote(table)}")
     run_sql(session, f"DROP SCHEMA [{name}]")
 
 

@@ -153,7 +153,7 @@ def test_the_column_serves_where_the_header_is_missing(replies: QueueTable, cloc
     assert wait_for_reply(replies, "c-1", clock.polling()).body == b"\1"
 
 
-def test_a_queue_without_the_column(replies: QueueTable, clock: Time) -> None:
+def test_a_reply_is_found_by_its_header_where_the_column_is_missing(replies: QueueTable, clock: Time) -> None:
     table = replies.address.qualified_name
     run_sql(replies.session, f"ALTER TABLE {table} DROP COLUMN [CorrelationId], [ReplyToAddress], [Recoverable]")
     replies.send([Message({HeaderNames.CORRELATION_ID: "c-1"})])
@@ -188,7 +188,7 @@ def test_a_reply_in_the_last_moment_counts(replies: QueueTable, clock: Time) -> 
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
-def test_a_timeout_that_is_none(timeout: float) -> None:
+def test_a_negative_timeout_is_refused(timeout: float) -> None:
     with pytest.raises(ConfigurationError, match="give zero or more"):
         Polling(timeout)
 
@@ -216,7 +216,7 @@ def test_a_private_queue_that_cannot_be_dropped_is_named(
     assert f"The private queue {replies.address.canonical} is left behind" in caplog.text
 
 
-def test_what_is_no_request(
+def test_a_request_with_headers_as_text_or_inside_a_transaction_is_refused(
     session: Session, responder: Responder, replies: QueueTable, address_of: AddressResolver, clock: Time
 ) -> None:
     destination = QueueTable(session, responder.queue.address)

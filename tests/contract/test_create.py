@@ -169,7 +169,7 @@ def test_twenty_processes_create_one_queue(
         run_sql(session, f"DROP SCHEMA IF EXISTS [{schema}]")
 
 
-def test_drop(session: Session, table: ResolvedAddress) -> None:
+def test_a_dropped_queue_is_gone(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table)
     assert drop_queue(session, table) == 0
     assert not exists(session, table)

@@ -71,7 +71,9 @@ def test_a_time_in_the_past_is_due_at_once(delayed: DelayedTable) -> None:
         (Message(time_to_be_received=timedelta(1)), {"delay": timedelta(1)}, "time to be received cannot be delayed"),
     ],
 )
-def test_what_cannot_be_delayed(delayed: DelayedTable, message: Message, when: dict[str, object], says: str) -> None:
+def test_a_message_that_cannot_be_delayed_is_refused(
+    delayed: DelayedTable, message: Message, when: dict[str, object], says: str
+) -> None:
     with pytest.raises(MessageError, match=says):
         delayed.store([message], **when)  # type: ignore[arg-type]
     assert delayed.count().messages == 0
@@ -107,7 +109,7 @@ def test_a_list_is_by_due_in_pages_without_bodies(delayed: DelayedTable) -> None
     assert delayed.next_due() == everything[0].due
 
 
-def test_an_empty_table(delayed: DelayedTable) -> None:
+def test_an_empty_table_has_nothing_to_list_or_cancel(delayed: DelayedTable) -> None:
     assert (delayed.peek(), delayed.next_due(), delayed.cancel([1]), delayed.cancel_message("m")) == ([], None, 0, 0)
 
 
@@ -155,7 +157,7 @@ def test_a_table_whose_due_is_another_type(delayed: DelayedTable, due: str) -> N
     assert found[-1].due == moment
 
 
-def test_a_table_that_is_none(session: Session, table: ResolvedAddress) -> None:
+def test_a_missing_table_and_one_of_another_kind_are_refused(session: Session, table: ResolvedAddress) -> None:
     with pytest.raises(QueueNotFoundError):
         DelayedTable(session, table).count()
     create_queue(session, table)

@@ -27,7 +27,7 @@ def sent(seconds_ago: float, lives: timedelta | None = None) -> Message:
     return Message({"NServiceBus.TimeSent": format_time(moment)}, b"x", lives)
 
 
-def test_three_kinds(any_queue: QueueTable) -> None:
+def test_the_three_kinds_of_depth_agree_on_what_they_count(any_queue: QueueTable) -> None:
     assert [any_queue.depth(kind).messages for kind in ("exact", "quick", "catalog")] == [0, 0, 0]
     any_queue.send([Message(), Message(time_to_be_received=LATE), Message(), Message()])
     assert any_queue.depth() == Depth(3, 1)
@@ -48,7 +48,7 @@ def test_what_each_kind_gets_wrong(connect: Connect, any_queue: QueueTable) -> N
     assert any_queue.depth("catalog").messages == 2
 
 
-def test_a_span_beyond_an_int(queue: QueueTable) -> None:
+def test_a_span_of_row_versions_may_exceed_an_int(queue: QueueTable) -> None:
     table = queue.address.qualified_name
     queue.send([Message()])
     run_sql(queue.session, f"DBCC CHECKIDENT (N'{table}', RESEED, 5000000000)")
@@ -68,7 +68,7 @@ def test_the_age_of_the_oldest_by_the_servers_clock(any_queue: QueueTable) -> No
 @pytest.mark.parametrize(
     "message", [Message(), Message("{broken"), Message({"NServiceBus.TimeSent": "x"}), Message({"a": None})]
 )
-def test_an_age_that_nobody_knows(queue: QueueTable, message: Message) -> None:
+def test_an_unknown_age_of_the_head_is_none(queue: QueueTable, message: Message) -> None:
     queue.send([message, sent(100)])
     assert queue.backlog().oldest_seconds is None
 
@@ -118,7 +118,7 @@ def test_delayed_messages_are_counted_apart(queue: QueueTable, delayed: Resolved
     assert (backlog.depth.messages, backlog.delayed) == (2, 3)
 
 
-def test_no_table_of_delayed_messages(session: Session, queue: QueueTable) -> None:
+def test_without_a_table_of_delayed_messages_their_count_is_none(session: Session, queue: QueueTable) -> None:
     nowhere = replace(queue.address, table=f"{queue.address.table}.nowhere")
     assert queue.backlog(delayed=nowhere).delayed is None
     assert queue.backlog(delayed=queue.address).delayed is None
@@ -145,7 +145,7 @@ def test_a_synonym_is_counted_at_its_base(session: Session, queue: QueueTable) -
         run_sql(session, f"DROP SYNONYM [{synonym.schema}].[{synonym.table}]")
 
 
-def test_a_kind_that_there_is_not(queue: QueueTable) -> None:
+def test_an_unknown_kind_of_depth_is_refused(queue: QueueTable) -> None:
     with pytest.raises(ConfigurationError, match="choose one of exact, quick, catalog"):
         queue.depth("rough")
 

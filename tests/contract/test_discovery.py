@@ -35,7 +35,7 @@ def test_the_transports_tables_are_listed_by_kind(session: Session, resolver: Ad
     ]
 
 
-def test_secondary_queues(session: Session, resolver: AddressResolver) -> None:
+def test_secondary_queues_are_found_by_their_primary(session: Session, resolver: AddressResolver) -> None:
     names = [
         "Sales",
         "Sales.WEB01",

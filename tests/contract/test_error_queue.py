@@ -147,7 +147,7 @@ def test_poison_is_shown_as_it_is(queue: QueueTable) -> None:
     assert (poison.headers_text, dict(poison.envelope.headers), poison.body) == ("not JSON", {}, b"")
 
 
-def test_a_message_that_nobody_can_see(connect: Connect, filled: QueueTable) -> None:
+def test_a_message_that_is_missing_or_held_is_not_shown(connect: Connect, filled: QueueTable) -> None:
     (held, *_) = (message.row_version for message in filled.peek())
     with pytest.raises(MessageNotFoundError, match=f"RowVersion {2**40} is in the queue {filled.address.table}@"):
         show_error(filled, row_version=2**40)
@@ -162,7 +162,7 @@ def test_a_message_that_nobody_can_see(connect: Connect, filled: QueueTable) -> 
             show_error(filled, **arguments)  # type: ignore[arg-type]
 
 
-def test_no_queue_there(session: Session, table: ResolvedAddress) -> None:
+def test_a_missing_error_queue_is_named(session: Session, table: ResolvedAddress) -> None:
     with pytest.raises(QueueNotFoundError, match="create it"):
         triage.triage(QueueTable(session, table))
     with pytest.raises(QueueNotFoundError, match="create it"):

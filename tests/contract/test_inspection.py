@@ -34,7 +34,7 @@ def fixes(session: Session, table: ResolvedAddress, code: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["modern", "clustered", "v4", "v9"])
-def test_a_sound_queue(session: Session, table: ResolvedAddress, layout: str) -> None:
+def test_a_sound_queue_has_no_findings(session: Session, table: ResolvedAddress, layout: str) -> None:
     create_queue(session, table, layout=layout)
     QueueTable(session, table).send([Message()])
     inspection = inspect(session, table)
@@ -66,14 +66,16 @@ def test_a_plain_index_becomes_filtered(session: Session, table: ResolvedAddress
         ("DROP INDEX [Index_Expires] ON {table}", "expires-index-missing"),
     ],
 )
-def test_indexes(session: Session, table: ResolvedAddress, change: str, code: str) -> None:
+def test_a_missing_or_disabled_index_is_found_and_made_good(
+    session: Session, table: ResolvedAddress, change: str, code: str
+) -> None:
     create_queue(session, table)
     run_sql(session, change.format(table=table.qualified_name))
     fixes(session, table, code)
     assert inspect(session, table).layout.names[0] == "modern"
 
 
-def test_a_disabled_clustered_index(session: Session, table: ResolvedAddress) -> None:
+def test_a_disabled_clustered_index_is_rebuilt(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table, layout="clustered")
     run_sql(session, f"ALTER INDEX [Index_RowVersion] ON {table.qualified_name} DISABLE")
     assert "row-version-index-disabled" in codes(session, table)
@@ -81,7 +83,7 @@ def test_a_disabled_clustered_index(session: Session, table: ResolvedAddress) ->
     QueueTable(session, table).send([Message()])
 
 
-def test_a_trigger(session: Session, table: ResolvedAddress) -> None:
+def test_a_trigger_on_deletes_is_found_and_disabled(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table)
     schema = f"[{table.schema}]"
     run_sql(session, f"CREATE TRIGGER {schema}.[{table.table}.a] ON {schema}.[{table.table}] AFTER INSERT AS RETURN;")
@@ -90,7 +92,7 @@ def test_a_trigger(session: Session, table: ResolvedAddress) -> None:
     fixes(session, table, f"trigger-{table.table}.b")
 
 
-def test_a_column_that_must_be_filled(session: Session, table: ResolvedAddress) -> None:
+def test_a_column_that_must_be_filled_is_found_and_left_to_its_owner(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table)
     run_sql(session, f"ALTER TABLE {table.qualified_name} ADD [Tenant] int NOT NULL")
     assert codes(session, table) == ["unfilled-Tenant"]
@@ -112,20 +114,20 @@ def test_delayed_messages_need_the_legacy_columns(session: Session, table: Resol
         run_sql(session, f"DROP TABLE {delayed.qualified_name}")
 
 
-def test_lock_escalation(session: Session, table: ResolvedAddress) -> None:
+def test_lock_escalation_on_a_long_queue_is_found_and_disabled(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table)
     QueueTable(session, table).send(Message() for _ in range(5_001))
     fixes(session, table, "lock-escalation")
     assert inspect(session, table).layout.lock_escalation == "DISABLE"
 
 
-def test_a_finding_that_is_not_there(session: Session, table: ResolvedAddress) -> None:
+def test_a_finding_that_the_queue_does_not_have_is_not_fixed(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table, layout="v1")
     with pytest.raises(ConfigurationError, match=r"no finding 'heap-bloat' \(it has: headers-not-unicode, expires-"):
         fix(session, table, "heap-bloat")
 
 
-def test_a_bloated_heap(session: Session, table: ResolvedAddress) -> None:
+def test_empty_pages_of_a_heap_are_found_and_given_back(session: Session, table: ResolvedAddress) -> None:
     """Four rows to a page, deleted row by row: a heap keeps their pages."""
     create_queue(session, table)
     queue = QueueTable(session, table)

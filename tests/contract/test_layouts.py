@@ -42,19 +42,23 @@ ALTERATIONS: dict[str, str] = {
 
 
 @pytest.mark.parametrize("layout", SHAPES)
-def test_every_layout(session: Session, table: ResolvedAddress, layout: str, exercise: Exercise) -> None:
+def test_every_layout_serves_every_call(
+    session: Session, table: ResolvedAddress, layout: str, exercise: Exercise
+) -> None:
     create_queue(session, table, layout=layout)
     exercise(table)
 
 
-def test_without_legacy_columns(session: Session, table: ResolvedAddress, exercise: Exercise) -> None:
+def test_a_queue_without_legacy_columns_serves_every_call(
+    session: Session, table: ResolvedAddress, exercise: Exercise
+) -> None:
     create_queue(session, table, legacy_columns=False, body_string=True)
     exercise(table)
 
 
 @pytest.mark.parametrize("layout", ["modern", "v1"])
 @pytest.mark.parametrize("altered", ALTERATIONS)
-def test_altered_tables(
+def test_altered_tables_serve_every_call(
     session: Session, table: ResolvedAddress, altered: str, layout: str, exercise: Exercise
 ) -> None:
     create_queue(session, table, layout=layout)
@@ -77,7 +81,7 @@ def test_a_table_with_triggers(session: Session, table: ResolvedAddress, event: 
     exercise(table)
 
 
-def test_a_disabled_trigger(session: Session, table: ResolvedAddress, exercise: Exercise) -> None:
+def test_a_disabled_trigger_is_no_obstacle(session: Session, table: ResolvedAddress, exercise: Exercise) -> None:
     create_queue(session, table)
     add_trigger(session, table, body="THROW 50000, N'no', 1")
     run_sql(session, f"ALTER TABLE {table.qualified_name} DISABLE TRIGGER [{table.table}.trigger]")
@@ -85,14 +89,14 @@ def test_a_disabled_trigger(session: Session, table: ResolvedAddress, exercise: 
     exercise(table)
 
 
-def test_a_trigger_that_stands_in_for_the_delete(session: Session, table: ResolvedAddress) -> None:
+def test_a_trigger_that_stands_in_for_deletes_is_refused(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table)
     add_trigger(session, table, "INSTEAD OF DELETE")
     with pytest.raises(NotAQueueError, match="stands in for every DELETE: disable it"):
         QueueTable(session, table).receive()
 
 
-def test_a_synonym(session: Session, table: ResolvedAddress, exercise: Exercise) -> None:
+def test_a_synonym_serves_as_its_base_table_does(session: Session, table: ResolvedAddress, exercise: Exercise) -> None:
     create_queue(session, table, layout="v3.0")
     synonym = replace(table, table=f"{table.table}.synonym")
     run_sql(session, f"CREATE SYNONYM [{synonym.schema}].[{synonym.table}] FOR {table.qualified_name}")
@@ -104,7 +108,7 @@ def test_a_synonym(session: Session, table: ResolvedAddress, exercise: Exercise)
         run_sql(session, f"DROP SYNONYM [{synonym.schema}].[{synonym.table}]")
 
 
-def test_a_synonym_of_nothing(session: Session, table: ResolvedAddress) -> None:
+def test_a_synonym_of_nothing_is_a_missing_queue(session: Session, table: ResolvedAddress) -> None:
     run_sql(session, f"CREATE SYNONYM [{table.schema}].[{table.table}] FOR [{table.schema}].[nothing at all]")
     try:
         with pytest.raises(QueueNotFoundError, match="nothing at all"):
@@ -113,7 +117,7 @@ def test_a_synonym_of_nothing(session: Session, table: ResolvedAddress) -> None:
         run_sql(session, f"DROP SYNONYM [{table.schema}].[{table.table}]")
 
 
-def test_a_view(session: Session, table: ResolvedAddress) -> None:
+def test_a_view_is_described_and_not_received_from(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table)
     name = f"[{table.schema}].[{table.table}.view]"
     run_sql(session, f"CREATE VIEW {name} AS SELECT * FROM {table.qualified_name}")
@@ -126,7 +130,7 @@ def test_a_view(session: Session, table: ResolvedAddress) -> None:
         run_sql(session, f"DROP VIEW {name}")
 
 
-def test_a_column_that_must_be_filled(session: Session, table: ResolvedAddress) -> None:
+def test_a_send_names_the_column_that_it_cannot_fill(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table)
     run_sql(session, f"ALTER TABLE {table.qualified_name} ADD [Tenant] int NOT NULL")
     queue = QueueTable(session, table)
@@ -164,7 +168,9 @@ def test_a_table_that_is_altered_meanwhile(
     assert [message.body for message in queue.receive()] == [b"after"]
 
 
-def test_a_column_that_comes_back(connect: Connect, session: Session, table: ResolvedAddress) -> None:
+def test_a_send_fills_a_column_that_was_added_since_the_last(
+    connect: Connect, session: Session, table: ResolvedAddress
+) -> None:
     create_queue(session, table, legacy_columns=False)
     queue = QueueTable(session, table)
     queue.send([Message()])
@@ -175,7 +181,9 @@ def test_a_column_that_comes_back(connect: Connect, session: Session, table: Res
     assert [message.recoverable for message in queue.receive(10)] == [True]
 
 
-def test_a_trigger_that_comes(connect: Connect, session: Session, table: ResolvedAddress) -> None:
+def test_a_receive_works_round_a_trigger_that_was_added_since_the_last(
+    connect: Connect, session: Session, table: ResolvedAddress
+) -> None:
     create_queue(session, table)
     queue = QueueTable(session, table)
     queue.send([Message(body=b"%d" % n) for n in range(4)])
@@ -242,7 +250,9 @@ def test_an_index_that_is_dropped_under_a_transaction(
         ("FORCESEEK, INDEX ([Index_RowVersion])", "WHERE [Expires] = 0"),
     ],
 )
-def test_a_seek_that_no_index_serves(session: Session, table: ResolvedAddress, hint: str, condition: str) -> None:
+def test_a_seek_that_no_index_serves_fails_with_8622(
+    session: Session, table: ResolvedAddress, hint: str, condition: str
+) -> None:
     """The server has no plan then: why the hint depends on the layout, and every statement with it has a condition."""
     create_queue(session, table)
     text = f"SELECT TOP (1) [RowVersion] FROM {table.qualified_name} WITH ({hint}) {condition} ORDER BY [RowVersion]"
@@ -282,7 +292,9 @@ def test_another_error_is_not_taken_for_a_change(session: Session, table: Resolv
         QueueTable(session, table).send([Message({"a": 1})])  # type: ignore[dict-item]
 
 
-def test_another_catalog(session: Session, table: ResolvedAddress, other_catalog: str, exercise: Exercise) -> None:
+def test_a_queue_in_another_catalog_serves_every_call(
+    session: Session, table: ResolvedAddress, other_catalog: str, exercise: Exercise
+) -> None:
     """Queue and ledger stand in a database that is not the connection's."""
     there = replace(table, catalog=other_catalog)
     assert create_queue(session, there, layout="v3.0").made

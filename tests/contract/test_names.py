@@ -86,7 +86,7 @@ def make_and_undo(session: Session, table: ResolvedAddress, *, create_schema: bo
 @given(nasty)
 @example("a]; DROP TABLE [canary]; --")
 @example("#temporary")
-def test_table_names(session: Session, address_of: AddressResolver, name: str) -> None:
+def test_any_table_name_serves(session: Session, address_of: AddressResolver, name: str) -> None:
     try:
         table = ResolvedAddress(name, "dbo", address_of.default_catalog or "")
     except AddressError:
@@ -97,7 +97,7 @@ def test_table_names(session: Session, address_of: AddressResolver, name: str) -
 @executed
 @given(nasty)
 @example("s]; DROP TABLE [canary]; --")
-def test_schema_names(session: Session, address_of: AddressResolver, name: str) -> None:
+def test_any_schema_name_serves(session: Session, address_of: AddressResolver, name: str) -> None:
     schema = f"{uuid.uuid4().hex[:6]}{name}"
     table = ResolvedAddress("T", schema, address_of.default_catalog or "")
     make_and_undo(session, table, create_schema=True)

@@ -148,6 +148,6 @@ def test_no_purge_inside_a_transaction(queue: QueueTable) -> None:
         ({"max_messages": -1}, "not below zero"),
     ],
 )
-def test_options_that_cannot_be(wrong: dict[str, Any], sentence: str) -> None:
+def test_contradicting_and_unsafe_options_are_refused(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         PurgeOptions(**wrong)

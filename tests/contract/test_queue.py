@@ -263,7 +263,9 @@ def test_a_table_that_is_no_queue(connect: Connect, address_of: AddressResolver,
             QueueTable(session, address).depth()
 
 
-def test_a_queue_that_does_not_exist(connect: Connect, address_of: AddressResolver, queue_name: str) -> None:
+def test_a_missing_queue_database_or_schema_is_named(
+    connect: Connect, address_of: AddressResolver, queue_name: str
+) -> None:
     with connect() as session, pytest.raises(QueueNotFoundError, match="has no permission on it: create it"):
         QueueTable(session, address_of.resolve(queue_name)).depth()
     with connect() as session, pytest.raises(QueueNotFoundError, match="database 'nowhere'"):
@@ -275,7 +277,9 @@ def test_a_queue_that_does_not_exist(connect: Connect, address_of: AddressResolv
 @pytest.mark.parametrize(
     "name", ["a]b", "it's", "x; DROP TABLE y --", "sp ace", "[dbo].[T]", "ünï✓😀", 'q"q', "n" * 128]
 )
-def test_nasty_names(connect: Connect, address_of: AddressResolver, queue_name: str, name: str) -> None:
+def test_names_with_quotes_and_brackets_serve(
+    connect: Connect, address_of: AddressResolver, queue_name: str, name: str
+) -> None:
     address = address_of.resolve((name + queue_name)[-128:])
     with connect() as session:
         assert create_queue(session, address).made is True
@@ -292,7 +296,7 @@ def test_statements_stay_below_lock_escalation(queue: QueueTable, count: int) ->
         queue.receive(count)
 
 
-def test_a_wrong_password(settings: ConnectionSettings) -> None:
+def test_a_wrong_password_is_a_refused_login_that_does_not_show_it(settings: ConnectionSettings) -> None:
     from dataclasses import replace
 
     wrong = replace(settings, password="not it")
@@ -301,18 +305,19 @@ def test_a_wrong_password(settings: ConnectionSettings) -> None:
     assert "not it" not in str(caught.value) + str(caught.value.__cause__)
 
 
-def test_an_unknown_database(settings: ConnectionSettings) -> None:
+def test_an_unknown_database_is_a_refused_login_that_names_it(settings: ConnectionSettings) -> None:
     from dataclasses import replace
 
     with pytest.raises(LoginFailedError, match="'nowhere'"):
         Session(replace(settings, database="nowhere"))
 
 
-def test_a_closed_port() -> None:
+def test_a_closed_port_is_an_unreachable_server() -> None:
     import socket
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with pytest.raises(ServerUnreachableError, match=f"127.0.0.1:{port}"):
-        Session(ConnectionSettings("127.0.0.1", "db", port, "sa", "x", login_timeout=2))
+    with socket.socket() as silent:
+        # Held, so that nobody else gets the port, and nobody listens there.
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        with pytest.raises(ServerUnreachableError, match=f"127.0.0.1:{port}"):
+            Session(ConnectionSettings("127.0.0.1", "db", port, "sa", "x", login_timeout=2))

@@ -57,7 +57,7 @@ def test_an_id_belongs_to_one_queue(queue: QueueTable, ledger: SendLedger, addre
         run_sql(queue.session, f"DROP TABLE {other.qualified_name}")
 
 
-def test_two_at_once_with_the_same_id(queue: QueueTable, ledger: SendLedger, connect: Connect) -> None:
+def test_of_several_at_once_with_the_same_id_one_sends(queue: QueueTable, ledger: SendLedger, connect: Connect) -> None:
     """The second waits for the first, whichever that is, and sends nothing."""
     send_id = uuid.uuid4()
     results: list[SendResult] = []
@@ -99,7 +99,7 @@ with Session(settings) as session:
 """
 
 
-def test_a_sender_killed_in_the_middle(server_url: str, queue: QueueTable, ledger: SendLedger) -> None:
+def test_a_sender_killed_in_the_middle_has_sent_nothing(server_url: str, queue: QueueTable, ledger: SendLedger) -> None:
     send_id = uuid.uuid4()
     command = [sys.executable, "-c", _SEND_AND_HANG, server_url, str(queue.address), str(send_id)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

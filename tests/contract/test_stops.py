@@ -94,7 +94,7 @@ def test_a_quota_is_over_with_its_time() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1])
-def test_a_time_that_is_none(seconds: float) -> None:
+def test_a_drain_of_no_seconds_is_refused(seconds: float) -> None:
     with pytest.raises(ConfigurationError, match="max_seconds must be more than 0"):
         DrainOptions(max_seconds=seconds)
 

@@ -88,7 +88,7 @@ def test_subscribe_move_and_unsubscribe(subscriptions: SubscriptionTable) -> Non
         (PLACED, " ", "q", "endpoint of a subscription is blank"),
     ],
 )
-def test_what_the_columns_cannot_hold(
+def test_what_the_columns_cannot_hold_is_refused(
     subscriptions: SubscriptionTable, type_name: str, endpoint: str, queue: str, says: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=says):
@@ -96,14 +96,16 @@ def test_what_the_columns_cannot_hold(
     assert subscriptions.subscriptions() == []
 
 
-def test_what_the_columns_just_hold(subscriptions: SubscriptionTable) -> None:
+def test_what_the_columns_just_hold_is_kept_whole(subscriptions: SubscriptionTable) -> None:
     queue = ResolvedAddress("q" * 128, "s" * 62, "nsb")
     assert len(queue.canonical) == 199
     assert subscriptions.subscribe("T" * 200, "😀" * 100, queue)
     assert subscriptions.subscriptions() == [Subscription("T" * 200, "😀" * 100, queue.canonical)]
 
 
-def test_many_subscribe_at_once(connect: Connect, subscriptions: SubscriptionTable) -> None:
+def test_many_subscribe_at_once_and_each_subscription_is_there_once(
+    connect: Connect, subscriptions: SubscriptionTable
+) -> None:
     start = threading.Barrier(4)
 
     def work(number: int) -> None:
@@ -119,7 +121,7 @@ def test_many_subscribe_at_once(connect: Connect, subscriptions: SubscriptionTab
 
 
 @pytest.mark.parametrize("layout", ["v1", "v3.0", "v4", "modern"])
-def test_round_trip_on_every_layout(
+def test_events_arrive_whole_in_every_layout(
     subscriptions: SubscriptionTable,
     make_queue: Callable[..., QueueTable],
     address_of: AddressResolver,
@@ -155,7 +157,9 @@ def test_one_copy_for_each_queue(
     assert [len(queue.receive(5)) for queue in (a, b, c)] == [1, 1, 0]
 
 
-def test_nobody_listens(subscriptions: SubscriptionTable, address_of: AddressResolver) -> None:
+def test_an_event_without_subscribers_goes_nowhere(
+    subscriptions: SubscriptionTable, address_of: AddressResolver
+) -> None:
     published = publish(subscriptions, address_of, [Message()], [PLACED])
     assert (published.messages, published.queues, published.copies) == (1, (), 0)
 
@@ -202,7 +206,7 @@ def test_publishing_joins_the_sessions_transaction(
 
 
 @pytest.mark.parametrize(("message", "types"), [(Message("{}"), [PLACED]), (Message(), [])])
-def test_what_is_no_event(
+def test_headers_as_text_and_no_type_make_no_event(
     subscriptions: SubscriptionTable, address_of: AddressResolver, message: Message, types: list[str]
 ) -> None:
     with pytest.raises(MessageError, match="An event"):
@@ -210,7 +214,7 @@ def test_what_is_no_event(
 
 
 @pytest.mark.parametrize("count", [1, 7, 127])
-def test_an_event_of_many_types(
+def test_an_event_has_up_to_127_types(
     subscriptions: SubscriptionTable, make_queue: Callable[..., QueueTable], address_of: AddressResolver, count: int
 ) -> None:
     a = make_queue("a")
@@ -220,7 +224,7 @@ def test_an_event_of_many_types(
         publish(subscriptions, address_of, [Message()], [f"T{n}" for n in range(128)])
 
 
-def test_a_table_that_is_none(session: Session, table: ResolvedAddress) -> None:
+def test_a_missing_table_and_one_of_another_kind_are_refused(session: Session, table: ResolvedAddress) -> None:
     with pytest.raises(QueueNotFoundError):
         SubscriptionTable(session, table).subscriptions()
     create_queue(session, table)

@@ -198,7 +198,9 @@ def test_receive_only_sends_at_once(queue: QueueTable, connect: Connect, setting
     assert waiting(queue) == [b"in", b"ghost"]
 
 
-def test_none_is_lossy(queue: QueueTable, connect: Connect, settings: ConnectionSettings) -> None:
+def test_without_a_transaction_a_failure_loses_what_was_received(
+    queue: QueueTable, connect: Connect, settings: ConnectionSettings
+) -> None:
     queue.send([Message(body=b"in")])
 
     def handle() -> None:
@@ -220,7 +222,7 @@ def test_a_second_server_is_refused(connect: Connect, settings: ConnectionSettin
     assert current_transaction(replace(settings, host="other.example.com")) is None
 
 
-def test_a_mode_inside_another(connect: Connect, settings: ConnectionSettings) -> None:
+def test_another_mode_inside_a_transaction_is_refused(connect: Connect, settings: ConnectionSettings) -> None:
     with transaction(settings, connect) as begun:
         with transaction(settings, connect) as same:
             assert same is begun

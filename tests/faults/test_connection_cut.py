@@ -66,7 +66,7 @@ def drain(proxy: Proxy, queue: QueueTable, stage: Stage, batch_id: uuid.UUID) ->
         if LONG or round_trip == "commit" or moment == DURING
     ],
 )
-def test_one_cut(
+def test_one_cut_loses_and_doubles_nothing(
     proxy: Proxy,
     queue: QueueTable,
     stage: Stage,
@@ -85,7 +85,7 @@ def test_one_cut(
 
 
 @pytest.mark.parametrize("moment", MOMENTS if LONG else [DURING])
-def test_cut_after_cut(
+def test_cut_after_cut_loses_and_doubles_nothing(
     proxy: Proxy, queue: QueueTable, stage: Stage, account: Account, batch_id: uuid.UUID, moment: str
 ) -> None:
     """A COMMIT whose answer was lost is neither repeated nor given up: a new part is taken."""
@@ -99,7 +99,7 @@ def test_cut_after_cut(
     assert account.queued() == 0
 
 
-def test_a_commit_that_arrives_after_the_seal(
+def test_a_commit_that_arrives_after_the_seal_is_undone(
     proxy: Proxy, connect: Connect, queue: QueueTable, stage: Stage, account: Account, batch_id: uuid.UUID
 ) -> None:
     """The network held it back; meanwhile another try sealed and listed the batch. The server undoes the part."""

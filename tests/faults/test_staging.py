@@ -30,7 +30,7 @@ def drain(connect: Connect, queue: QueueTable, staging: StagingFolder, batch_id:
 
 
 @pytest.mark.parametrize("room", [0, 3, 100, 50_000, 100_000])
-def test_a_store_that_is_full(connect: Connect, queue: QueueTable, batch_id: uuid.UUID, room: int) -> None:
+def test_a_full_store_loses_nothing(connect: Connect, queue: QueueTable, batch_id: uuid.UUID, room: int) -> None:
     """What was taken for the part that did not fit is in the queue again, and a later try goes on from there."""
     store = Store(room)
     account = Account(connect, queue.address, store.staging)
@@ -56,7 +56,7 @@ def no_file_longer_than(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("size", [2, 1000, 12_000])
-def test_a_disk_that_is_full(
+def test_a_full_disk_loses_nothing(
     connect: Connect, queue: QueueTable, staging: StagingFolder, account: Account, batch_id: uuid.UUID, size: int
 ) -> None:
     account.send(60)
@@ -90,7 +90,7 @@ def hanging(
     return draining
 
 
-def test_a_store_that_hangs_past_the_lock_timeout_of_others(
+def test_a_store_that_hangs_past_the_lock_timeout_of_others_loses_nothing(
     connect: Connect, queue: QueueTable, store: HangingStore, pool: ThreadPoolExecutor, batch_id: uuid.UUID
 ) -> None:
     """Whoever passes over locked rows goes on meanwhile, whoever waits for them gives up, and the part commits."""
@@ -111,7 +111,7 @@ def test_a_store_that_hangs_past_the_lock_timeout_of_others(
     account.check(batch_id)
 
 
-def test_a_worker_that_wakes_up_after_the_seal(
+def test_a_worker_that_wakes_up_after_the_seal_is_undone(
     connect: Connect, queue: QueueTable, store: HangingStore, pool: ThreadPoolExecutor, batch_id: uuid.UUID
 ) -> None:
     """Its part is undone: its rows are in the queue, and its file is one that the sealed batch does not list."""

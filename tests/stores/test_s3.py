@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import socket
 import threading
 import traceback
 import uuid
@@ -148,7 +149,7 @@ def test_a_file_whose_commit_may_have_taken_effect_stays(staging: StagingFolder,
         assert len(bucket.read(f"staging/{size}")) == size
 
 
-def test_an_empty_file(staging: StagingFolder, bucket: Bucket) -> None:
+def test_an_empty_file_is_written_all_the_same(staging: StagingFolder, bucket: Bucket) -> None:
     DurableFile(staging, "empty").close()
     assert bucket.read("staging/empty") == b""
 
@@ -217,13 +218,17 @@ def test_a_drain_whose_upload_is_refused_loses_nothing(
     assert in_bucket(bucket, drain(connect, queue, staging, batch_id).paths) == sent
 
 
-def test_a_server_that_is_gone(connect: Connect, queue: QueueTable) -> None:
+def test_a_store_that_is_gone_loses_nothing(connect: Connect, queue: QueueTable) -> None:
     server = S3Server()
     server.stop()
     sent = fill(queue, SMALL)
-    staging = StagingFolder(server.filesystem(), "bucket/staging", "s3a://bucket/staging")
-    with pytest.raises(StagingError, match="Could not connect to the endpoint URL") as failure:
-        drain(connect, queue, staging)
+    with socket.socket() as silent:
+        # Held, so that nobody else gets the port, and nobody listens there.
+        silent.bind(("127.0.0.1", 0))
+        server.url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        staging = StagingFolder(server.filesystem(), "bucket/staging", "s3a://bucket/staging")
+        with pytest.raises(StagingError, match="Could not connect to the endpoint URL") as failure:
+            drain(connect, queue, staging)
     assert secrets_in(failure.value) == []
     assert queue.depth().messages == len(sent)
 
@@ -246,7 +251,9 @@ def test_a_server_that_hangs_does_not_hold_the_rows_for_ever(
         released.set()
 
 
-def test_no_credentials(connect: Connect, queue: QueueTable, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_lose_nothing(
+    connect: Connect, queue: QueueTable, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -289,7 +296,9 @@ def test_a_batch_goes_back(
     assert [message.body for message in queue.receive(10)] == sent
 
 
-def test_a_sweep(connect: Connect, queue: QueueTable, s3: S3Server, staging: StagingFolder, bucket: Bucket) -> None:
+def test_a_sweep_takes_what_is_old_and_says_what_it_may_not(
+    connect: Connect, queue: QueueTable, s3: S3Server, staging: StagingFolder, bucket: Bucket
+) -> None:
     fill(queue, SMALL)
     batch = drain(connect, queue, staging)
     sweeper = StagingFolder(s3.filesystem(), staging.root, staging.uri)

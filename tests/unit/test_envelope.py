@@ -343,5 +343,5 @@ def test_neither_airflow_nor_spark_is_imported() -> None:
         "import sys, airflow_sqlqueue.envelope; "
         "print([m for m in ('airflow', 'pyspark', 'pyarrow') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "[]"

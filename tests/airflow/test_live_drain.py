@@ -1,0 +1,214 @@
+"""The drain's operators on a server, over ODBC: what ``execute`` does, without a metadata database."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import ObjectStoragePath
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_sqlqueue.drain.drain import Progress
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
+from airflow_sqlqueue.errors import BatchError, ConfigurationError, SparkJobError
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.operators import (
+    SqlQueueDrainToSparkOperator,
+    SqlQueueMarkConsumedOperator,
+    SqlQueueSendOperator,
+)
+from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+from airflow_sqlqueue.traffic import generate
+
+
+def drain(queue_name: str, staging: Any, **arguments: Any) -> SqlQueueDrainToSparkOperator:
+    return SqlQueueDrainToSparkOperator(task_id="task", queue_name=queue_name, staging=staging, **arguments)
+
+
+def test_a_drain_without_a_job_leaves_the_batch_to_others(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, run_id: str
+) -> None:
+    hook.send(queue_name, generate(300, seed=1))
+    expired = hook.depth(queue_name).expired
+    done = drain(queue_name, str(tmp_path)).execute(context())
+    assert json.loads(json.dumps(done)) == done
+    batch = Batch.from_dict(done["batch"])
+    assert (batch.state, batch.messages, batch.expired, done["locked"]) == ("sealed", 300 - expired, expired, 0)
+    assert batch.batch_id == str(batch_id_for("dag", run_id, "task"))
+    for given in (done, done["batch"]):
+        SqlQueueMarkConsumedOperator(task_id="mark", batch=given).execute(context())
+    again = drain(queue_name, str(tmp_path), python_callable=not_again).execute(context())
+    assert again["batch"] == {**done["batch"], "state": "consumed"}
+
+
+def not_again(spark: Any, batch: Batch) -> None:
+    raise AssertionError("a consumed batch was given to a job")
+
+
+def test_a_batch_that_is_unknown_is_not_marked(live: str, context: Any) -> None:
+    settings = SqlQueueHook(live).queue_connection.settings
+    batch = Batch(str(uuid.uuid4()), f"q@[dbo]@[{settings.database}]", "sealed", (), 0, 0, 0, 0)
+    with pytest.raises(BatchError, match="does not know"):
+        SqlQueueMarkConsumedOperator(task_id="mark", batch=batch.to_dict()).execute(context())
+
+
+def test_a_retry_resumes_an_open_batch(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, run_id: str
+) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(progress: Progress) -> None:
+        raise Killed
+
+    hook.send(queue_name, generate(100, seed=2))
+    expired = hook.depth(queue_name).expired
+    with pytest.raises(Killed):
+        hook.drain(
+            queue_name,
+            tmp_path,
+            batch_id=batch_id_for("dag", run_id, "task", 3),
+            options=DrainOptions(rows_per_part=30, workers=1),
+            on_progress=kill,
+        )
+    assert hook.depth(queue_name).messages + hook.depth(queue_name).expired == 70
+    done = drain(queue_name, str(tmp_path), drain_options={"rows_per_part": 40}).execute(context(map_index=3))
+    assert done["batch"]["messages"] == 100 - expired
+    assert done["batch"]["parts"] == 3
+    assert hook.depth(queue_name).messages == 0
+
+
+def test_another_run_and_another_map_index_drain_another_batch(queue_name: str, tmp_path: Path, context: Any) -> None:
+    contexts = [context(), context(run_id="other"), context(map_index=0)]
+    ids = {drain(queue_name, str(tmp_path)).execute(each)["batch"]["batch_id"] for each in contexts}
+    assert len(ids) == 3
+
+
+def test_an_empty_batch_runs_no_job_and_is_consumed(queue_name: str, tmp_path: Path, context: Any) -> None:
+    done = drain(queue_name, str(tmp_path), python_callable=not_again).execute(context())
+    assert (done["batch"]["state"], done["batch"]["messages"], done["result"]) == ("consumed", 0, None)
+
+
+def test_staging_may_be_an_object_storage_path(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
+) -> None:
+    hook.send(queue_name, [Message({}, b"x")])
+    done = drain(queue_name, ObjectStoragePath(f"file://{tmp_path}")).execute(context())
+    assert done["batch"]["paths"][0].startswith(f"file://{tmp_path}/")
+
+
+def test_no_body_and_no_header_reaches_a_log_or_xcom(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, caplog: Any, capsys: Any
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    message = {"headers": {"Secret": "hush-header"}, "body": "hush-body"}
+    sent = SqlQueueSendOperator(task_id="send", queue_name=queue_name, messages=[message]).execute(context())
+    SqlQueueDepthSensor(task_id="wait", queue_name=queue_name).execute(context())
+    done = drain(queue_name, str(tmp_path)).execute(context())
+    assert sent == done["batch"]["messages"] == 1
+    log = caplog.text + capsys.readouterr().out
+    assert "Sent 1 messages" in log
+    assert "Drained 1 messages" in log
+    for text in (log, json.dumps(done), repr(hook.client.queue(queue_name).peek())):
+        assert "hush" not in text
+
+
+@pytest.mark.spark
+def test_a_failed_job_keeps_its_batch_for_the_next_try(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, run_id: str
+) -> None:
+    seen: list[str] = []
+
+    def job(spark: Any, batch: Batch, fail: bool) -> dict[str, int]:
+        rows = spark.read.parquet(*batch.paths).count()
+        seen.append(batch.batch_id)
+        if fail:
+            raise RuntimeError("the job failed")
+        return {"rows": rows}
+
+    hook.send(queue_name, [Message({}, b"x")] * 20)
+    arguments: dict[str, Any] = {"python_callable": job, "spark_conf": {"spark.sql.shuffle.partitions": "1"}}
+    with pytest.raises(RuntimeError, match="the job failed"):
+        drain(queue_name, str(tmp_path), op_kwargs={"fail": True}, **arguments).execute(context())
+    batch = hook.client.batches.get(batch_id_for("dag", run_id, "task"))
+    assert (batch.state, batch.messages) == ("sealed", 20)
+
+    hook.send(queue_name, [Message({}, b"later")])
+    done = drain(queue_name, str(tmp_path), op_kwargs={"fail": False}, **arguments).execute(context())
+    assert done["result"] == {"rows": 20}
+    assert done["batch"] == {**batch.to_dict(), "state": "consumed"}
+    assert seen == [batch.batch_id] * 2
+
+    again = drain(queue_name, str(tmp_path), op_kwargs={"fail": False}, **arguments).execute(context())
+    assert again["result"] is None
+    assert len(seen) == 2
+    assert hook.depth(queue_name).messages == 1
+
+
+@pytest.mark.spark
+def test_an_application_gets_the_manifest(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, run_id: str, capsys: Any
+) -> None:
+    application = tmp_path / "job.py"
+    application.write_text(
+        "import json, sys\n"
+        "option, manifest, answer, code = sys.argv[1:]\n"
+        "assert option == '--manifest'\n"
+        "open(answer, 'w').write(open(manifest).read())\n"
+        "print('the application was here')\n"
+        "sys.exit(int(code))\n"
+    )
+    answer = tmp_path / "answer.json"
+    hook.send(queue_name, [Message({}, b"x")] * 5)
+
+    def run(code: int) -> dict[str, Any]:
+        arguments = [str(answer), str(code)]
+        operator = drain(queue_name, str(tmp_path), application=str(application), application_args=arguments)
+        return operator.execute(context())
+
+    with pytest.raises(SparkJobError, match="exit code 3"):
+        run(3)
+    assert hook.client.batches.get(batch_id_for("dag", run_id, "task")).state == "sealed"
+    done = run(0)
+    assert json.loads(answer.read_text()) == {**done["batch"], "state": "sealed"}
+    assert done["batch"]["state"] == "consumed"
+    assert capsys.readouterr().out.count("the application was here") == 2
+
+
+@pytest.mark.spark
+def test_executors_drain_and_the_job_has_their_session(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, monkeypatch: Any
+) -> None:
+    from airflow_sqlqueue.spark import executors
+
+    drained_with: list[str] = []
+    frame = executors.drained_frame
+
+    def note(spark: Any, *arguments: Any) -> Any:
+        drained_with.append(spark.sparkContext.applicationId)
+        return frame(spark, *arguments)
+
+    def job(spark: Any, batch: Batch) -> dict[str, Any]:
+        # Nobody has asked for a web UI.
+        assert spark.sparkContext.uiWebUrl is None
+        conf = spark.sparkContext.getConf()
+        return {"application": spark.sparkContext.applicationId, "speculation": conf.get("spark.speculation")}
+
+    monkeypatch.setattr(executors, "drained_frame", note)
+    hook.send(queue_name, [Message({}, b"x")] * 20)
+    done = drain(queue_name, str(tmp_path), python_callable=job, engine="spark").execute(context())
+    assert done["batch"]["messages"] == 20
+    assert [done["result"]] == [{"application": name, "speculation": "false"} for name in drained_with]
+
+
+def test_an_engine_needs_what_it_runs_on(hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any) -> None:
+    with pytest.raises(AirflowFailException, match="'cluster' is not known: use threads or spark"):
+        drain(queue_name, str(tmp_path), engine="cluster").execute(context())
+    with pytest.raises(ConfigurationError, match="needs a session to drain with"):
+        hook.drain(queue_name, tmp_path, engine="spark")

@@ -1,0 +1,71 @@
+"""The sensor on a server, over ODBC: what a poke finds, without a metadata database."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowRescheduleException
+
+from airflow_sqlqueue.envelope.times import format_time
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.sensors import SqlQueueDepthSensor, depth
+
+
+def test_the_sensor_pokes_until_there_is_enough(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, threshold="3", poke_interval=0, timeout=60)
+    hook.send(queue_name, [Message()] * 2)
+    assert not sensor.poke(context())
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(sensor.execute, context())
+        hook.send(queue_name, [Message()] * 2)
+        assert waiting.result(60) == {"messages": 4, "expired": 0}
+
+
+def test_the_sensor_gives_its_slot_back_between_pokes(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, mode="reschedule", poke_interval=90)
+    with pytest.raises(AirflowRescheduleException):
+        sensor.execute(context())
+    hook.send(queue_name, [Message()])
+    assert sensor.execute(context()) == {"messages": 1, "expired": 0}
+
+
+def test_expired_messages_do_not_count_however_many_stand_in_front(
+    hook: SqlQueueHook, queue_name: str, context: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(depth, "EXPIRED_ALLOWANCE", 2)
+    hook.send(queue_name, [*[Message({}, b"", timedelta(seconds=-1))] * 5, *[Message()] * 2])
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, threshold=2)
+    assert sensor.poke(context()).xcom_value == {"messages": 2, "expired": 5}
+    sensor.threshold = 3
+    assert not sensor.poke(context())
+
+
+@pytest.mark.parametrize("kind", ["quick", "catalog"])
+def test_a_poke_may_read_no_rows(hook: SqlQueueHook, queue_name: str, context: Any, kind: str) -> None:
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, threshold=2, kind=kind)
+    hook.send(queue_name, [Message()])
+    assert not sensor.poke(context())
+    hook.send(queue_name, [Message({}, b"", timedelta(seconds=-1))])
+    found = sensor.poke(context())
+    assert found
+    assert found.xcom_value == {"messages": 2, "expired": None}
+
+
+def test_the_sensor_waits_for_an_age(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, oldest_seconds="600")
+    assert not sensor.poke(context())
+    young = format_time(datetime.now(timezone.utc))
+    hook.send(queue_name, [Message({"NServiceBus.TimeSent": young})])
+    found = sensor.poke(context())
+    assert not found
+    assert 0 <= found.xcom_value["oldest_seconds"] < 300
+    sensor.threshold = 1
+    assert sensor.poke(context())
+    sensor.threshold = None
+    hook.receive(queue_name)
+    hook.send(queue_name, [Message({"NServiceBus.TimeSent": "2020-01-01 00:00:00:000000 Z"})])
+    assert sensor.poke(context())

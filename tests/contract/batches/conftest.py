@@ -1,0 +1,106 @@
+"""Batches that are drained, and a ledger of their own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from airflow_sqlqueue.drain.drain import Drain
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
+from airflow_sqlqueue.drain.worker import DrainTask, Worker
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from tests.contract.conftest import Connect, run_sql
+
+SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
+
+SCHEMA = f"batches_{uuid.uuid4().hex[:10]}"
+"""A ledger of this module's own: a sweep takes whatever is past its retention."""
+
+NOW = SweepOptions(retain=timedelta(0), grace=timedelta(0))
+
+DrainIt = Callable[..., Batch]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
+    """Drop the ledger afterwards."""
+    yield
+    with Session(settings) as session:
+        tables = ("Batch", "Part", "BatchMessage", "Quarantine", "Send")
+        run_sql(session, "; ".join(f"DROP TABLE IF EXISTS [{SCHEMA}].[{name}]" for name in tables))
+        run_sql(session, f"DROP SCHEMA IF EXISTS [{SCHEMA}]")
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> StagingFolder:
+    return StagingFolder.of(tmp_path / "staging")
+
+
+@pytest.fixture(params=["files", "table"])
+def stage(
+    request: pytest.FixtureRequest, queue_name: str, settings: ConnectionSettings, staging: StagingFolder
+) -> Iterator[Stage]:
+    """Each of the stages; what is done with in the table goes afterwards, as no folder keeps it from other sweeps."""
+    yield FileStage(staging) if request.param == "files" else TableStage(SCHEMA)
+    with Session(settings) as session:
+        sweep(Ledger(session, settings.database, SCHEMA), None, NOW)
+
+
+@pytest.fixture
+def ledger(queue: QueueTable) -> Ledger:
+    ledger = Ledger(queue.session, queue.address.catalog, SCHEMA)
+    ledger.create()
+    return ledger
+
+
+@pytest.fixture
+def drain(connect: Connect, queue: QueueTable, staging: StagingFolder) -> DrainIt:
+    """Send so many messages, each with its number for a body, and drain them."""
+
+    def run(count: int = 0, *, staging: StagingFolder | Stage = staging, batch_id: uuid.UUID | None = None) -> Batch:
+        queue.send(Message({"n": f"{n}"}, b"body %d" % n) for n in range(count))
+        return (
+            Drain(
+                connect,
+                queue.address,
+                staging,
+                batch_id=batch_id,
+                origin="test",
+                options=SMALL_PARTS,
+                ledger_schema=SCHEMA,
+            )
+            .run()
+            .batch
+        )
+
+    return run
+
+
+def worker_of(queue: QueueTable, batch_id: uuid.UUID, staging: StagingFolder | Stage) -> Worker:
+    stage = FileStage(staging) if isinstance(staging, StagingFolder) else staging
+    return Worker(queue.session, DrainTask(batch_id, queue.address, stage, SMALL_PARTS, SCHEMA))
+
+
+def open_batch(queue: QueueTable, ledger: Ledger, staging: StagingFolder | Stage, parts: int) -> uuid.UUID:
+    """A batch that was interrupted after so many parts."""
+    batch_id = uuid.uuid4()
+    name = "files" if isinstance(staging, StagingFolder) else staging.name
+    ledger.open(batch_id, queue.address.canonical, "test", queue.ends()[1], name)
+    worker = worker_of(queue, batch_id, staging)
+    for _ in range(parts):
+        assert worker.drain_part(-1, 2**62, None) is not None
+    return batch_id

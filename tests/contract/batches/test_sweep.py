@@ -1,0 +1,230 @@
+"""What a sweep takes from stages and ledger, and what it leaves, on any server."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from unittest.mock import ANY
+
+import pytest
+
+from airflow_sqlqueue.drain.batches import batches
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.requeue import requeue
+from airflow_sqlqueue.drain.stages.part_file import PartFile
+from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.sweep import SweepOptions, SweepResult, sweep
+from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError, TransactionError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.send_ledger import SendLedger
+from airflow_sqlqueue.session import Session
+from tests.contract.batches.conftest import NOW, SCHEMA, DrainIt, open_batch, worker_of
+from tests.contract.conftest import run_sql
+
+
+@pytest.fixture(params=["local disk", "memory"])
+def any_staging(request: pytest.FixtureRequest, tmp_path: Path) -> StagingFolder:
+    name = f"memory://{uuid.uuid4().hex}/staging" if request.param == "memory" else tmp_path / "staging"
+    return StagingFolder.of(name)
+
+
+def staged(staging: StagingFolder) -> set[str]:
+    """The URIs of all that lies in the folder."""
+    found = staging.filesystem.find(staging.root)
+    return {staging.uri + path.removeprefix(staging.root) for path in found}
+
+
+def put(staging: StagingFolder, batch_id: object, name: str = "") -> str:
+    """A file of a batch that no ledger lists."""
+    path = f"/{batch_id}/{name or f'part-{uuid.uuid4()}.parquet'}"
+    staging.filesystem.makedirs(f"{staging.root}/{batch_id}", exist_ok=True)
+    staging.filesystem.pipe_file(staging.root + path, b"12345")
+    return staging.uri + path
+
+
+def test_orphans_go_and_what_is_listed_stays(
+    queue: QueueTable, ledger: Ledger, drain: DrainIt, any_staging: StagingFolder
+) -> None:
+    sealed, consumed = drain(30, staging=any_staging), drain(30, staging=any_staging)
+    ledger.consume(consumed)
+    listed = {*sealed.paths, *consumed.paths}
+    orphans = {put(any_staging, sealed.batch_id), put(any_staging, consumed.batch_id)}
+    foreign = {put(any_staging, sealed.batch_id, "notes.txt"), put(any_staging, "others")}
+    keep = timedelta(days=1)
+    young = sweep(ledger, any_staging, SweepOptions(retain=keep, grace=keep))
+    assert young == SweepResult()
+    assert staged(any_staging) == listed | orphans | foreign
+    would = sweep(ledger, any_staging, SweepOptions(retain=keep, grace=timedelta(0), dry_run=True))
+    assert would == SweepResult(files=2, bytes=10, orphans=2, dry_run=True)
+    assert staged(any_staging) == listed | orphans | foreign
+    assert sweep(ledger, any_staging, SweepOptions(retain=keep, grace=timedelta(0))) == replace(would, dry_run=False)
+    assert staged(any_staging) == listed | foreign
+    assert ledger.manifest(uuid.UUID(sealed.batch_id)) == sealed
+
+
+def test_nothing_of_an_open_batch_is_touched(queue: QueueTable, ledger: Ledger, staging: StagingFolder) -> None:
+    """A worker that was stopped between its file and its COMMIT may wake up and commit: the file must be there."""
+    queue.send(Message({}, b"%d" % n) for n in range(40))
+    batch_id = open_batch(queue, ledger, staging, 1)
+    close, swept = PartFile.close, []
+
+    class Stopped(PartFile):
+        def close(self) -> None:
+            close(self)
+            with Session(ledger.session.settings) as session:
+                swept.append(sweep(Ledger(session, ledger.catalog, SCHEMA), staging, replace(NOW, unknown=True)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("airflow_sqlqueue.drain.stages.files.PartFile", Stopped)
+        assert worker_of(queue, batch_id, staging).drain_part(-1, 2**62, None) is not None
+    assert swept == [SweepResult()]
+    batch = ledger.seal(batch_id)
+    assert sweep(ledger, staging, NOW) == SweepResult()
+    assert staged(staging) == set(batch.paths)
+    requeue(ledger, batch_id)
+    assert queue.depth().messages == 40
+
+
+def test_a_zombies_file_is_an_orphan_once_the_batch_is_sealed(
+    queue: QueueTable, ledger: Ledger, staging: StagingFolder
+) -> None:
+    queue.send(Message({}, b"%d" % n) for n in range(40))
+    batch_id = open_batch(queue, ledger, staging, 1)
+    with Session(ledger.session.settings) as session:
+        batch = Ledger(session, ledger.catalog, SCHEMA).seal(batch_id)
+    with pytest.raises(BatchError, match="sealed meanwhile"):
+        worker_of(queue, batch_id, staging).drain_part(-1, 2**62, None)
+    assert len(staged(staging)) == 2
+    assert sweep(ledger, staging, NOW).orphans == 1
+    assert staged(staging) == set(batch.paths)
+
+
+def test_what_is_done_with_goes_after_its_retention_from_disk_and_ledger(
+    queue: QueueTable, ledger: Ledger, drain: DrainIt, any_staging: StagingFolder
+) -> None:
+    consumed, requeued, empty = drain(30, staging=any_staging), drain(25, staging=any_staging), drain()
+    sealed = drain(5, staging=any_staging)
+    ledger.consume(consumed)
+    ledger.consume(empty)
+    requeue(ledger, uuid.UUID(requeued.batch_id), any_staging)
+    put(any_staging, consumed.batch_id)
+    swept = [any_staging.root + path.removeprefix(any_staging.uri) for path in (*consumed.paths, *requeued.paths)]
+    size = sum(map(any_staging.filesystem.size, swept))
+    would = sweep(ledger, any_staging, replace(NOW, dry_run=True))
+    assert (would.files, would.orphans, would.bytes) == (5, 1, size + 5)
+    assert would.batches == 3
+    assert len(staged(any_staging)) == 6
+    done = sweep(ledger, any_staging, NOW)
+    assert done == replace(would, dry_run=False)
+    assert staged(any_staging) == set(sealed.paths)
+    assert [str(info.batch_id) for info in batches(ledger, queue=queue.address.canonical)] == [sealed.batch_id]
+    assert ledger.parts(uuid.UUID(consumed.batch_id)) == []
+    assert sweep(ledger, any_staging, NOW) == SweepResult()
+    if any_staging.is_local:
+        assert [path.name for path in Path(any_staging.root).iterdir()] == [sealed.batch_id]
+
+
+def test_a_batch_in_another_folder_stays_in_the_ledger(
+    ledger: Ledger, drain: DrainIt, staging: StagingFolder, tmp_path: Path
+) -> None:
+    batch = drain(5)
+    ledger.consume(batch)
+    sweep(ledger, StagingFolder.of(tmp_path / "another"), NOW)
+    assert ledger.manifest(uuid.UUID(batch.batch_id)).state == "consumed"
+    moved = StagingFolder.of(Path(staging.root).rename(tmp_path / "the same, mounted elsewhere"))
+    assert sweep(ledger, moved, NOW).files == 1
+    with pytest.raises(BatchNotFoundError):
+        ledger.manifest(uuid.UUID(batch.batch_id))
+
+
+def test_a_sweep_that_died_between_files_and_ledger_is_made_good(
+    ledger: Ledger, drain: DrainIt, staging: StagingFolder
+) -> None:
+    batch = drain(30)
+    ledger.consume(batch)
+    for path in batch.paths:
+        Path(path.removeprefix("file://")).unlink()
+    assert sweep(ledger, staging, NOW).files == 0
+    assert batches(ledger, batch_id=uuid.UUID(batch.batch_id)) == []
+
+
+def test_files_of_another_ledger_stay_unless_there_is_none(
+    queue: QueueTable, drain: DrainIt, any_staging: StagingFolder
+) -> None:
+    """Two databases may stage in one folder: what the one does not know, the other may have sealed."""
+    batch = drain(30, staging=any_staging)
+    other = Ledger(queue.session, queue.address.catalog, "no ledger here")
+    assert sweep(other, any_staging, NOW) == SweepResult(unknown=2)
+    assert staged(any_staging) == set(batch.paths)
+    assert sweep(other, any_staging, replace(NOW, unknown=True, grace=timedelta(days=1))) == SweepResult()
+    assert sweep(other, any_staging, replace(NOW, unknown=True)).orphans == 2
+    assert staged(any_staging) == set()
+
+
+def test_a_sweep_forgets_old_sendings(queue: QueueTable, ledger: Ledger, staging: StagingFolder) -> None:
+    catalog = queue.address.catalog
+    send_id, sent = uuid.uuid4(), SendLedger(queue.session, catalog, SCHEMA)
+    sent.create()
+    sent.send(queue, send_id, [Message()])
+    assert sweep(ledger, staging, NOW).sendings == 0
+    assert sweep(ledger, staging, SweepOptions(forget_sent=timedelta(days=1))).sendings == 0
+    old = SweepOptions(forget_sent=timedelta(0))
+    table = f"[{catalog}].[{SCHEMA}].[Send]"
+    run_sql(queue.session, f"UPDATE {table} SET [SentAt] = '2020-01-01' WHERE [SendId] = '{send_id}'")
+    assert sweep(ledger, staging, replace(old, dry_run=True)).sendings == 1
+    assert sent.send(queue, send_id, [Message()]).repeated
+    assert sweep(ledger, staging, SweepOptions(forget_sent=timedelta(days=365))).sendings == 1
+    assert not sent.send(queue, send_id, [Message()]).repeated
+    assert sweep(Ledger(queue.session, catalog, "no ledger here"), staging, old).sendings == 0
+
+
+def staged_rows(queue: QueueTable, batch: Batch) -> int:
+    text = f"SELECT COUNT(*) FROM [{SCHEMA}].[BatchMessage] WHERE [BatchId] = '{batch.batch_id}'"
+    return int(run_sql(queue.session, text)[0][0])
+
+
+def test_staged_rows_go_with_a_batch_that_is_done_with(
+    queue: QueueTable, ledger: Ledger, drain: DrainIt, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In chunks; a batch that is open or sealed keeps its rows, and one in files stays without its folder."""
+    monkeypatch.setattr("airflow_sqlqueue.drain.stages.message_table.MAX_ROWS_PER_STATEMENT", 7)
+    table = TableStage(SCHEMA)
+    sealed, consumed, requeued = (drain(30, staging=table) for _ in range(3))
+    files = drain(5)
+    for batch in (consumed, files):
+        ledger.consume(batch)
+    requeue(ledger, uuid.UUID(requeued.batch_id))
+    opened = open_batch(queue, ledger, table, 1)
+    assert sweep(ledger).batches == 0, "the retention is not over"
+    expected = SweepResult(rows=60, batches=2)
+    assert sweep(ledger, None, replace(NOW, dry_run=True)) == replace(expected, dry_run=True)
+    assert sweep(ledger, None, NOW) == expected
+    assert sweep(ledger, None, NOW) == SweepResult()
+    assert [staged_rows(queue, batch) for batch in (sealed, consumed, requeued)] == [30, 0, 0]
+    listed = {info.batch_id: info.state for info in batches(ledger, queue=queue.address.canonical)}
+    assert listed == {
+        uuid.UUID(sealed.batch_id): "sealed",
+        uuid.UUID(files.batch_id): "consumed",
+        opened: "open",
+    }
+    assert sweep(ledger, staging, NOW) == SweepResult(files=1, bytes=ANY, batches=1)
+
+
+def test_a_sweep_inside_a_transaction_or_with_a_negative_grace_is_refused(
+    ledger: Ledger, staging: StagingFolder
+) -> None:
+    with pytest.raises(TransactionError, match="outside the transaction"), ledger.session.transaction():
+        sweep(ledger, staging)
+    with pytest.raises(ConfigurationError, match="grace is"):
+        SweepOptions(grace=timedelta(seconds=-1))
+
+
+def test_a_sweep_of_what_is_no_folder_finds_nothing(ledger: Ledger, tmp_path: Path) -> None:
+    assert sweep(ledger, StagingFolder.of(tmp_path / "missing")).files == 0
+    (tmp_path / "file").write_text("no folder")
+    assert sweep(ledger, StagingFolder.of(tmp_path / "file"), SweepOptions()).files == 0

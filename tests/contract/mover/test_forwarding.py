@@ -1,0 +1,92 @@
+"""The mover: what is due for another queue is forwarded, or goes to the error queue, on any server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_sqlqueue.errors import NotAQueueError
+from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from tests.contract.conftest import run_sql
+from tests.contract.mover.conftest import HEADERS, NOW, Endpoint
+
+
+def test_messages_are_forwarded_without_the_header(endpoint: Endpoint) -> None:
+    other = endpoint.other("other")
+    endpoint.delayed.store([Message(HEADERS, b"there")], delay=NOW, forward_to=other.address)
+    endpoint.delayed.store([Message(HEADERS, b"here")], delay=NOW)
+    endpoint.delayed.store([Message(HEADERS, b"here too")], delay=NOW, forward_to=endpoint.queue.address)
+    moved = endpoint.move()
+    assert (moved.moved, moved.forwarded, moved.failed, moved.left, moved.problems) == (2, 1, 0, 0, {})
+    (there,) = other.receive(5)
+    assert (there.body, there.correlation_id) == (b"there", "c-1")
+    assert decode_headers(there.headers).values == HEADERS
+    received = endpoint.queue.receive(5)
+    assert [message.body for message in received] == [b"here", b"here too"]
+    assert all(decode_headers(message.headers).values == HEADERS for message in received)
+
+
+def test_a_destination_goes_through_the_routing_settings(endpoint: Endpoint) -> None:
+    other = endpoint.other("other")
+    name = other.address.table
+    endpoint.resolver = replace(endpoint.resolver, queue_schemas={name: other.address.schema})
+    for text in (f"{name}@[elsewhere]@[{other.address.catalog}]", name, f"{name}@WEB01"):
+        endpoint.delayed.store([Message({HeaderNames.FORWARD_DESTINATION: text}, text.encode())], delay=NOW)
+    assert endpoint.move().forwarded == 3
+
+
+MISSING = {"missing": "does not exist", "": "is blank|no table name", "q@[s]@[no such database]": "does not exist"}
+
+
+@pytest.mark.parametrize("destination", MISSING)
+def test_what_cannot_be_forwarded_goes_to_the_error_queue(endpoint: Endpoint, destination: str) -> None:
+    errors = endpoint.other("error")
+    endpoint.delayed.store([Message({**HEADERS, HeaderNames.FORWARD_DESTINATION: destination}, b"lost")] * 3, delay=NOW)
+    endpoint.delayed.store([Message(body=b"here")], delay=NOW)
+    moved = endpoint.move(error_queue=errors, chunk=2)
+    assert (moved.moved, moved.forwarded, moved.failed, moved.left) == (1, 0, 3, 0)
+    assert list(moved.problems) == [destination]
+    failed = errors.receive(5)
+    assert [message.body for message in failed] == [b"lost"] * 3
+    values = decode_headers(failed[0].headers).values
+    assert values.items() >= HEADERS.items()
+    assert HeaderNames.FORWARD_DESTINATION not in values
+    assert values[HeaderNames.FAILED_Q] == destination
+    assert values[HeaderNames.EXCEPTION_MESSAGE] == moved.problems[destination]
+    assert endpoint.bodies() == [b"here"]
+
+
+@pytest.mark.parametrize("destination", MISSING)
+def test_without_an_error_queue_it_stays_and_holds_nothing_up(endpoint: Endpoint, destination: str) -> None:
+    lost = Message({HeaderNames.FORWARD_DESTINATION: destination}, b"lost")
+    here = Message(body=b"here")
+    for _ in range(3):
+        endpoint.delayed.store([lost, here, lost, here, lost], delay=NOW)
+    moved = endpoint.move(chunk=2)
+    assert (moved.moved, moved.forwarded, moved.failed, moved.left, moved.complete) == (6, 0, 0, 9, True)
+    assert list(moved.problems) == [destination]
+    assert endpoint.bodies() == [b"here"] * 6
+    assert endpoint.delayed.count().due == 9
+
+
+def test_a_destination_that_takes_nothing_holds_nobody_up(endpoint: Endpoint) -> None:
+    """A trigger that throws: the transaction is gone, and what was to be moved with it is moved without it."""
+    other, errors = endpoint.other("other"), endpoint.other("error")
+    trigger = f"CREATE TRIGGER [{other.address.table}.trigger] ON [{other.address.table}] AFTER INSERT AS"
+    run_sql(endpoint.session, f"{trigger} THROW 50001, N'closed', 1;")
+    endpoint.delayed.store([Message(body=b"here")], delay=NOW)
+    endpoint.delayed.store([Message(body=b"there")], delay=NOW, forward_to=other.address)
+    moved = endpoint.move(error_queue=errors)
+    assert (moved.moved, moved.forwarded, moved.failed) == (1, 0, 1)
+    assert "50001" in moved.problems[other.address.canonical]
+    assert [message.body for message in errors.receive(5)] == [b"there"]
+    assert endpoint.bodies() == [b"here"]
+
+
+def test_a_queue_that_takes_nothing_is_an_error(endpoint: Endpoint) -> None:
+    run_sql(endpoint.session, f"ALTER TABLE {endpoint.queue.address.qualified_name} ADD [Tenant] int NOT NULL")
+    endpoint.delayed.store([Message()], delay=NOW)
+    with pytest.raises(NotAQueueError, match="'Tenant' takes no NULL"):
+        endpoint.move()
+    assert endpoint.delayed.count().messages == 1

@@ -1,0 +1,100 @@
+"""An error queue, and the way back from it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
+from airflow_sqlqueue.errorqueue.rate_limit import Clock
+from airflow_sqlqueue.errorqueue.returning import ReturnToSource
+from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.traffic.failures import FAILURES
+from airflow_sqlqueue.traffic.shop import SALES
+
+KEPT = {
+    HeaderNames.MESSAGE_ID: "7e5ba2a3-0a5f-4a54-b3de-4d5a3c1f0a11",
+    HeaderNames.CORRELATION_ID: "c-1",
+    HeaderNames.CONVERSATION_ID: "v-1",
+    HeaderNames.REPLY_TO_ADDRESS: "Storefront@[dbo]@[shop]",
+    HeaderNames.ENCLOSED_MESSAGE_TYPES: "Shop.PlaceOrder, Shop",
+    HeaderNames.ORIGINATING_MACHINE: "WEB-01",
+    HeaderNames.PROCESSING_ENDPOINT: "Sales",
+    HeaderNames.PROCESSING_MACHINE: "SALES-01",
+    "Shop.Customer": "Åsa ☃ 😀",
+    "Shop.Nothing": None,
+}
+
+HOUR = timedelta(hours=1)
+
+Make = Callable[..., QueueTable]
+
+
+def failed(failed_queue: str | None, body: bytes = b"\x00\xff", **changes: str | None) -> Message:
+    """As an endpoint forwards it, with an expiry that an old version left."""
+    failure = FAILURES[SALES][1].headers(SALES, "PlaceOrderHandler")
+    headers = {
+        **KEPT,
+        **failure,
+        HeaderNames.TIME_OF_FAILURE: "2026-03-05 14:30:00:000001 Z",
+        "NServiceBus.Retries": "2",
+        "NServiceBus.Retries.Timestamp": "2026-03-05 14:29:00:000001 Z",
+        "NServiceBus.FLRetries": "4",
+        **changes,
+        HeaderNames.FAILED_Q: failed_queue,
+    }
+    return Message(headers, body, HOUR, uuid.uuid4())
+
+
+@pytest.fixture
+def make(session: Session, resolver: AddressResolver) -> Make:
+    """Creates a queue."""
+
+    def create(name: str, layout: str = "modern", **options: Any) -> QueueTable:
+        create_queue(session, resolver.resolve(name), layout=layout, **options)
+        return QueueTable(session, resolver.resolve(name))
+
+    return create
+
+
+@pytest.fixture
+def error(make: Make) -> QueueTable:
+    return make("error")
+
+
+@pytest.fixture
+def sales(make: Make) -> QueueTable:
+    return make("Sales")
+
+
+@pytest.fixture
+def give_back(resolver: AddressResolver) -> Callable[..., ReturnResult]:
+    """Returns messages: all of them unless a filter is given."""
+
+    def run(
+        queue: QueueTable, where: ErrorFilter | None = None, clock: Clock | None = None, **options: Any
+    ) -> ReturnResult:
+        wanted, progress = where or ErrorFilter(), options.pop("on_progress", None)
+        given = ReturnOptions(**options)
+        return ReturnToSource(queue, resolver, wanted, given, on_progress=progress, clock=clock).run()
+
+    return run
+
+
+def headers_of(message: ReceivedMessage) -> dict[str, str | None]:
+    decoded = decode_headers(message.headers)
+    assert decoded.problem is None
+    return decoded.values
+
+
+def bodies(queue: QueueTable) -> list[bytes]:
+    return [message.body for message in queue.peek(2_000)]

@@ -1,0 +1,144 @@
+"""The way back from an error queue, on any server: what arrives, and where."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
+from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create_queue
+from tests.contract.conftest import run_sql
+from tests.contract.return_to_source.conftest import HOUR, KEPT, Make, bodies, failed, headers_of
+
+
+@pytest.mark.parametrize(
+    ("of_errors", "of_source"),
+    [*((name, name) for name in ("v1", "v3.0", "v4", "modern")), ("v1", "modern"), ("modern", "v1")],
+)
+def test_failed_messages_arrive_as_they_were_sent(make: Make, give_back: Any, of_errors: str, of_source: str) -> None:
+    error, source = make("error", of_errors), make("Sales", of_source)
+    sent = [failed(source.address.canonical, b"%d" % n) for n in range(150)]
+    error.send(sent)
+    done = give_back(error)
+    assert done.to_dict() | {"seconds": 0} == {
+        "messages": 150,
+        "returned": {source.address.canonical: 150},
+        "left": {},
+        "unseen": 0,
+        "complete": True,
+        "dry_run": False,
+        "seconds": 0,
+    }
+    assert error.depth().messages == 0
+    arrived = source.receive(200)
+    assert [(message.id, message.body) for message in arrived] == [(message.id, message.body) for message in sent]
+    for message in arrived:
+        assert headers_of(message) == KEPT
+        assert (message.expires, message.recoverable) == (None, True)
+        assert (message.correlation_id, message.reply_to_address) == ("c-1", "Storefront@[dbo]@[shop]")
+
+
+@pytest.mark.parametrize("of_errors", ["v1", "v3.0"])
+def test_what_an_old_endpoint_kept_in_columns_arrives(make: Make, give_back: Any, of_errors: str) -> None:
+    error, source = make("error", of_errors), make("Sales")
+    run_sql(
+        error.session,
+        f"INSERT INTO {error.address.qualified_name} ([Id], [CorrelationId], [ReplyToAddress], Recoverable, [Headers]) "
+        "VALUES (NEWID(), 'c-9', 'Billing@B-01', 0, '{\"NServiceBus.FailedQ\":\"Sales@S-01\"}')",
+    )
+    assert give_back(error).messages == 1
+    (message,) = source.receive()
+    assert headers_of(message) == {
+        HeaderNames.CORRELATION_ID: "c-9",
+        HeaderNames.REPLY_TO_ADDRESS: "Billing@B-01",
+    }
+    assert (message.correlation_id, message.reply_to_address, message.body) == ("c-9", "Billing@B-01", b"")
+
+
+def test_tables_without_legacy_columns_and_with_a_trigger_serve(make: Make, give_back: Any, schema: str) -> None:
+    error, source = make("error", legacy_columns=False), make("Sales", legacy_columns=False, body_string=True)
+    run_sql(error.session, f"CREATE TRIGGER [{schema}].[watch] ON [{schema}].[error] AFTER DELETE AS SELECT 1;")
+    error.send([failed("Sales"), failed("Sales")])
+    assert give_back(error).messages == 2
+    assert [headers_of(message) for message in source.receive(5)] == [KEPT, KEPT]
+
+
+def test_every_form_of_the_failed_queues_address_is_understood(
+    make: Make, give_back: Any, error: QueueTable, schema: str
+) -> None:
+    sales = make("Sales")
+    catalog = sales.address.catalog
+    forms = [
+        "Sales",
+        f"Sales@{schema}",
+        f"Sales@[{schema}]",
+        f"Sales@[{schema}]@[{catalog}]",
+        "Sales@SALES-01",
+        "Sales@WEB-01",
+        "Sales@GONE-07",
+    ]
+    error.send(failed(form, form.encode()) for form in forms)
+    assert give_back(error).returned == {sales.address.canonical: len(forms)}
+    assert bodies(sales) == [form.encode() for form in forms]
+
+
+def test_a_failed_queue_in_another_database_is_reached(
+    session: Session, error: QueueTable, give_back: Any, address_of: AddressResolver, other_catalog: str
+) -> None:
+    there = replace(address_of.resolve("Sales"), catalog=other_catalog)
+    create_queue(session, there, layout="v4")
+    error.send([failed(f"Sales@[dbo]@[{other_catalog}]")])
+    assert give_back(error).returned == {there.canonical: 1}
+    (message,) = QueueTable(session, there).receive()
+    assert headers_of(message) == KEPT
+
+
+def test_only_what_matches_is_returned(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+    error.send(failed("Sales", b"%d" % n, **{HeaderNames.MESSAGE_ID: f"m-{n % 4}"}) for n in range(8))
+    rows = [message.row_version for message in error.peek(10)]
+    assert give_back(error, ErrorFilter(row_versions=frozenset([rows[6]]))).messages == 1
+    assert give_back(error, ErrorFilter(message_ids=frozenset(["m-1"]))).messages == 2
+    assert give_back(error, ErrorFilter(exception_type="None.Such")).messages == 0
+    assert bodies(sales) == [b"6", b"1", b"5"]
+    assert bodies(error) == [b"0", b"2", b"3", b"4", b"7"]
+    where = ErrorFilter(failed_queue="Sales", exception_type="System.InvalidOperationException")
+    assert give_back(error, where).messages == 5
+
+
+def test_large_bodies_go_in_transactions_of_their_own(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+    error.send(failed("Sales", bytes([n]) * 300_000) for n in range(5))
+    steps: list[int] = []
+    done = give_back(error, bytes_per_transaction=700_000, on_progress=lambda so_far: steps.append(so_far.messages))
+    assert (steps, done.messages) == ([2, 4, 5], 5)
+    assert [body[:1] for body in bodies(sales)] == [bytes([n]) for n in range(5)]
+
+
+def test_a_redirect_takes_them_all(make: Make, error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+    parked = make("parked", "v1")
+    poison = Message('{"größe": ', b"poison", HOUR, uuid.uuid4())
+    error.send([failed("Sales"), failed("Gone"), failed(None), poison])
+    done = give_back(error, redirect_to="parked")
+    assert (done.returned, done.left) == ({parked.address.canonical: 3}, {"malformed headers": 1})
+    assert [headers_of(message) for message in parked.receive(5)] == [KEPT] * 3
+    raw = make("raw")
+    assert give_back(error, redirect_to="raw", malformed=True).returned == {raw.address.canonical: 1}
+    (message,) = raw.receive()
+    assert (message.headers, message.body, message.id, message.expires) == (poison.headers, b"poison", poison.id, None)
+    assert (error.depth().messages, sales.depth().messages) == (0, 0)
+
+
+def test_a_redirect_to_a_missing_queue_or_to_itself_is_refused(error: QueueTable, give_back: Any, schema: str) -> None:
+    error.send([failed("Sales")])
+    with pytest.raises(QueueNotFoundError, match="Gone"):
+        give_back(error, redirect_to="Gone")
+    with pytest.raises(ConfigurationError, match="the queue they are in"):
+        give_back(error, redirect_to=f"error@[{schema}]")
+    assert error.depth().messages == 1

@@ -1,0 +1,61 @@
+"""The way back from an error queue, on any server: how fast, how long, and rehearsed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.errorqueue.rate_limit import Clock
+from airflow_sqlqueue.errors import TransactionError
+from airflow_sqlqueue.queue import QueueTable
+from tests.contract.return_to_source.conftest import failed
+
+
+class FakeClock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+        self.clock = Clock(lambda: self.now, self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def test_the_rate_is_kept(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+    error.send(failed("Sales") for _ in range(10))
+    time = FakeClock()
+    assert give_back(error, clock=time.clock, rate=4).seconds == 2.0
+    assert time.slept == [1.0, 1.0]
+    assert sales.depth().messages == 10
+
+
+def test_a_return_ends_with_its_limits(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+    error.send(failed("Sales") for _ in range(20))
+    some = give_back(error, max_messages=7)
+    assert (some.messages, some.complete, some.unseen) == (7, False, 0)
+    time = FakeClock()
+    more = give_back(error, clock=time.clock, rate=2, max_seconds=2.5)
+    assert (more.messages, more.complete, more.seconds) == (6, False, 2.0)
+    rest = give_back(error, max_messages=7)
+    assert (rest.messages, rest.complete) == (7, True)
+    assert (error.depth().messages, sales.depth().messages) == (0, 20)
+
+
+def test_a_dry_run_moves_nothing(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+    error.send([*(failed("Sales") for _ in range(150)), failed("Gone")])
+    done = give_back(error, dry_run=True, rate=1)
+    assert (done.returned, done.left) == (
+        {sales.address.canonical: 150},
+        {"the failed queue does not exist": 1},
+    )
+    assert (done.dry_run, done.complete, done.unseen) == (True, True, 0)
+    assert (error.depth().messages, sales.depth().messages) == (151, 0)
+
+
+def test_a_return_is_no_part_of_a_transaction(error: QueueTable, give_back: Any) -> None:
+    with pytest.raises(TransactionError, match="outside of a transaction"), error.session.transaction():
+        give_back(error)

@@ -1,0 +1,112 @@
+"""The way back from an error queue, on any server: what stays, and why."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.options import ReturnOptions
+from airflow_sqlqueue.errorqueue.returning import ReturnToSource
+from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+from tests.contract.conftest import Connect, run_sql
+from tests.contract.return_to_source.conftest import Make, bodies, failed
+
+
+def test_what_cannot_go_back_stays_and_says_why(
+    session: Session, error: QueueTable, sales: QueueTable, give_back: Any, schema: str
+) -> None:
+    run_sql(session, f"CREATE TABLE [{schema}].[Table] ([Id] int NOT NULL)")
+    run_sql(session, f"CREATE VIEW [{schema}].[View] AS SELECT * FROM [{schema}].[Sales]")
+    stays = {
+        "malformed headers": [Message("{broken"), Message('{"NServiceBus.FailedQ": "Sales", "x": 1}')],
+        "no failed queue": [failed(None), Message()],
+        "the failed queue's address cannot be used": [failed("@[dbo]"), failed("x" * 129), failed("#Sales")],
+        "the failed queue does not exist": [failed("Gone"), failed("Sales@[nowhere]"), failed("Sales@[dbo]@[nowhere]")],
+        "the failed queue cannot be sent to": [failed("Table"), failed("View")],
+        "the failed queue is the error queue": [failed("error"), failed(f"error@[{schema}]")],
+        "the failed queue is a .Retries satellite": [failed("Sales.Retries")],
+    }
+    for messages in stays.values():
+        error.send([*messages, failed("Sales", b"goes")])
+    before = error.depth().messages
+    try:
+        done = give_back(error)
+    finally:
+        run_sql(session, f"DROP VIEW [{schema}].[View]")
+    assert done.left == {reason: len(messages) for reason, messages in stays.items()}
+    assert (done.messages, done.unseen, done.complete) == (len(stays), 0, True)
+    assert bodies(sales) == [b"goes"] * len(stays)
+    assert error.depth().messages == before - len(stays)
+
+
+def test_an_endpoint_may_be_called_retries(make: Make, error: QueueTable, give_back: Any) -> None:
+    make("Card.Retries")
+    error.send([failed("Card.Retries", **{HeaderNames.PROCESSING_ENDPOINT: "Card.Retries"})])
+    assert give_back(error).messages == 1
+
+
+def test_what_others_hold_stays(connect: Connect, error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+    error.send(failed("Sales", b"%d" % n) for n in range(4))
+    rows = [message.row_version for message in error.peek()]
+    with connect() as other, other.transaction():
+        held = QueueTable(other, error.address).take([rows[0], rows[3]])
+        assert len(held) == 2
+        one = give_back(error, ErrorFilter(row_versions=frozenset([rows[0], rows[1], 2**40])))
+        assert (one.messages, one.left) == (1, {"not there, or locked by others": 2})
+        both = ErrorFilter(row_versions=frozenset([rows[2]]), exception_type="None.Such")
+        assert give_back(error, both).left == {}
+        done = give_back(error)
+        assert (done.messages, done.left) == (1, {})
+        assert done.unseen >= 1
+    assert bodies(sales) == [b"1", b"2"]
+    assert give_back(error, ErrorFilter(row_versions=frozenset([rows[0]]))).left == {
+        "not there, or locked by others": 1
+    }
+
+
+def test_one_message_that_the_server_refuses_stops_no_other(
+    session: Session, error: QueueTable, sales: QueueTable, give_back: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_sql(session, f"ALTER TABLE {sales.address.qualified_name} ADD CHECK (DATALENGTH([Body]) < 3)")
+    error.send(failed("Sales", b"long" if n == 5 else b"%d" % n) for n in range(10))
+    lone = json.dumps({HeaderNames.FAILED_Q: "Sales", "half": "\ud800"})
+    error.send([Message(lone, b"h"), failed("Sales", b"z")])
+    done = give_back(error)
+    assert (done.messages, done.left) == (10, {"the server refused the message": 1, "malformed headers": 1})
+    assert "1 messages stay in error@" in caplog.text
+    assert "SQL Server answered with error 547." in caplog.text
+    assert not {"long", "half", "Åsa"} & set(caplog.text.split())
+    assert bodies(error) == [b"long", b"h"]
+    assert bodies(sales) == [b"%d" % n for n in range(10) if n != 5] + [b"z"]
+
+
+def test_a_queue_that_takes_nothing_does_not_stop_the_others(
+    session: Session, make: Make, error: QueueTable, sales: QueueTable, give_back: Any
+) -> None:
+    closed, odd = make("Closed"), make("Odd")
+    run_sql(session, f"ALTER TABLE {closed.address.qualified_name} ADD CHECK (1 = 0)")
+    run_sql(session, f"ALTER TABLE {odd.address.qualified_name} ADD [Note] int NOT NULL")
+    error.send(failed(name, name.encode()) for name in ("Closed", "Odd", "Sales") * 3)
+    done = give_back(error, rows_per_transaction=2)
+    assert done.returned == {sales.address.canonical: 3}
+    assert done.left == {"the server refused the message": 3, "the failed queue cannot be sent to": 3}
+    assert sorted(bodies(error)) == [b"Closed"] * 3 + [b"Odd"] * 3
+
+
+def test_a_locked_queue_does_not_stop_the_others(
+    connect: Connect, make: Make, resolver: AddressResolver, settings: Any, error: QueueTable, sales: QueueTable
+) -> None:
+    billing = make("Billing")
+    error.send(failed(name) for name in ("Billing", "Sales") * 2)
+    with connect() as other, other.transaction(), Session(settings, lock_timeout=0.2) as impatient:
+        run_sql(other, f"SELECT COUNT(*) FROM {billing.address.qualified_name} WITH (TABLOCKX, HOLDLOCK)")
+        queue = QueueTable(impatient, error.address)
+        done = ReturnToSource(queue, resolver, ErrorFilter(), ReturnOptions(rows_per_transaction=1)).run()
+        assert (done.returned, done.left) == ({sales.address.canonical: 2}, {"the failed queue is locked": 2})
+    assert error.depth().messages == 2

@@ -1,0 +1,166 @@
+"""The way back from an error queue, on any server: whatever dies or works beside it, nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
+from airflow_sqlqueue.errorqueue.returning import ReturnToSource
+from airflow_sqlqueue.errors import DeadlockError, SqlQueueError
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from tests.contract.conftest import Connect, run_sql
+from tests.contract.return_to_source.conftest import Make, bodies, failed
+
+
+def test_what_is_taken_meanwhile_is_not_returned(
+    connect: Connect, make: Make, error: QueueTable, sales: QueueTable, give_back: Any
+) -> None:
+    make("Billing")
+    error.send([failed("Sales", b"first"), failed("Billing", b"second")])
+    with connect() as other:
+
+        def take_the_second(done: ReturnResult) -> None:
+            if not done.left:
+                assert [message.body for message in QueueTable(other, error.address).receive()] == [b"second"]
+
+        done = give_back(error, on_progress=take_the_second)
+    assert (done.messages, done.left) == (1, {"not there, or locked by others": 1})
+
+
+def test_messages_that_fail_again_are_not_returned_twice(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+    error.send(failed("Sales", b"%d" % n) for n in range(3))
+
+    def fail_again(done: ReturnResult) -> None:
+        error.send(failed("Sales", message.body) for message in sales.receive())
+
+    assert give_back(error, rows_per_transaction=1, on_progress=fail_again).messages == 3
+    assert (bodies(error), bodies(sales)) == ([b"0", b"1", b"2"], [])
+
+
+def test_a_queue_that_is_altered_meanwhile_gets_all(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+    error.send(failed("Sales", b"%d" % n) for n in range(4))
+
+    def alter(done: ReturnResult) -> None:
+        if done.messages == 1:
+            name = sales.address.qualified_name
+            run_sql(error.session, f"ALTER TABLE {name} DROP COLUMN [ReplyToAddress]")
+
+    assert give_back(error, rows_per_transaction=1, on_progress=alter).messages == 4
+    assert bodies(QueueTable(sales.session, sales.address)) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_deadlock_is_tried_again(
+    error: QueueTable, sales: QueueTable, give_back: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error.send(failed("Sales", b"%d" % n) for n in range(3))
+    send, victims = QueueTable.send, [True, True]
+
+    def chosen_twice(queue: QueueTable, messages: Any) -> int:
+        sent = send(queue, messages)
+        if victims:
+            victims.pop()
+            raise DeadlockError("chosen")
+        return sent
+
+    monkeypatch.setattr(QueueTable, "send", chosen_twice)
+    assert give_back(error).messages == 3
+    assert (bodies(sales), bodies(error), victims) == ([b"0", b"1", b"2"], [], [])
+
+
+def test_a_broken_connection_loses_nothing(
+    connect: Connect, error: QueueTable, sales: QueueTable, resolver: AddressResolver
+) -> None:
+    error.send(failed("Sales", b"%d" % n) for n in range(6))
+    with connect() as session:
+
+        def cut(done: ReturnResult) -> None:
+            session.close()
+
+        options = ReturnOptions(rows_per_transaction=2)
+        queue = QueueTable(session, error.address)
+        with pytest.raises(SqlQueueError):
+            ReturnToSource(queue, resolver, ErrorFilter(), options, on_progress=cut).run()
+    assert (bodies(sales), bodies(error)) == ([b"0", b"1"], [b"2", b"3", b"4", b"5"])
+
+
+def test_two_returns_at_once_return_every_message_once(
+    connect: Connect, error: QueueTable, sales: QueueTable, resolver: AddressResolver
+) -> None:
+    error.send(failed("Sales", b"%d" % n) for n in range(400))
+    start = Barrier(2)
+
+    def run() -> ReturnResult:
+        with connect() as session:
+            start.wait(30)
+            options = ReturnOptions(rows_per_transaction=5)
+            return ReturnToSource(QueueTable(session, error.address), resolver, ErrorFilter(), options).run()
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (future.result(120) for future in [pool.submit(run), pool.submit(run)])
+    assert first.messages + second.messages == 400
+    assert Counter(bodies(sales)) == Counter(b"%d" % n for n in range(400))
+    assert bodies(error) == []
+
+
+CHILD = """
+import sys
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.options import ReturnOptions
+from airflow_sqlqueue.errorqueue.returning import ReturnToSource
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+
+url, schema, where = sys.argv[1:]
+settings = ConnectionSettings.from_url(url)
+resolver = AddressResolver(schema, settings.database)
+
+def stop(*_):
+    print("here", flush=True)
+    sys.stdin.read()
+
+if where == "before the commit":
+    send = QueueTable.send
+    QueueTable.send = lambda self, messages: (send(self, messages), stop() if done else None)
+done = []
+with Session(settings) as session:
+    queue = QueueTable(session, resolver.resolve("error"))
+    tell = lambda returned: (done.append(returned), stop() if where == "between two transactions" else None)
+    ReturnToSource(queue, resolver, ErrorFilter(), ReturnOptions(rows_per_transaction=7), on_progress=tell).run()
+"""
+
+
+@pytest.mark.parametrize("where", ["before the commit", "between two transactions"])
+def test_sigkill_loses_and_doubles_nothing(
+    server_url: str, error: QueueTable, sales: QueueTable, give_back: Any, schema: str, where: str
+) -> None:
+    expected = Counter(b"%d" % n for n in range(50))
+    error.send(failed("Sales", b"%d" % n) for n in range(50))
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, server_url, schema, where],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "here\n"
+        os.kill(child.pid, signal.SIGKILL)
+    # A locking read waits until the server has rolled back what the dead process held.
+    count = "SELECT COUNT(*) FROM {} WITH (UPDLOCK)"
+    (left,), (arrived,) = (run_sql(error.session, count.format(q.address.qualified_name))[0] for q in (error, sales))
+    assert (left, arrived) == (43, 7)
+    assert Counter(bodies(error)) + Counter(bodies(sales)) == expected
+    assert give_back(error).messages == 43
+    assert Counter(bodies(sales)) == expected
