@@ -1,32 +1,37 @@
 # Everything a newcomer needs: `make demo` and `make test`. Both set up what is missing, once.
 
 PYTHON  ?= python3
-# Tests run side by side, each process with a local server of its own; one after the other on a server that is shared.
+# Tests run side by side, each process with a fakemssql of its own; one after the other on a server that is shared.
 ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,auto) --maxprocesses 4 --dist loadgroup
 VENV    := .venv
 READY   := $(VENV)/.ready
 RUN     := $(VENV)/bin
 
+# fakemssql's own tests with drivers know nothing of the product, nor of its variables.
+ifdef SQLQUEUE_TEST_SERVER
+export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
+endif
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo bench test faults lint format clean
+.PHONY: help setup demo bench test faults lint format docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## Make the virtual environment and check the system parts
 
-$(READY): pyproject.toml constraints.txt requirements-grammar.txt scripts/setup.sh scripts/system_parts.py
+$(READY): pyproject.toml fakemssql/pyproject.toml constraints.txt requirements-grammar.txt scripts/setup.sh scripts/system_parts.py
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 	@touch $@
 
-demo: $(READY) ## Run the main job on a local server with realistic traffic
+demo: $(READY) ## Run the main job on fakemssql with realistic traffic
 	@$(RUN)/python scripts/demo.py
 
 bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="drain growth" for some parts)
 	@$(RUN)/python scripts/bench.py $(PARTS)
 
 test: $(READY) ## Run the tests, those that measure by themselves
-	@$(RUN)/python -m pytest $(ASIDE) --ignore tests/bench
+	@$(RUN)/python -m pytest $(ASIDE) tests fakemssql/tests --ignore tests/bench
 	@$(RUN)/python -m pytest tests/bench
 
 faults: $(READY) ## Run the fault tests of the drain at length (some minutes)
@@ -42,5 +47,9 @@ format: $(READY) ## Format the code
 	@$(RUN)/ruff check --fix .
 	@$(RUN)/ruff format .
 
+docs: $(READY) ## Build the manual (Python 3.11 or later); a warning is an error
+	@$(RUN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "The manual is docs/_build/html/index.html"
+
 clean: ## Remove the virtual environment and what the demo left
-	@rm -rf $(VENV) .demo
+	@rm -rf $(VENV) .demo docs/_build

@@ -1,4 +1,4 @@
-"""What Airflow is told of this provider. Imports nothing but the version: every Airflow process reads it at its start.
+"""The provider as Airflow registers it. Imports nothing but the version: every Airflow process reads it at its start.
 
 The shape is ``provider_info.schema.json`` of Airflow 3.3; ``conn-fields`` is that of ``provider.yaml.schema.json``
 (reference/airflow.md 2).
@@ -63,7 +63,7 @@ def get_provider_info() -> dict[str, Any]:
                     "allow_driver_in_extra": {
                         "description": (
                             "Whether a connection's extra may name any ODBC driver, the path of a library included. "
-                            "Whoever may edit connections can then load code into workers."
+                            "A user who may edit connections can then load code into workers."
                         ),
                         "version_added": "0.1.0",
                         "type": "boolean",
@@ -91,7 +91,7 @@ def _conn_fields() -> dict[str, Any]:
         ),
         "encrypt": _field("Encrypt", "Yes unless set.", "string", enum=["yes", "no", "strict"]),
         "trust_server_certificate": _field(
-            "Trust server certificate", "Take a certificate that nobody vouches for.", "boolean"
+            "Trust server certificate", "Accept a certificate that no trusted authority has signed.", "boolean"
         ),
         "driver": _field("ODBC driver", "The name of an installed driver; Microsoft's newest unless set.", "string"),
         "application_intent": _field("Application intent", "", "string", enum=["ReadWrite", "ReadOnly"]),

@@ -67,10 +67,10 @@ def stacked_bars(title: str, columns: Sequence[str], ticks: Sequence[str], serie
             parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{top + room}" y2="{top + room + 5}"/>')
             parts.append(f'<text class="tick" x="{x + 2:.1f}" y="{height - 14}">{escape(tick)}</text>')
     busiest = max(range(len(columns)), key=totals.__getitem__, default=None)
-    told = f"{number(sum(totals))} messages in {len(columns)} columns."
+    summary = f"{number(sum(totals))} messages in {len(columns)} columns."
     if busiest is not None:
-        told += f" The highest, {columns[busiest]}, has {number(totals[busiest])}."
-    return _svg(title, told, height, parts)
+        summary += f" The highest, {columns[busiest]}, has {number(totals[busiest])}."
+    return _svg(title, summary, height, parts)
 
 
 def percentile_ranges(title: str, ranges: Sequence[Range]) -> Markup:
@@ -95,9 +95,9 @@ def percentile_ranges(title: str, ranges: Sequence[Range]) -> Markup:
             parts.append(f'<text class="tick mid" x="{x:.1f}" y="{height - bottom + 20}">{label}</text>')
     for i, one in enumerate(ranges):
         y = top + row * (i + 0.5) + 7
-        told = f"{one.name}: p50 {duration(one.p50)}, p90 {duration(one.p90)}, p99 {duration(one.p99)}"
+        summary = f"{one.name}: p50 {duration(one.p50)}, p90 {duration(one.p90)}, p99 {duration(one.p99)}"
         p50, p90, p99 = x_of(one.p50), x_of(one.p90), x_of(one.p99)
-        parts.append(f"<g><title>{escape(told)}</title>")
+        parts.append(f"<g><title>{escape(summary)}</title>")
         parts.append(f'<text class="name end" x="{left - 16}" y="{y + 5:.1f}">{escape(shortened(one.name, 18))}</text>')
         parts.append(f'<line class="span far" x1="{p90:.1f}" x2="{p99:.1f}" y1="{y}" y2="{y}"/>')
         parts.append(f'<line class="span near" x1="{p50:.1f}" x2="{p90:.1f}" y1="{y}" y2="{y}"/>')
@@ -108,8 +108,10 @@ def percentile_ranges(title: str, ranges: Sequence[Range]) -> Markup:
                 parts.append(f'<text class="value mid" x="{x:.1f}" y="{y - 14:.1f}">{duration(value)}</text>')
                 placed = x
         parts.append("</g>")
-    told = " ".join(f"{one.name}: half within {duration(one.p50)}, 99% within {duration(one.p99)}." for one in ranges)
-    return _svg(title, told or "No processing times.", height, parts)
+    summary = " ".join(
+        f"{one.name}: half within {duration(one.p50)}, 99% within {duration(one.p99)}." for one in ranges
+    )
+    return _svg(title, summary or "No processing times.", height, parts)
 
 
 def bars(title: str, items: Sequence[tuple[str, int]], css: str) -> Markup:
@@ -125,8 +127,8 @@ def bars(title: str, items: Sequence[tuple[str, int]], css: str) -> Markup:
         parts.append(f'<text class="name" x="{left}" y="{y + 17}">{escape(shortened(name, 110))}</text>')
         parts.append(f'<rect class="{css}" x="{left}" y="{y + 24}" width="{wide:.1f}" height="14" rx="3"/>')
         parts.append(f'<text class="value" x="{left + wide + 8:.1f}" y="{y + 36}">{number(value)}</text></g>')
-    told = " ".join(f"{name}: {number(value)}." for name, value in items)
-    return _svg(title, told or "Nothing to show.", height, parts)
+    summary = " ".join(f"{name}: {number(value)}." for name, value in items)
+    return _svg(title, summary or "Nothing to show.", height, parts)
 
 
 def number(value: float) -> str:
@@ -168,9 +170,9 @@ def _scale(highest: int) -> tuple[int, int]:
     return step, step * max(1, math.ceil(highest / step))
 
 
-def _svg(title: str, told: str, height: int, parts: Sequence[str]) -> Markup:
-    key = f"c{crc32(f'{title} {told}'.encode()):08x}"
+def _svg(title: str, summary: str, height: int, parts: Sequence[str]) -> Markup:
+    key = f"c{crc32(f'{title} {summary}'.encode()):08x}"
     return Markup(  # noqa: S704 - every text in the parts was escaped where it was put
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{key}t {key}d">'
-        f'<title id="{key}t">{escape(title)}</title><desc id="{key}d">{escape(told)}</desc>{"".join(parts)}</svg>'
+        f'<title id="{key}t">{escape(title)}</title><desc id="{key}d">{escape(summary)}</desc>{"".join(parts)}</svg>'
     )

@@ -1,7 +1,7 @@
 """Measure sends, purges, drains, their growth and their memory, all parts on one server, or the parts that are named.
 
 ``python scripts/bench.py [queue] [drain] [growth] [memory] [--json]``, or ``make bench PARTS="drain growth"``. It runs
-on a local server, or on the one that ``SQLQUEUE_TEST_SERVER`` names (``mssql://user:password@host:port/database``).
+on fakemssql, or on the one that ``SQLQUEUE_TEST_SERVER`` names (``mssql://user:password@host:port/database``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How fast bulk sends and purges are, each beside the plain statement that it is measured against.
 
-``python scripts/bench_queue.py [--json]`` runs on a local server, or on the one that ``SQLQUEUE_TEST_SERVER`` names
+``python scripts/bench_queue.py [--json]`` runs on fakemssql, or on the one that ``SQLQUEUE_TEST_SERVER`` names
 (``mssql://user:password@host:port/database``).
 """
 

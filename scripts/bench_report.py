@@ -62,14 +62,14 @@ Part = Callable[[QueueTable], list[Comparison]]
 
 
 def cores() -> int:
-    """The cores that this process may run on; a local server has the same ones."""
+    """The cores that this process may run on; fakemssql has the same ones."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def report(doc: str, parts: Mapping[str, Part]) -> int:
     """Run the parts that the command line names, all unless it does, and print what they measured.
 
-    All run on one server: a local one, or the one that ``SQLQUEUE_TEST_SERVER`` names, each with a queue of its own.
+    All run on one server: fakemssql, or the one that ``SQLQUEUE_TEST_SERVER`` names, each with a queue of its own.
     Returns 1 where a ratio is not within its bound.
     """
     parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
@@ -83,13 +83,13 @@ def report(doc: str, parts: Mapping[str, Part]) -> int:
     console = Console(stderr=arguments.json)
     console.width = max(console.width, _WIDTH)
     url = os.environ.get("SQLQUEUE_TEST_SERVER")
-    where = "the server of SQLQUEUE_TEST_SERVER" if url else "a local server"
+    where = "the server of SQLQUEUE_TEST_SERVER" if url else "fakemssql"
     console.print(f"{cores()} cores, {where}, Python {platform.python_version()}")
     measured: dict[str, list[Comparison]] = {}
     with ExitStack() as stack:
-        url = url or stack.enter_context(FakeServer()).url("sqlqueue")
+        url = url or stack.enter_context(FakeServer(databases=["sqlqueue"])).url("sqlqueue")
         for name in names:
-            with a_queue(url if "?" in url else f"{url}?Encrypt=yes&TrustServerCertificate=yes") as queue:
+            with a_queue(url) as queue:
                 measured[name] = parts[name](queue)
             console.print(table(name, measured[name]))
     passed = all(each.passed for comparisons in measured.values() for each in comparisons)

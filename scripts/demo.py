@@ -1,4 +1,4 @@
-"""The main job, end to end, on a local server: queue, Parquet, Spark, a table and a report.
+"""The main job, end to end, on fakemssql: queue, Parquet, Spark, a table and a report.
 
 Sends a shop's traffic to a queue, runs the example DAG ``audit_to_lake`` on it with Airflow, adds up what came out of
 every step, and fails loudly where the numbers do not agree. ``COUNT`` and ``SEED`` in the environment change the
@@ -73,8 +73,8 @@ def main() -> int:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
     steps = Steps()
-    with FakeServer() as server:
-        settings = ConnectionSettings.from_url(server.url("sqlqueue") + "?Encrypt=yes&TrustServerCertificate=yes")
+    with FakeServer(databases=["sqlqueue"]) as server:
+        settings = ConnectionSettings.from_url(server.url("sqlqueue"))
         address = AddressResolver(default_catalog=settings.database).resolve(QUEUE)
         with Session(settings) as session:
             create_queue(session, address)

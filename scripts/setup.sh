@@ -27,5 +27,5 @@ fi
 echo "Installing into $venv ..."
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes -r requirements-grammar.txt
-"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" -c constraints.txt -e '.[dev]'
+"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" -c constraints.txt -e fakemssql -e '.[dev]'
 "$venv/bin/python" scripts/system_parts.py

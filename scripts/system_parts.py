@@ -93,7 +93,7 @@ def main() -> int:
         line = f"apt-get install {' '.join(still)}"
     else:
         line = f"sudo apt-get install {' '.join(missing)}"
-    sys.stderr.write(f"The system lacks {', '.join(missing)}. Run this line, then try again:\n\n    {line}\n\n")
+    sys.stderr.write(f"The system needs {', '.join(missing)}. Run this line, then try again:\n\n    {line}\n\n")
     return 1
 
 

@@ -1,4 +1,4 @@
-"""The server that tests run on: a local one, or the one that ``SQLQUEUE_TEST_SERVER`` names."""
+"""The server that tests run on: fakemssql, or the one that ``SQLQUEUE_TEST_SERVER`` names."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import pytest
-from fakemssql.server import FakeServer
 
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
@@ -18,6 +17,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import create_queue
+from fakemssql import FakeServer
 
 Connect = Callable[[], Session]
 
@@ -40,20 +40,23 @@ class Server(Protocol):
 
 
 class RemoteServer:
-    """A real SQL Server, from ``mssql://user:password@host:port/database``; its database stands for ``sqlqueue``."""
+    """A real SQL Server, from ``mssql://user:password@host:port/database``; its database stands for ``sqlqueue``.
+
+    The URL's query, ODBC keywords, is part of :meth:`url`.
+    """
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self.host, self.port = parts.hostname or "127.0.0.1", parts.port or 1433
         self.user, self.password = unquote(parts.username or ""), unquote(parts.password or "")
         self._database = unquote(parts.path.lstrip("/")) or "sqlqueue"
-        self._prefix = f"{parts.scheme}://{parts.netloc}"
+        self._parts = parts
 
     def _named(self, database: str) -> str:
         return self._database if database == "sqlqueue" else database
 
     def url(self, database: str = "sqlqueue") -> str:
-        return f"{self._prefix}/{self._named(database)}"
+        return urlunsplit(self._parts._replace(path=f"/{quote(self._named(database), safe='')}"))
 
     def odbc_connection_string(
         self, database: str = "sqlqueue", *, encrypt: str = "no", driver: str | None = None
@@ -68,10 +71,13 @@ class RemoteServer:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """For tests side by side: a file's stay together, and so do those that may start a Spark session.
 
-    A process has one session at most, and tests of the operators, which come first, start and stop theirs.
+    A process has one session at most, and tests of the operators, which come first, start and stop theirs. A run may
+    hold tests of other folders, which are not for us to arrange.
     """
     here = Path(__file__).parent
     for item in items:
+        if not item.path.is_relative_to(here):
+            continue
         file = item.path.relative_to(here)
         group = "spark" if file.parts[0] in ("airflow", "spark") else str(file)
         item.add_marker(pytest.mark.xdist_group(group))
@@ -84,13 +90,13 @@ def server() -> Iterator[Server]:
     if url:
         yield RemoteServer(url)
         return
-    with FakeServer() as local:
-        yield local
+    with FakeServer(databases=["sqlqueue"]) as fake:
+        yield fake
 
 
 @pytest.fixture(scope="session")
 def server_url(server: Any) -> str:
-    return f"{server.url('sqlqueue')}?Encrypt=yes&TrustServerCertificate=yes"
+    return str(server.url("sqlqueue"))
 
 
 @pytest.fixture(scope="session")

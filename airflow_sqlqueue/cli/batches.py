@@ -134,8 +134,8 @@ def sweep(
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Files of unknown batches too: no other database's ledger is in use here.")
     ] = False,
-    forget_sent: Annotated[Optional[str], typer.Option(help="Forget sendings that are older.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    forget_sent: Annotated[Optional[str], typer.Option(help="Forget sends that are older.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be removed.")] = False,
 ) -> None:
     """Remove orphaned files, and batches past their retention; never what an open or sealed batch lists."""
     from airflow_sqlqueue.drain.sweep import SweepOptions

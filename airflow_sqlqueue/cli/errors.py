@@ -115,7 +115,7 @@ def return_to_source(
     rate: Annotated[_Number, typer.Option(help="Messages per second.")] = None,
     max_messages: Annotated[_Count, typer.Option(help="Stop after so many.")] = None,
     max_seconds: Annotated[_Number, typer.Option(help="Stop after so long.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be returned.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be returned.")] = False,
     edit_body: Annotated[_Text, typer.Option(help="Send one with this body instead: text, @FILE or -.")] = None,
     edit_header: Annotated[_Texts, typer.Option(help="Send one with NAME=VALUE, any number of times.")] = None,
     keep_original: Annotated[bool, typer.Option("--keep-original", help="Leave an edited message there.")] = False,

@@ -106,6 +106,6 @@ def generate(
     """Send realistic traffic of a shop: commands, events, replies, failures, a few malformed messages."""
     from airflow_sqlqueue.traffic import generate as shop
 
-    with connect(url, conn_id).queue(queue).open() as table, progress_bar("Sending", count) as tell:
-        sent = table.send(counted(shop(count, seed=seed), tell))
+    with connect(url, conn_id).queue(queue).open() as table, progress_bar("Sending", count) as update:
+        sent = table.send(counted(shop(count, seed=seed), update))
     show({"queue": table.address.canonical, "sent": sent, "seed": seed}, as_json=as_json)

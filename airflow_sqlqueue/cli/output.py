@@ -60,7 +60,7 @@ def _text(value: Any) -> Text:
 
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Any]:
-    """A bar on a terminal, nothing elsewhere; yields a function that is told how many are done, and a word on it."""
+    """A bar on a terminal, nothing elsewhere; yields a function that takes how many are done, and a note."""
     if not stderr.is_terminal:
         yield lambda done, note="": None
         return
@@ -70,11 +70,11 @@ def progress_bar(what: str, total: int | None) -> Iterator[Any]:
         yield lambda done, note="": bar.update(task, completed=done, note=note)
 
 
-def counted(items: Iterable[Any], tell: Any, step: int = 500) -> Iterator[Any]:
-    """Pass items on and tell the progress bar now and then."""
+def counted(items: Iterable[Any], update: Any, step: int = 500) -> Iterator[Any]:
+    """Pass items on and update the progress bar now and then."""
     count = 0
     for count, item in enumerate(items, 1):
         if count % step == 0:
-            tell(count)
+            update(count)
         yield item
-    tell(count)
+    update(count)

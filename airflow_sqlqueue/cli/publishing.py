@@ -69,7 +69,7 @@ def publish(
     content_type: ContentType = "application/json",
     table: Table = SUBSCRIPTION_TABLE,
 ) -> None:
-    """Publish one event to everybody who has subscribed to it."""
+    """Publish one event to every subscriber."""
     message = message_from_options(body, header, content_type, message_type)
     subscriptions = connect(url, conn_id).subscriptions_in(table)
     published = subscriptions.publish([message_type, *(base_type or [])], [message])

@@ -163,7 +163,7 @@ class QueueClient:
         return self.resolver.resolve(queue_name)
 
     def find(self, queue_name: str) -> ResolvedAddress:
-        """The table that an address means on this server: ``queue@MACHINE`` of versions 1 and 2 is told from a schema.
+        """The table that an address means on this server; ``queue@MACHINE`` is distinguished from a schema there.
 
         See :func:`airflow_sqlqueue.tables.discovery.find_queue`; only such an address takes a connection.
         """

@@ -21,7 +21,7 @@ ERROR_QUEUE = "error"
 
 
 class ErrorManager:
-    """The error queues of a server: each call names one, ``error`` unless told otherwise."""
+    """The error queues of a server: each call names one, ``error`` unless given."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector

@@ -137,7 +137,7 @@ def _over(extra: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, A
 
 
 def _driver(value: Any, *, allowed: bool) -> str | None:
-    """A driver that the connection names. Whoever may edit connections must not load code into a worker with it."""
+    """A driver that the connection names. A user who may edit connections must not load code with it."""
     if value is None:
         return None
     if allowed or value in load_pyodbc().drivers():

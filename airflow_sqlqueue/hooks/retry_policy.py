@@ -1,4 +1,4 @@
-"""Which of our errors a retry cannot mend."""
+"""Which of our errors a retry cannot fix."""
 
 from __future__ import annotations
 

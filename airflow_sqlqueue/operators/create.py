@@ -63,7 +63,7 @@ class SqlQueueCreateOperator(QueueTask, BaseOperator):
         self.hook_params = hook_params
 
     def execute(self, context: Context) -> list[str]:
-        """Create it; raises our errors, those no retry mends as AirflowFailException."""
+        """Create it; raises our errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             created = self.hook.create_queue(
                 self.queue_name,

@@ -119,7 +119,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         self._killed = False
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Drain, then run the job; raises our errors, those no retry mends as AirflowFailException."""
+        """Drain, then run the job; raises our errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.drain.options import batch_id_for
 
         key = task_key(context)

@@ -59,7 +59,7 @@ class SqlQueueMoveDelayedOperator(QueueTask, BaseOperator):
         self.hook_params = hook_params
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Move them; raises our errors, those no retry mends as AirflowFailException."""
+        """Move them; raises our errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             moved = self.hook.client.delayed(self.queue_name).move(
                 error_queue=self.error_queue,
@@ -69,7 +69,7 @@ class SqlQueueMoveDelayedOperator(QueueTask, BaseOperator):
             )
         self.log.info("Moved %d and forwarded %d messages of %s", moved.moved, moved.forwarded, self.queue_name)
         if moved.busy:
-            self.log.info("Somebody else moves the messages of %s", self.queue_name)
+            self.log.info("Another mover is at work on %s", self.queue_name)
         for destination, problem in moved.problems.items():
             self.log.warning("Nothing could be forwarded to %r: %s", destination, problem)
         return moved.to_dict()

@@ -23,14 +23,14 @@ class DrainLog:
 
     def __init__(self, log: Any) -> None:
         self._log = log
-        self._told = dict.fromkeys(_COUNTERS, 0)
+        self._counted = dict.fromkeys(_COUNTERS, 0)
 
     def progress(self, done: Progress) -> None:
         """One part was committed."""
         self._log.info("Drained %s", done)
-        for name, told in self._told.items():
-            self._told[name] = getattr(done, name)
-            stats.incr(f"sqlqueue.drain.{name}", self._told[name] - told)
+        for name, counted in self._counted.items():
+            self._counted[name] = getattr(done, name)
+            stats.incr(f"sqlqueue.drain.{name}", self._counted[name] - counted)
 
     def end(self, result: DrainResult) -> None:
         """The batch is sealed, or was already."""

@@ -70,7 +70,7 @@ class SqlQueuePublishOperator(ServerTask, BaseOperator):
         self.hook_params = hook_params
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Publish them; raises our errors, those no retry mends as AirflowFailException."""
+        """Publish them; raises our errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.envelope.outgoing import Sender
 
         dag_id, *_ = key = task_key(context)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SqlQueuePurgeOperator(QueueTask, BaseOperator):
-    """Delete messages in small transactions that wait for nobody: what has expired, all of them, or old ones.
+    """Delete messages in small transactions that wait for no lock: what has expired, all of them, or old ones.
 
     Safe to repeat: what is purged is gone, what is locked stays for the next time. A purge that is not of expired
     messages loses them, so it wants ``confirm``.
@@ -71,7 +71,7 @@ class SqlQueuePurgeOperator(QueueTask, BaseOperator):
         self.hook_params = hook_params
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Purge; raises our errors, those no retry mends as AirflowFailException."""
+        """Purge; raises our errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.queue.purge import PurgeOptions
 
         with fail_without_retry():
@@ -91,7 +91,7 @@ class SqlQueuePurgeOperator(QueueTask, BaseOperator):
 
 
 class SqlQueuePurgeExpiredOperator(SqlQueuePurgeOperator):
-    """Delete the messages whose time to be received is over, in small transactions that wait for nobody.
+    """Delete the messages whose time to be received is over, in small transactions that wait for no lock.
 
     Endpoints do this when they start; a queue that no endpoint serves, such as audit, keeps them for ever. Expiry is by
     the server's clock. Parameters and XCom are those of :class:`SqlQueuePurgeOperator`, which purges others as well.

@@ -83,7 +83,7 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
         self.hook_params = hook_params
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return them; raises our errors, those no retry mends as AirflowFailException."""
+        """Return them; raises our errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             options = ReturnOptions(
                 redirect_to=self.redirect_to,
@@ -105,16 +105,16 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
         for reason, messages in done.left.items():
             self.log.warning("%d messages stay in %s: %s", messages, self.queue_name, reason)
         if done.unseen:
-            self.log.warning("%d messages of %s were held by others", done.unseen, self.queue_name)
+            self.log.warning("%d messages of %s were locked by others", done.unseen, self.queue_name)
         return done.to_dict()
 
     def _progress(self) -> Any:
-        told = 0
+        logged = 0
 
-        def tell(done: ReturnResult) -> None:
-            nonlocal told
-            if done.messages - told >= _STEP:
-                told = done.messages
-                self.log.info("Returned %d messages so far", told)
+        def log_progress(done: ReturnResult) -> None:
+            nonlocal logged
+            if done.messages - logged >= _STEP:
+                logged = done.messages
+                self.log.info("Returned %d messages so far", logged)
 
-        return tell
+        return log_progress

@@ -20,7 +20,7 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
     """Send messages that a .NET endpoint can handle, all of them in one transaction.
 
     Delivery: at least once. A try whose COMMIT took effect but whose answer was lost is repeated, with the same message
-    ids, so that an endpoint with an outbox drops the repetition. With ``exactly_once`` the sending is entered in a
+    ids, so that an endpoint with an outbox drops the repetition. With ``exactly_once`` the send is entered in a
     ledger in the same transaction, and a repetition of the task in this run, a cleared one too, sends nothing. XCom:
     the number of messages.
 
@@ -85,7 +85,7 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
         self.hook_params = hook_params
 
     def execute(self, context: Context) -> int:
-        """Send them; raises our errors, those no retry mends as AirflowFailException."""
+        """Send them; raises our errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.envelope.outgoing import Sender
         from airflow_sqlqueue.queue.send_ledger import SendResult, send_id_for
 

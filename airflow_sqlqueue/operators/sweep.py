@@ -33,8 +33,8 @@ class SqlQueueSweepOperator(ServerTask, BaseOperator):
     :param grace: how old an orphan must be.
     :param unknown: remove files of batches that the ledger does not know: only where no other database's ledger lists
         files in this folder.
-    :param forget_sent: forget sendings of the sent-ledger that are older; None: none.
-    :param only_count: remove nothing, only tell what would be.
+    :param forget_sent: forget sends in the send ledger that are older; None: none.
+    :param only_count: remove nothing, only count what would be.
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
@@ -68,7 +68,7 @@ class SqlQueueSweepOperator(ServerTask, BaseOperator):
         self.hook_params = hook_params
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Sweep; raises our errors, those no retry mends as AirflowFailException."""
+        """Sweep; raises our errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.drain.sweep import SweepOptions
 
         with fail_without_retry():

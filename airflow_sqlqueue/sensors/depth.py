@@ -29,8 +29,8 @@ class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
     A poke of the kind ``exact`` counts messages that have not expired and that nobody has locked. It reads only as many
     rows at the head of the queue as it needs, so it is cheap however deep the queue is; the depth in XCom
     (``messages``, ``expired``) is counted no further either. ``quick`` and ``catalog`` read no rows, count expired
-    messages too and can be wrong in the ways that :mod:`airflow_sqlqueue.queue.depth` tells. Where an age was asked
-    for, XCom has it as ``oldest_seconds``. Nothing is removed, and whoever receives after the sensor may find fewer.
+    messages too and can be wrong, see :mod:`airflow_sqlqueue.queue.depth`. Where an age was asked
+    for, XCom has it as ``oldest_seconds``. Nothing is removed, and a receiver may find fewer messages after the sensor.
     Both modes work; ``reschedule`` keeps no worker slot between pokes.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
@@ -64,7 +64,7 @@ class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
         self.hook_params = hook_params
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once; raises our errors, those no retry mends as AirflowFailException."""
+        """Look once; raises our errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.queue.depth import oldest_seconds
 
         # Airflow skips a soft-failing sensor that is not to be retried; a sensor that cannot look must fail instead.

@@ -18,7 +18,7 @@ import pymssql
 import pyodbc
 import pytest
 
-from tests.conftest import Server
+from support.servers import Server
 
 pyodbc.pooling = False
 
@@ -44,7 +44,7 @@ def variant(request: pytest.FixtureRequest) -> str:
 def connect(server: Server, variant: str) -> Iterator[Connect]:
     """Opens connections of the variant, and closes them."""
     driver = freetds() if variant == "freetds" else None
-    if variant == "strict" and "SQLQUEUE_TEST_SERVER" in os.environ:
+    if variant == "strict" and os.environ.get("FAKEMSSQL_TEST_SERVER"):
         pytest.skip("the certificate of a named server is not known")
     encrypt = variant if driver is None else "no"
     text = server.odbc_connection_string(encrypt=encrypt, driver=driver)
@@ -251,7 +251,8 @@ def test_a_wrong_password(server: Server, variant: str) -> None:
 
 def test_an_unknown_database(server: Server, variant: str) -> None:
     driver = freetds() if variant == "freetds" else None
-    text = server.odbc_connection_string(driver=driver).replace("DATABASE={sqlqueue}", "DATABASE={no_such_database}")
+    known, unknown = (f"DATABASE={{{name}}}" for name in (server.databases[0], "no_such_database"))
+    text = server.odbc_connection_string(driver=driver).replace(known, unknown)
     # FreeTDS shows the last of the two errors that SQL Server gives.
     with pytest.raises(pyodbc.Error, match="18456" if variant == "freetds" else "4060"):
         pyodbc.connect(text, timeout=20)
@@ -266,7 +267,7 @@ def test_the_odbc_catalogue(table: str, cursor: pyodbc.Cursor) -> None:
 @pytest.fixture
 def dblib(server: Server) -> Iterator[pymssql.Connection]:
     connection = pymssql.connect(
-        server.host, server.user, server.password, "sqlqueue", port=str(server.port), login_timeout=20
+        server.host, server.user, server.password, server.databases[0], port=str(server.port), login_timeout=20
     )
     yield connection
     connection.close()
@@ -291,7 +292,7 @@ def test_pymssql(dblib: pymssql.Connection) -> None:
 
 def test_pymssql_refused(server: Server) -> None:
     with pytest.raises(pymssql.OperationalError) as caught:
-        pymssql.connect(server.host, server.user, "wrong", "sqlqueue", port=str(server.port), login_timeout=20)
+        pymssql.connect(server.host, server.user, "wrong", "master", port=str(server.port), login_timeout=20)
     assert "18456" in str(caught.value)
 
 
@@ -300,7 +301,7 @@ def test_pooled_connections_are_reset(server: Server) -> None:
     import mssql_python
 
     words = f"SERVER={server.host},{server.port};UID={server.user};PWD={{{server.password}}};"
-    text = words + "DATABASE=sqlqueue;Encrypt=no;TrustServerCertificate=yes;"
+    text = words + f"DATABASE={server.databases[0]};Encrypt=no;TrustServerCertificate=yes;"
     mssql_python.pooling(max_size=1, idle_timeout=60)
     with contextlib.closing(mssql_python.connect(text)) as connection:
         connection.autocommit = False

@@ -9,20 +9,13 @@ from collections.abc import Callable, Iterator
 import pyodbc
 import pytest
 
-from fakemssql.server import FakeServer
-from airflow_sqlqueue.server.settings import ConnectionSettings
-from tests.conftest import Server
+from fakemssql import FakeServer
+from support.servers import Server, odbc_string_of
 
 pyodbc.pooling = False
 
 PASSWORD = f"Pa55}};-{uuid.uuid4().hex}"
 Connect = Callable[..., pyodbc.Connection]
-
-
-def text(server: Server, database: str, user: str, password: str) -> str:
-    keywords = {"Encrypt": "yes", "TrustServerCertificate": "yes"}
-    settings = ConnectionSettings(server.host, database, server.port, user, password, keywords=keywords)
-    return settings.odbc_connection_string()
 
 
 @pytest.fixture
@@ -44,11 +37,10 @@ def name(administrator: pyodbc.Connection) -> Iterator[str]:
 @pytest.fixture
 def connect(server: Server, administrator: pyodbc.Connection, name: str) -> Iterator[Connect]:
     """Opens connections of the login, and closes them before it is dropped."""
-    database = administrator.execute("SELECT DB_NAME()").fetchval()
     with contextlib.ExitStack() as stack:
 
-        def opened(password: str = PASSWORD, database: str = database) -> pyodbc.Connection:
-            connection = pyodbc.connect(text(server, database, name, password), autocommit=True, timeout=20)
+        def opened(password: str = PASSWORD, database: str | None = None) -> pyodbc.Connection:
+            connection = pyodbc.connect(odbc_string_of(server, name, password, database), autocommit=True, timeout=20)
             return stack.enter_context(contextlib.closing(connection))
 
         yield opened
@@ -96,7 +88,7 @@ def test_logins_and_permissions_survive_a_restart() -> None:
             administrator.execute(f"CREATE LOGIN kept WITH PASSWORD = '{PASSWORD}'; CREATE USER kept")
             administrator.execute("CREATE TABLE t (a int); GRANT SELECT ON t TO kept; INSERT INTO t VALUES (3)")
         server.restart()
-        with contextlib.closing(pyodbc.connect(text(server, "sqlqueue", "kept", PASSWORD))) as kept:
+        with contextlib.closing(pyodbc.connect(odbc_string_of(server, "kept", PASSWORD))) as kept:
             assert kept.execute("SELECT a FROM t").fetchval() == 3
             with pytest.raises(pyodbc.ProgrammingError, match="229"):
                 kept.execute("DELETE FROM t")

@@ -15,7 +15,7 @@ from fakemssql.tds.declarations import Declared
 from fakemssql.tds.packets import EOM, HEADER, Framer
 from fakemssql.tds.reader import Truncated
 from fakemssql.types import MAX, SqlType
-from tests.localdb.client import all_headers, login7, parameter_int, rpc_by_id
+from support.tds_client import all_headers, login7, parameter_int, rpc_by_id
 
 
 @given(st.binary(max_size=5000), st.integers(512, 1024))

@@ -1,4 +1,4 @@
-"""The life of a local server: start, end, death, return."""
+"""The life of a server: start, end, death, return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import psutil
 import pyodbc
 import pytest
 
-from fakemssql.server import FakeServer, FakeServerError
+from fakemssql import FakeServer, FakeServerError
 
 pyodbc.pooling = False
 
@@ -26,11 +26,11 @@ pyodbc.pooling = False
 @pytest.fixture
 def own_server() -> Iterator[FakeServer]:
     """A server that a test may kill."""
-    with FakeServer(password="P;w}'{1 ü", databases=("sqlqueue", "Second One")) as found:
+    with FakeServer(password="P;w}'{1 ü", databases=("First", "Second One")) as found:
         yield found
 
 
-def value(server: FakeServer, statement: str, database: str = "sqlqueue") -> object:
+def value(server: FakeServer, statement: str, database: str | None = None) -> object:
     text = server.odbc_connection_string(database)
     with contextlib.closing(pyodbc.connect(text, autocommit=True, timeout=20)) as connection:
         cursor = connection.execute(statement)
@@ -63,6 +63,10 @@ def test_url(own_server: FakeServer) -> None:
     assert (parts.scheme, parts.hostname, parts.port) == ("mssql", own_server.host, own_server.port)
     assert (unquote(parts.username or ""), unquote(parts.password or "")) == (own_server.user, own_server.password)
     assert unquote(parts.path) == "/Second One"
+    assert parts.query == "Encrypt=yes&TrustServerCertificate=yes"
+    assert urlsplit(own_server.url()).path == "/First", "the first of its databases"
+    assert FakeServer(databases=[]).url().partition("?")[0].endswith("/master")
+    assert "@[::1]:1/" in FakeServer(host="::1", port=1).url()
 
 
 def test_one_connection_that_crashes_leaves_the_others(own_server: FakeServer) -> None:
@@ -90,14 +94,16 @@ def test_stop_ends_everything_and_removes_the_data() -> None:
     with FakeServer() as server:
         assert server.pid is not None
         family, data = family_of(server.pid), server.data
-        assert value(server, "SELECT 1") == 1
+        assert value(server, "SELECT DB_NAME()", "made") == "made"
     assert not psutil.wait_procs(family, timeout=20)[1]
     assert not data.exists()
+    with server:
+        assert value(server, "SELECT DB_NAME()", "made") == "made", "made again with the new data"
 
 
 def test_the_server_ends_with_the_process_that_made_it() -> None:
     code = (
-        "import sys; from fakemssql.server import FakeServer; s = FakeServer(sys.argv[1]); s.start();"
+        "import sys; from fakemssql import FakeServer; s = FakeServer(sys.argv[1]); s.start();"
         "sys.stdout.write(f'{s.pid}\\n'); sys.stdout.flush(); sys.stdin.read()"
     )
     with tempfile.TemporaryDirectory() as data:
@@ -147,4 +153,28 @@ def test_a_database_that_is_asked_for_is_made(own_server: FakeServer) -> None:
         text = own_server.odbc_connection_string(name)
         with contextlib.closing(pyodbc.connect(text)) as connection:
             assert connection.execute("SELECT DB_NAME()").fetchval() == name
-    assert own_server.url("made for a URL").endswith("/made%20for%20a%20URL")
+    assert urlsplit(own_server.url("made for a URL")).path == "/made%20for%20a%20URL"
+
+
+def test_a_database_that_is_made_is_there_for_open_connections(fakemssql: FakeServer) -> None:
+    text = fakemssql.odbc_connection_string()
+    with contextlib.closing(pyodbc.connect(text, autocommit=True)) as connection:
+        assert connection.execute("SELECT DB_ID('made later')").fetchval() is None
+        fakemssql.create_database("Made Later")
+        fakemssql.create_database("MADE LATER")
+        assert connection.execute("USE [made later]; SELECT DB_NAME()").fetchval() == "Made Later"
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\0b", "x" * 129])
+def test_a_name_that_no_database_can_have(fakemssql: FakeServer, name: str) -> None:
+    with pytest.raises(FakeServerError, match="1 to 128 characters"):
+        fakemssql.url(name)
+
+
+def test_a_database_that_a_dead_server_cannot_make(own_server: FakeServer) -> None:
+    assert own_server.pid is not None
+    for process in psutil.Process(own_server.pid).children():
+        process.kill()
+    psutil.wait_procs([psutil.Process(own_server.pid)], timeout=20)
+    with pytest.raises(FakeServerError, match="the server has died"):
+        own_server.create_database("late")

@@ -62,4 +62,4 @@ def test_metrics_add_up_to_what_the_ledger_says(
     log = capsys.readouterr().out + caplog.text
     assert "Drained 40 messages" in log
     assert "a second, about 0 s left" in log
-    assert f"is sealed: 40 messages and {batch['bytes']} bytes in 3 parts, 10 expired" in log
+    assert f"is sealed: 40 messages, {batch['bytes']} bytes in 3 parts, 10 expired" in log

@@ -109,14 +109,14 @@ def test_routing_comes_from_the_extra_and_arguments_win(connection: Any) -> None
     }
     conn_id = connection(extra=extra)
     plain = SqlQueueHook(conn_id)
-    assert plain.resolve("audit").canonical == "audit@[ops]@[monitoring]"
-    assert plain.resolve("orders").canonical == "orders@[nsb]@[shop]"
-    assert plain.resolver.resolve_endpoint("Sales").schema == "sales"
-    assert plain.ledger_schema == "ledger"
+    assert plain.client.resolve("audit").canonical == "audit@[ops]@[monitoring]"
+    assert plain.client.resolve("orders").canonical == "orders@[nsb]@[shop]"
+    assert plain.client.resolver.resolve_endpoint("Sales").schema == "sales"
+    assert plain.client.ledger_schema == "ledger"
     other = SqlQueueHook(conn_id, default_schema="dbo", queue_schemas={"error": "err"}, ledger_schema="mine")
-    assert other.resolve("orders").schema == "dbo"
-    assert (other.resolve("error").schema, other.resolve("audit").schema) == ("err", "ops")
-    assert other.ledger_schema == "mine"
+    assert other.client.resolve("orders").schema == "dbo"
+    assert (other.client.resolve("error").schema, other.client.resolve("audit").schema) == ("err", "ops")
+    assert other.client.ledger_schema == "mine"
 
 
 def test_an_argument_names_another_database(connection: Any) -> None:

@@ -10,7 +10,7 @@ from bench_setting import a_queue
 
 @pytest.fixture
 def queue(server: Any) -> Iterator[Any]:
-    with a_queue(f"{server.url('sqlqueue')}?Encrypt=yes&TrustServerCertificate=yes") as queue:
+    with a_queue(server.url("sqlqueue")) as queue:
         yield queue
 
 

@@ -24,7 +24,7 @@ def test_bounds_are_lower_or_upper_ones() -> None:
 def test_json_has_every_figure_and_the_exit_code_tells_of_bounds(
     server: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], measured: list[Any], code: int
 ) -> None:
-    monkeypatch.setenv("SQLQUEUE_TEST_SERVER", f"{server.url('sqlqueue')}?Encrypt=yes&TrustServerCertificate=yes")
+    monkeypatch.setenv("SQLQUEUE_TEST_SERVER", server.url("sqlqueue"))
     monkeypatch.setattr(sys, "argv", ["bench", "--json", "one"])
     assert report("Measure.", {"one": lambda queue: measured, "other": lambda queue: [FAT]}) == code
     told = json.loads(capsys.readouterr().out)

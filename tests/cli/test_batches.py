@@ -11,12 +11,12 @@ import pytest
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
-from tests.cli.test_cli import TRUST, answer, sqlqueue
+from tests.cli.test_cli import answer, sqlqueue
 
 
 @pytest.fixture(scope="module")
 def url(server: Any) -> str:
-    return str(server.url("sqlqueue")) + TRUST
+    return str(server.url("sqlqueue"))
 
 
 @pytest.fixture

@@ -14,12 +14,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-TRUST = "?Encrypt=yes&TrustServerCertificate=yes"
-
 
 @pytest.fixture(scope="module")
 def url(server: Any) -> str:
-    return str(server.url("sqlqueue")) + TRUST
+    return str(server.url("sqlqueue"))
 
 
 @pytest.fixture

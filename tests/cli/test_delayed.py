@@ -14,7 +14,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def url(server: Any) -> str:
-    return f"{server.url('sqlqueue')}?Encrypt=yes&TrustServerCertificate=yes"
+    return str(server.url("sqlqueue"))
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.drop import drop_queue
-from tests.cli.test_cli import TRUST, answer, one_sentence, sqlqueue
+from tests.cli.test_cli import answer, one_sentence, sqlqueue
 
 
 @pytest.fixture(scope="module")
 def url(server: Any) -> str:
-    return str(server.url("sqlqueue")) + TRUST
+    return str(server.url("sqlqueue"))
 
 
 def failed(queue_name: str, exception: str, minute: int = 0) -> Message:

@@ -1,4 +1,4 @@
-"""Fixtures for tests that run on any server: the local one, or the one that ``SQLQUEUE_TEST_SERVER`` names."""
+"""Fixtures for tests that run on any server: fakemssql, or the one that ``SQLQUEUE_TEST_SERVER`` names."""
 
 from __future__ import annotations
 

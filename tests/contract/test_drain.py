@@ -284,7 +284,7 @@ def test_sigkill_loses_and_doubles_nothing(
 ) -> None:
     fill(queue, 50)
     batch_id = uuid.uuid4()
-    url = server.url("sqlqueue") + "?Encrypt=yes&TrustServerCertificate=yes"  # type: ignore[attr-defined]
+    url = server.url("sqlqueue")  # type: ignore[attr-defined]
     arguments = [url, str(queue.address), staging.root, str(batch_id), where]
     with subprocess.Popen(
         [sys.executable, "-c", CHILD, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fakemssql.server import FakeServer
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.options import DrainOptions
@@ -21,6 +20,7 @@ from airflow_sqlqueue.errors import ServerUnreachableError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from fakemssql import FakeServer
 from tests.contract.conftest import Connect
 from tests.faults.account import Account
 from tests.faults.conftest import LONG
@@ -37,13 +37,13 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
     """A server of this module's own, on data that outlive it."""
-    with FakeServer(tmp_path_factory.mktemp("server")) as server:
+    with FakeServer(tmp_path_factory.mktemp("server"), databases=["sqlqueue"]) as server:
         yield server
 
 
 @pytest.fixture
 def settings(own_server: FakeServer) -> ConnectionSettings:
-    return ConnectionSettings.from_url(f"{own_server.url()}?Encrypt=no")
+    return ConnectionSettings.from_url(own_server.url())
 
 
 def drain(settings: ConnectionSettings, queue: QueueTable, stage: Stage, batch_id: uuid.UUID) -> DrainResult:

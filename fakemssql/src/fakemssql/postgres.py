@@ -30,7 +30,7 @@ with warnings.catch_warnings():
 log = logging.getLogger(__name__)
 
 USER = "postgres"
-DATABASE = "sqlqueue"
+DATABASE = "fakemssql"
 """The one PostgreSQL database that holds every catalog."""
 
 _START_SECONDS = 20.0
@@ -201,7 +201,7 @@ class Postgres:
             self._socket_directory = self.directory
             return
         # The path of a Unix socket has room for about a hundred bytes.
-        self._temporary = tempfile.TemporaryDirectory(prefix="sqlqueue-", dir="/tmp")
+        self._temporary = tempfile.TemporaryDirectory(prefix="fakemssql-", dir="/tmp")
         self._socket_directory = Path(self._temporary.name)
         if user is not None:
             import pwd

@@ -1,4 +1,4 @@
-"""A local server for tests and notebooks: ``with FakeServer() as server: ...``."""
+"""A server for tests and notebooks: ``with FakeServer() as server: ...``."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from urllib.parse import quote
 
 import psutil  # type: ignore[import-untyped]
 
-from airflow_sqlqueue import address
+from fakemssql import odbc
 from fakemssql.tds.tls import certificate_path
-from airflow_sqlqueue.server.settings import ConnectionSettings
 
+DATABASE = "test"
+"""The database of a server that is not told of others."""
 PASSWORD_VARIABLE = "FAKEMSSQL_PASSWORD"  # noqa: S105 - the name of a variable
 _STOP_SECONDS = 30.0
 
 
 class FakeServerError(Exception):
-    """The local server did not start. The message ends with the last lines of its log."""
+    """The server could not do what was asked. Where it did not start, the last lines of its log follow."""
 
 
 class FakeServer:
-    """A local server in a process of its own.
+    """A stand-in for SQL Server in a process of its own, with processes of its own below it.
 
     :param data: the data directory; a temporary one, removed at the end, unless given.
     :param port: the port on ``host``; a free one unless given.
     :param user: the login.
     :param password: its password; a random one unless given.
-    :param databases: databases that exist once the server runs, besides master, tempdb, msdb and model.
+    :param databases: databases that exist once the server runs, besides master, tempdb, msdb and model. The first one
+        is the database of :meth:`url` and :meth:`odbc_connection_string` unless they name another.
     :param startup_timeout: seconds until a start counts as failed.
 
     Use it as a context manager, or call :meth:`start` and :meth:`stop`. The server ends with the process that made it,
@@ -52,14 +53,15 @@ class FakeServer:
         port: int = 0,
         user: str = "sa",
         password: str | None = None,
-        databases: Sequence[str] = ("sqlqueue",),
+        databases: Sequence[str] = (DATABASE,),
         startup_timeout: float = 60.0,
     ) -> None:
         self.host, self.port, self.user = host, port, user
         self.password = password or f"Aa1-{os.urandom(12).hex()}"
-        self.databases = tuple(databases)
-        self._known = {"master", "tempdb", "msdb", "model", *self.databases}
+        self.databases = tuple(databases) or ("master",)
+        self._known: set[str] = set()
         self._startup_timeout = startup_timeout
+        self._conninfo = ""
         self._temporary = data is None
         self._data = None if data is None else Path(data).resolve()
         self._process: subprocess.Popen[bytes] | None = None
@@ -78,7 +80,7 @@ class FakeServer:
     def data(self) -> Path:
         """The data directory. Raises :class:`FakeServerError` before the first start of a temporary one."""
         if self._data is None:
-            raise FakeServerError("the local server has not been started")
+            raise FakeServerError("The server has no folder yet: start it first.")
         return self._data
 
     @property
@@ -94,9 +96,9 @@ class FakeServer:
     def start(self) -> None:
         """Start, and return when connections are taken. Raises :class:`FakeServerError`."""
         if self._process is not None:
-            raise FakeServerError("the local server runs already")
+            raise FakeServerError("The server runs already: stop it before it is started again.")
         if self._data is None:
-            self._data = Path(tempfile.mkdtemp(prefix="sqlqueue-"))
+            self._data = Path(tempfile.mkdtemp(prefix="fakemssql-"))
         self._data.mkdir(parents=True, exist_ok=True)
         ready_read, ready_write = os.pipe()
         parent_read, self._lifeline = os.pipe()
@@ -128,7 +130,8 @@ class FakeServer:
             raise
         finally:
             os.close(ready_read)
-        self.port = int(facts["port"])
+        self.port, self._conninfo = int(facts["port"]), facts["conninfo"]
+        self._known = {"master", "tempdb", "msdb", "model", *self.databases}
 
     def stop(self) -> None:
         """Stop the server and everything it started; remove a temporary data directory."""
@@ -170,54 +173,61 @@ class FakeServer:
             self._let_go()
         self.start()
 
-    def url(self, database: str = "sqlqueue") -> str:
-        """``mssql://user:password@host:port/database``, percent-escaped. Makes the database if it is missing."""
-        self.create_database(database)
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        user, password = quote(self.user, safe=""), quote(self.password, safe="")
-        return f"mssql://{user}:{password}@{host}:{self.port}/{quote(database, safe='')}"
+    def url(self, database: str | None = None) -> str:
+        """``mssql://user:password@host:port/database?Encrypt=yes&TrustServerCertificate=yes``, percent-escaped.
+
+        The query holds ODBC keywords. Makes the database if it is missing.
+        """
+        return odbc.url(self._login, self._database(database))
 
     def odbc_connection_string(
-        self, database: str = "sqlqueue", *, encrypt: str = "no", driver: str | None = None
+        self, database: str | None = None, *, encrypt: str = "no", driver: str | None = None
     ) -> str:
         """A connection string for pyodbc. Makes the database if it is missing.
 
         :param encrypt: ``no``, ``yes`` or ``strict`` (TDS 8.0, the certificate pinned).
-        :param driver: a driver's name or the path of its library; one is found unless given.
+        :param driver: a driver's name or the path of its library; one is found unless given. Raises
+            :class:`FakeServerError` where none is installed.
         """
-        self.create_database(database)
+        if driver is None and (driver := odbc.find_driver()) is None:
+            raise FakeServerError(
+                "No ODBC driver for SQL Server was found: run \"pip install 'fakemssql[odbc]'\" or install Microsoft's."
+            )
+        name = self._database(database)
         keywords = {"Encrypt": encrypt}
         if encrypt == "strict":
             keywords["ServerCertificate"] = str(self.certificate)
         else:
             keywords["TrustServerCertificate"] = "yes"
-        settings = ConnectionSettings(
-            self.host, database, self.port, self.user, self.password, driver=driver, keywords=keywords
-        )
-        return settings.odbc_connection_string()
+        return odbc.connection_string(driver, self._login, name, keywords)
 
     def create_database(self, name: str) -> None:
-        """Make a database if it is missing: whoever tries something out should not have to, as no DBA did."""
+        """Make a database if it is missing: whoever tries something out should not have to, as no DBA did.
+
+        It is there for connections that are open as well. Raises :class:`FakeServerError`.
+        """
         if self._process is None or name in self._known:
             return
-        # pymssql brings its own TDS library, so this works without the ODBC driver manager too.
-        import pymssql
+        # The engine is loaded here because most programs never come to this.
+        from fakemssql.tsql import install
 
-        connection = pymssql.connect(
-            server=self.host,
-            port=str(self.port),
-            user=self.user,
-            password=self.password,
-            database="master",
-            autocommit=True,
-        )
-        with connection:
-            cursor = connection.cursor()
-            cursor.execute("SELECT DB_ID(%s)", (name,))
-            row = cursor.fetchone()
-            if row is None or row[0] is None:
-                cursor.execute(f"CREATE DATABASE {address.quote(name)}")
+        try:
+            install.create_database(self._conninfo, name)
+        except ValueError as error:
+            raise FakeServerError(f"The database {name!r} cannot be made: {error}.") from error
+        except ConnectionError as error:
+            raise FakeServerError(f"The database {name!r} cannot be made: the server has died.") from error
         self._known.add(name)
+
+    @property
+    def _login(self) -> odbc.Login:
+        return odbc.Login(self.host, self.port, self.user, self.password)
+
+    def _database(self, name: str | None) -> str:
+        """The database that is meant, which exists if the server runs."""
+        name = self.databases[0] if name is None else name
+        self.create_database(name)
+        return name
 
     @property
     def _log(self) -> Path:
@@ -229,11 +239,11 @@ class FakeServer:
         poll.register(fd, select.POLLIN)
         while not line.endswith(b"\n"):
             if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                raise FakeServerError(f"the local server did not start within {self._startup_timeout:g} seconds")
+                raise FakeServerError(f"The server did not start within {self._startup_timeout:g} seconds.")
             data = os.read(fd, 4096)
             if not data:
                 tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
-                raise FakeServerError(f"the local server did not start:\n{tail}")
+                raise FakeServerError(f"The server did not start:\n{tail}")
             line += data
         facts: dict[str, str] = json.loads(line)
         return facts

@@ -28,7 +28,7 @@ def to_pg(text: str) -> bytes:
         except UnicodeEncodeError:
             # Two surrogates that were joined from two strings are one character, as they are for SQL Server.
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    return text.replace("\0", _NUL).encode("utf-8", "sqlqueue.surrogates")
+    return text.replace("\0", _NUL).encode("utf-8", "fakemssql.surrogates")
 
 
 def from_pg(data: bytes) -> str:
@@ -54,12 +54,12 @@ def cp1252_from_pg(data: bytes) -> bytes:
 
 def to_cp1252(text: str) -> bytes:
     """Code page 1252 with ``?`` for what does not fit."""
-    return text.encode("cp1252", "sqlqueue.cp1252")
+    return text.encode("cp1252", "fakemssql.cp1252")
 
 
 def from_cp1252(data: bytes | memoryview) -> str:
     """The text of a ``varchar``."""
-    return str(data, "cp1252", "sqlqueue.cp1252")
+    return str(data, "cp1252", "fakemssql.cp1252")
 
 
 def _restore(match: re.Match[str]) -> str:
@@ -84,5 +84,5 @@ def _handle_1252(error: UnicodeError) -> tuple[str | bytes, int]:
     raise error
 
 
-codecs.register_error("sqlqueue.surrogates", _move_surrogates)
-codecs.register_error("sqlqueue.cp1252", _handle_1252)
+codecs.register_error("fakemssql.surrogates", _move_surrogates)
+codecs.register_error("fakemssql.cp1252", _handle_1252)

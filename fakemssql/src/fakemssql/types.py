@@ -1,4 +1,4 @@
-"""The SQL Server data types that the local server knows.
+"""The SQL Server data types that fakemssql knows.
 
 A :class:`SqlType` is what a column, a variable or a parameter is declared as. How it is stored (PostgreSQL) and how it
 travels (TDS) is decided by whoever stores or sends it.

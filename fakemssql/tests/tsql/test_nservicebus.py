@@ -1,4 +1,4 @@
-"""The statements an NServiceBus endpoint runs, of every version of ``reference/statements.md``, in other words."""
+"""The statements an NServiceBus endpoint runs, of every version of the transport, in other words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from fakemssql.types import SqlType
-from tests.endpoint import CREATE, MOVE_DUE, RECEIVE, SEND, SEND_7, STORE_DELAYED, SUBSCRIBE, SUBSCRIBERS, UNSUBSCRIBE
+from support.transport import (
+    CREATE,
+    MOVE_DUE,
+    RECEIVE,
+    SEND,
+    SEND_7,
+    STORE_DELAYED,
+    SUBSCRIBE,
+    SUBSCRIBERS,
+    UNSUBSCRIBE,
+)
 
 GUID, INT, BIT = SqlType("uniqueidentifier"), SqlType("int"), SqlType("bit")
 TEXT, BODY = SqlType("nvarchar", length=-1), SqlType("varbinary", length=-1)

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fakemssql.types import SqlType
-from tests.plans import Operator, operators
+from support.showplan import Operator, operators
 
 NAMESPACE = "{http://schemas.microsoft.com/sqlserver/2004/07/showplan}"
 ON, OFF = "SET STATISTICS XML ON", "SET STATISTICS XML OFF"

@@ -121,7 +121,7 @@ class Connection:
         version = _SUPPORTED.get(login.tds_version >> 24)
         try:
             if version is None:
-                raise SqlError(17828, "The local server speaks TDS 7.3, 7.4 and 8.0.", severity=20)
+                raise SqlError(17828, "fakemssql speaks TDS 7.3, 7.4 and 8.0.", severity=20)
             administrator = self._front.credentials.check(login)
             password = None if administrator else login.password
             name = self._front.credentials.user if administrator else login.user
@@ -132,7 +132,7 @@ class Connection:
             return None
         except Exception as error:
             log.error("login failed: %s", describe(error))
-            self._refuse(SqlError(18456, "The local server could not open a session.", severity=14), login)
+            self._refuse(SqlError(18456, "fakemssql could not open a session.", severity=14), login)
             return None
         engine.introduce(self._client(login))
         stream.write(tokens.text_change(Change.DATABASE, engine.database, "master"))
@@ -219,7 +219,7 @@ class _Requests:
             elif message.type == PacketType.TRANSACTION:
                 self._transaction(message.data, response)
             else:
-                raise SqlError(40510, "Bulk load is not supported by the local server.")
+                raise SqlError(40510, "Bulk load is not supported by fakemssql.")
         except (Attention, ClientGone):
             raise
         except Exception as error:
@@ -260,7 +260,7 @@ def as_sql_error(error: Exception) -> SqlError:
     if isinstance(error, Truncated):
         return SqlError(8009, "The incoming tabular data stream (TDS) protocol stream is incorrect.")
     log.error("request failed: %s", describe(error))
-    return SqlError(50000, f"The local server failed on this request: {describe(error)}")
+    return SqlError(50000, f"fakemssql failed on this request: {describe(error)}")
 
 
 def describe(error: Exception) -> str:

@@ -93,7 +93,7 @@ def read_parameter_value(reader: Reader) -> tuple[SqlType, Any]:
     if token == 0x62:
         reader.long()
         return _variant(reader)
-    raise SqlError(8016, f"Data type 0x{token:02X} is not supported by the local server.")
+    raise SqlError(8016, f"Data type 0x{token:02X} is not supported by fakemssql.")
 
 
 def _short(reader: Reader, name: str) -> tuple[SqlType, Any]:
@@ -137,7 +137,7 @@ def _variant(reader: Reader) -> tuple[SqlType, Any]:
         return SqlType(_SCALED[token], scale=scale), _DECODERS[_SCALED[token]](data, scale)
     names: dict[int, str] = {**_SHORT, 0x28: "date", 0x24: "uniqueidentifier"}
     if token not in names:
-        raise SqlError(8016, f"Data type 0x{token:02X} in a sql_variant is not supported by the local server.")
+        raise SqlError(8016, f"Data type 0x{token:02X} in a sql_variant is not supported by fakemssql.")
     name = names[token]
     length = None if token in {0x28, 0x24} else max(1, len(data) // (2 if name.startswith("n") else 1))
     return SqlType(name, length), _DECODERS[name](data, 0)

@@ -54,9 +54,7 @@ class Procedures:
         procedure = system["name"] if system else call.procedure
         name = procedure.lower()
         if name.startswith("sp_cursor"):
-            raise SqlError(
-                40510, f"'{name}' is not supported by the local server: use a forward-only, read-only cursor."
-            )
+            raise SqlError(40510, f"'{name}' is not supported by fakemssql: use a forward-only, read-only cursor.")
         own = self._own.get(name)
         if own is None:
             return self._engine.call(procedure, call.parameters, response)

@@ -86,7 +86,7 @@ def calls(data: bytes) -> Iterator[Call]:
 def _parameter(reader: Reader) -> Parameter | None:
     name, flags = reader.b_varchar(), reader.byte()
     if flags & _ENCRYPTED:
-        raise SqlError(8016, "Encrypted parameters are not supported by the local server.")
+        raise SqlError(8016, "Encrypted parameters are not supported by fakemssql.")
     declared, value = read_parameter_value(reader)
     if flags & _DEFAULT:
         return None
@@ -109,7 +109,7 @@ def transaction_request(data: bytes) -> TransactionRequest:
     skip_headers(reader)
     number = reader.short()
     if number not in _KINDS:
-        raise SqlError(40510, "Distributed transactions are not supported by the local server.")
+        raise SqlError(40510, "Distributed transactions are not supported by fakemssql.")
     kind = _KINDS[number]
     if kind == "begin":
         return TransactionRequest(kind, reader.byte(), reader.b_varchar())

@@ -8,7 +8,7 @@ from enum import IntEnum, IntFlag
 from fakemssql.contract import SqlError
 from fakemssql.tds import prelogin
 
-SERVER_NAME = "localdb"
+SERVER_NAME = "fakemssql"
 COLLATION = bytes.fromhex("0904d00034")
 """SQL_Latin1_General_CP1_CI_AS: LCID 0x0409, compared without case, kana type and width; sort order 52."""
 

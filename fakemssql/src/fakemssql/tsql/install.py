@@ -19,6 +19,7 @@ SCRIPTS = (
     "60_sessions.sql",
     "70_security.sql",
 )
+_LONGEST_NAME = 128
 
 
 def _wait(fd: int) -> None:
@@ -42,9 +43,7 @@ def install(conninfo: str) -> None:
         text = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
         result = pg.conn.exec_(f"BEGIN;{text};COMMIT".encode())
         if result.status not in (1, 2):
-            raise RuntimeError(
-                "installing the local server's catalog: " + result.error_message.decode(errors="replace")
-            )
+            raise RuntimeError("installing the catalog: " + result.error_message.decode(errors="replace"))
         pg.conn.enter_pipeline_mode()
         for number, name in enumerate(("master", "tempdb", "model", "msdb"), 1):
             _create(pg.execute, lambda sql: str(pg.query(sql)[0][0]), name, number)
@@ -64,7 +63,12 @@ def name_administrator(conninfo: str, name: str) -> None:
 
 
 def create_database(conninfo: str, name: str) -> None:
-    """Create the SQL Server database ``name`` if there is none of that name."""
+    """Create the SQL Server database ``name`` if there is none of that name.
+
+    Raises :class:`ValueError` for a name that SQL Server refuses.
+    """
+    if not name.strip() or "\0" in name or len(name.encode("utf-16-le", "surrogatepass")) > 2 * _LONGEST_NAME:
+        raise ValueError(f"a database's name has 1 to {_LONGEST_NAME} characters, none of them NUL")
     pg = _open(conninfo)
     try:
         pg.execute("BEGIN")

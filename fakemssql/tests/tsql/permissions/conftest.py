@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-PASSWORD = "Secret-1 of a login"
+from support.people import PASSWORD, Someone
+
 _numbers = itertools.count(1)
-
-
-@dataclass
-class Someone:
-    """A login and its user, both of that name."""
-
-    name: str
-    connect: Callable[..., Any]
-
-    def session(self, database: str = "shop") -> Any:
-        return self.connect(self.name, PASSWORD, database)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.localdb.tsql.permissions.conftest import Someone
+from support.people import Someone
 
 WHO = "SELECT USER_NAME(), SUSER_SNAME(), ORIGINAL_LOGIN()"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.localdb.tsql.permissions.conftest import Someone
+from support.people import Someone
 
 
 def messages(session: Any, text: str) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakemssql.contract import SqlError
-from tests.localdb.tsql.permissions.conftest import PASSWORD, Someone
+from support.people import PASSWORD, Someone
 
 
 def refused(open_session: Callable[[], Any]) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.localdb.tsql.permissions.conftest import Someone
+from support.people import Someone
 
 MEMBERS = (
     "SELECT r.name, m.name FROM sys.database_role_members x JOIN sys.database_principals r ON r.principal_id ="

@@ -55,7 +55,7 @@ class Assignments(Targets):
     ) -> Plan:
         """``SELECT @s = @s + x FROM t``: row after row, each with the values that the row before it left."""
         if any(isinstance(n, nodes.Query) for n in walk(items)):
-            raise SqlError(40517, "Accumulating a subquery in a variable is not supported by the local server.")
+            raise SqlError(40517, "Accumulating a subquery in a variable is not supported by fakemssql.")
         columns: list[nodes.Column] = []
         for node in walk(items):
             if isinstance(node, nodes.Column) and node not in columns:

@@ -144,9 +144,7 @@ class Changes(Outputs):
         sets, variables = self._sets(assignments, self._as_shown(scope, scope.table), names)
         for i, (column, sql) in enumerate(sets):
             if sql == "DEFAULT":
-                raise SqlError(
-                    40517, "SET column = DEFAULT with a join, CTE or TOP is not supported by the local server."
-                )
+                raise SqlError(40517, "SET column = DEFAULT with a join, CTE or TOP is not supported by fakemssql.")
             parts.append(f"{sql} AS v{i}")
             chosen.sets.append((column, f"v{i}"))
         for i, (name, kind, expr, own) in enumerate(variables):
@@ -173,7 +171,7 @@ class Changes(Outputs):
         limit = ""
         if node.top is not None:
             if node.top.percent:
-                raise SqlError(40517, "TOP PERCENT in UPDATE and DELETE is not supported by the local server.")
+                raise SqlError(40517, "TOP PERCENT in UPDATE and DELETE is not supported by fakemssql.")
             limit = f" LIMIT {self.count(node.top.value, Names([], parent))}"
         chosen.head = parts
         chosen.tail = f" FROM {from_sql}{where}{limit}"

@@ -267,7 +267,7 @@ def _to_binary(value: Typed, source: SqlType, target: SqlType, mode: str, style:
         if isinstance(value.constant, bytes):
             longest = len(value.constant)
     else:
-        raise SqlError(40517, f"Conversion from {source.name} to {target.name} is not supported by the local server.")
+        raise SqlError(40517, f"Conversion from {source.name} to {target.name} is not supported by fakemssql.")
     if limit != MAX and (longest == MAX or longest > limit):
         if mode == "assign" and place and kind == "binary":
             sql = f"mssql.fit_bytes({sql}, {limit}, {literal(place)})"

@@ -33,7 +33,7 @@ def compile_document(c: Queries, query: nodes.Query, parent: Names | None) -> Co
         and all(isinstance(s, nodes.TableSource) for s in body.sources[:2])
         and len(body.sources) == 1
     ):
-        raise SqlError(40517, "FOR JSON AUTO of more than one table is not supported by the local server.")
+        raise SqlError(40517, "FOR JSON AUTO of more than one table is not supported by fakemssql.")
     plain = replace(query, for_clause="", for_options={})
     depth, c.depth = c.depth, 0  # an ORDER BY has its meaning here
     compiled = c.compile_query(plain, parent)
@@ -180,7 +180,7 @@ def _element(c: Expressions, values: list[Typed], documents: list[bool], options
         elif name.lower() in ("", "text()", "data()", "*", "node()"):
             parts.append(text)
         elif "/" in name:
-            raise SqlError(40517, "A path in a column's name of FOR XML is not supported by the local server.")
+            raise SqlError(40517, "A path in a column's name of FOR XML is not supported by fakemssql.")
         else:
             parts.append(f"{literal(f'<{name}>')} || {text} || {literal(f'</{name}>')}")
     inner = f"concat({', '.join(parts)})" if parts else "''"

@@ -68,7 +68,7 @@ class Inserts(Outputs):
         if node.source is None:
             change = f"INSERT INTO {table.pg} AS d DEFAULT VALUES"
         elif isinstance(node.source, nodes.Execute):
-            raise SqlError(40517, "INSERT ... EXECUTE is not supported by the local server.")
+            raise SqlError(40517, "INSERT ... EXECUTE is not supported by fakemssql.")
         elif isinstance(node.source.body, nodes.Values) and node.top is None:
             change = f"{target} VALUES {self._value_rows(node.source.body, table, columns, parent, bool(explicit))}"
         else:

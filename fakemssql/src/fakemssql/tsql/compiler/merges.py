@@ -20,14 +20,14 @@ class Merges(Outputs):
     def merge(self, node: nodes.Merge) -> Plan:
         self.statement = "merge"
         if node.top is not None:
-            raise SqlError(40517, "MERGE TOP is not supported by the local server.")
+            raise SqlError(40517, "MERGE TOP is not supported by fakemssql.")
         parent = self.with_ctes(node.ctes, None)
         table = self.lookup(node.target, node.line)
         self.env.require(table, "SELECT")
         for action in node.actions:
             self.env.require(table, action.action.upper())
         if table.type == "V":
-            raise SqlError(40517, f"MERGE into the view '{table.name}' is not supported by the local server.")
+            raise SqlError(40517, f"MERGE into the view '{table.name}' is not supported by fakemssql.")
         for event in {"update": "UPDATE", "delete": "DELETE", "insert": "INSERT"}.values():
             self._check_target(table, node.outputs, event)
         self._direct_lock(node.hints, table)
@@ -72,7 +72,7 @@ class Merges(Outputs):
         if action.action == "update":
             sets, variables = self._sets(action.assignments, table, visible)
             if variables:
-                raise SqlError(40517, "Assigning variables in MERGE is not supported by the local server.")
+                raise SqlError(40517, "Assigning variables in MERGE is not supported by fakemssql.")
             return text + " THEN UPDATE SET " + ", ".join(f"{quoted(column.pg)} = {sql}" for column, sql in sets)
         columns = [self._writable(table, name, False) for name in action.columns] or [
             c for c in table.columns if c.computed is None and not c.identity

@@ -148,7 +148,7 @@ class Order(Sources):
     ) -> Compiled:
         assert select.top is not None
         if select.top.ties or select.distinct:
-            raise SqlError(40517, "TOP PERCENT WITH TIES or DISTINCT is not supported by the local server.")
+            raise SqlError(40517, "TOP PERCENT WITH TIES or DISTINCT is not supported by fakemssql.")
         share = convert(self.scalar(select.top.value, Names([], names.parent)), sqltypes.FLOAT).sql
         columns = ", ".join(f"{self._output(value)} AS c{i}" for i, value in enumerate(items, 1))
         alias = self.fresh("p")

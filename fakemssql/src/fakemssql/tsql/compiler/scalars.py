@@ -113,7 +113,7 @@ class Scalars(Operators):
     def _scalar_attimezone(self, node: nodes.AtTimeZone, names: Names) -> Typed:
         value, zone = self.scalar(node.value, names), self.scalar(node.zone, names)
         if not isinstance(zone.constant, str) or zone.constant.upper() != "UTC":
-            raise SqlError(40517, "AT TIME ZONE other than 'UTC' is not supported by the local server.")
+            raise SqlError(40517, "AT TIME ZONE other than 'UTC' is not supported by fakemssql.")
         scale = value.type.scale if value.type is not None and value.type.scale is not None else 7
         return convert(value, SqlType("datetimeoffset", scale=scale), "cast")
 

@@ -85,7 +85,7 @@ class Targets(Queries):
         if event in fired and self.statement == "merge":
             raise SqlError(
                 40517,
-                f"The table '{table.name}' has a trigger with a body, which MERGE does not run on the local server:"
+                f"The table '{table.name}' has a trigger with a body, which MERGE does not run on fakemssql:"
                 " disable or drop the trigger.",
             )
 
@@ -136,7 +136,7 @@ class Targets(Queries):
         if assigned & read:
             raise SqlError(
                 40517,
-                "An UPDATE that reads a variable it assigns, row after row, is not supported by the local server.",
+                "An UPDATE that reads a variable it assigns, row after row, is not supported by fakemssql.",
             )
         for item in assignments:
             column = None

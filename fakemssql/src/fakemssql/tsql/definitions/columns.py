@@ -89,7 +89,7 @@ def column_info(definer: Objects, column: ColumnDefinition, number: int, columns
             state=2,
         )
     if column.identity is not None and column.type.name not in _RANGES:
-        raise SqlError(40517, f"An identity column of type {column.type.name} is not supported by the local server.")
+        raise SqlError(40517, f"An identity column of type {column.type.name} is not supported by fakemssql.")
     nullable = column.nullable if column.nullable is not None else column.identity is None
     if column.identity is not None and column.nullable:
         raise SqlError(8147, f"Could not create IDENTITY attribute on nullable column '{name}', table ''.")
@@ -127,7 +127,7 @@ def default_sql(definer: Objects, expression: nodes.Expr, info: ColumnInfo) -> s
     compiler = Compiler(definer.environment())
     value = compiler.scalar(expression, Names())
     if compiler.parameters:
-        raise SqlError(40517, "A default that depends on the session is not supported by the local server.")
+        raise SqlError(40517, "A default that depends on the session is not supported by fakemssql.")
     return f"({convert(value, info.type, 'assign').sql})"
 
 

@@ -120,7 +120,7 @@ class Constraints(Indexes):
             names = [str(row[0]) for row in rows]
         theirs = [self.known(other, name) for name in names]
         if any(is_text(column.type) for column in [*own, *theirs]):
-            raise SqlError(40517, "A foreign key over text columns is not supported by the local server.")
+            raise SqlError(40517, "A foreign key over text columns is not supported by fakemssql.")
         pg = pg_name(f"fk{object_id}.{name}")
         target = ", ".join(quoted(c.pg) for c in theirs)
         unique = pg_name(f"fk target {other.object_id} " + ",".join(c.pg for c in theirs))

@@ -111,7 +111,7 @@ class Databases(Objects):
             )
         ):
             return
-        raise SqlError(40517, f"ALTER DATABASE ... SET {text} is not supported by the local server.")
+        raise SqlError(40517, f"ALTER DATABASE ... SET {text} is not supported by fakemssql.")
 
 
 def create_schema(

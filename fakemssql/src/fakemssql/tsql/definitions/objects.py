@@ -148,7 +148,7 @@ class Objects:
                 f"Index cannot be created on object '{'.'.join(name)}' because the object is not a user table or view.",
             )
         if table is not None and table.type == "V":
-            raise SqlError(40517, "An index on a view is not supported by the local server.")
+            raise SqlError(40517, "An index on a view is not supported by fakemssql.")
         if table is None:
             raise SqlError(
                 1088,

@@ -33,7 +33,7 @@ class Renaming(Authorization):
                     15248, f"Either the parameter @objname is ambiguous or the claimed @objtype ({kind}) is wrong."
                 )
         else:
-            raise SqlError(40517, f"sp_rename of a {kind} is not supported by the local server.")
+            raise SqlError(40517, f"sp_rename of a {kind} is not supported by fakemssql.")
         self.changed()
 
     def _rename_column(self, table: TableInfo, name: str, new: str) -> bool:

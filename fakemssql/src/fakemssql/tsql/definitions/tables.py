@@ -78,7 +78,7 @@ class Tables(Constraints, Triggers):
         pairs = list(zip(table.columns, node.columns, strict=True))
         stored = [column_sql(self, definition, info) for info, definition in pairs if definition.computed is None]
         if not stored:
-            raise SqlError(40517, "A table without a stored column is not supported by the local server.")
+            raise SqlError(40517, "A table without a stored column is not supported by fakemssql.")
         self.run(f"CREATE TABLE {table.pg} ({', '.join(stored)})")
         for sql in metadata_columns(object_id, pairs):
             self.run(sql)

@@ -81,5 +81,5 @@ def check_sql(environment: Environment, table: TableInfo, condition: nodes.Expr)
     compiler = Compiler(environment)
     text = compiler.predicate(condition, Names([compiler.table_scope(table, table.name, MARK)]))
     if compiler.parameters:
-        raise SqlError(40517, "A check that depends on the session is not supported by the local server.")
+        raise SqlError(40517, "A check that depends on the session is not supported by fakemssql.")
     return text.replace(MARK + ".", "")

@@ -49,7 +49,7 @@ class Views(Objects):
             compiled = compiler.compile_query(node.query, None)
         names = node.columns or [column.name for column in compiled.columns]
         if set(compiler.parameters) - _OF_READER:
-            raise SqlError(40517, "A view that depends on the session is not supported by the local server.")
+            raise SqlError(40517, "A view that depends on the session is not supported by fakemssql.")
         infos = []
         for number, (name, value) in enumerate(zip(names, compiled.columns, strict=True), 1):
             if not name:

@@ -51,9 +51,9 @@ class Cursor:
         raise SqlError(102, f"Incorrect syntax near '{near}'.", severity=15, line=token.line)
 
     def unsupported(self, what: str, token: Token | None = None) -> NoReturn:
-        """What SQL Server knows and the local server does not: error 40517 (a feature is not supported)."""
+        """What SQL Server knows and fakemssql does not: error 40517 (a feature is not supported)."""
         line = (token or self.token).line
-        raise SqlError(40517, f"{what} is not supported by the local server.", line=line)
+        raise SqlError(40517, f"{what} is not supported by fakemssql.", line=line)
 
     def is_op(self, op: str) -> bool:
         token = self.tokens[self.index]

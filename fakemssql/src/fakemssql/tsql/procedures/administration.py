@@ -81,7 +81,7 @@ def _who(session: Session, arguments: Arguments, frame: Frame, outputs: list[Par
 def _spaceused(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     name, *_ = arguments.take("objname", "updateusage", "mode", "oneresultset", "include_total_xtp_storage")
     if not name:
-        raise SqlError(40517, "sp_spaceused without a table is not supported by the local server.")
+        raise SqlError(40517, "sp_spaceused without a table is not supported by fakemssql.")
     table = session.catalog.find(parse_name(name), session.database)
     if table is None or not sees(session.security, table):
         raise SqlError(

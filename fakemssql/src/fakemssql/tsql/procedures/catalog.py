@@ -256,7 +256,7 @@ def _statistics(session: Session, arguments: Arguments, frame: Frame, outputs: l
     "sp_sproc_columns_100",
 )
 def _empty(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
-    raise SqlError(40517, f"{arguments.name} is not supported by the local server.")
+    raise SqlError(40517, f"{arguments.name} is not supported by fakemssql.")
 
 
 @procedure("sp_databases")

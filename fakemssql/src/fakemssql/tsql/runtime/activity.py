@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fakemssql.contract import Parameter
     from fakemssql.tsql.runtime.session import Session
 
-FOLDER = "sqlqueue_sessions"
+FOLDER = "fakemssql_sessions"
 _SIZE = 32768
 _STATE, _TEXT, _END = 8, 4096, _SIZE - 8
 _LENGTH, _NUMBER = struct.Struct("<I"), struct.Struct("<Q")

@@ -71,7 +71,7 @@ class Control(Steps):
         kind, raw = self.session.evaluate(node.value, None, frame)
         value = decode(kind, raw)
         if node.kind == "time":
-            raise SqlError(40517, "WAITFOR TIME is not supported by the local server.")
+            raise SqlError(40517, "WAITFOR TIME is not supported by fakemssql.")
         try:
             clock = str(value.time() if hasattr(value, "time") else value).split(":")
             seconds = int(clock[0]) * 3600 + int(clock[1]) * 60 + (float(clock[2]) if len(clock) > 2 else 0.0)

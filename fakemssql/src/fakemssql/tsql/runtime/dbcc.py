@@ -31,7 +31,7 @@ def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
     ):
         return
     if node.command == "USEROPTIONS" or node.command != "CHECKIDENT":
-        raise SqlError(40517, f"DBCC {node.command} is not supported by the local server.")
+        raise SqlError(40517, f"DBCC {node.command} is not supported by fakemssql.")
 
     def text(expr: nodes.Expr) -> str:
         return decode(NMAX, session.evaluate(expr, NMAX, frame)[1]) or ""

@@ -126,7 +126,7 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: b
     if state == "54001":
         return SqlError(8623, "The query processor ran out of internal resources and could not produce a query plan.")
     if state in ("42601", "42804", "42883", "0A000", "42P10", "42803", "42P01", "42703"):
-        return SqlError(40517, f"The statement is not supported by the local server ({error.message}).")
+        return SqlError(40517, f"The statement is not supported by fakemssql ({error.message}).")
     return SqlError(50000, f"PostgreSQL: {error.message} (SQLSTATE {state})")
 
 

@@ -297,7 +297,7 @@ class Session:
                 raise SqlError(191, "Some part of your SQL statement is nested too deeply.", severity=15) from None
             except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError):
                 log.exception("compiling a statement")
-                raise SqlError(40517, "The statement is not supported by the local server.") from None
+                raise SqlError(40517, "The statement is not supported by fakemssql.") from None
             assert isinstance(plan, Plan)
             if len(plans) > _PLANS * max(len(frame.code.statements), 1):
                 self._forget(frame.code)

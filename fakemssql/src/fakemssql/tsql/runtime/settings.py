@@ -52,7 +52,7 @@ _ANSI = (
 _NEEDED_ON = ("ANSI_WARNINGS", "ANSI_PADDING", "ANSI_NULLS", "CONCAT_NULL_YIELDS_NULL")
 _VERSION_TEXT = (
     f"Microsoft SQL Server 2022 (RTM) - {VERSION} (X64) compatible:"
-    " this is the local server of airflow-sqlqueue, T-SQL translated"
+    " this is fakemssql, T-SQL translated"
     " for an embedded PostgreSQL 18"
 )
 
@@ -97,9 +97,9 @@ def _switch(options: Options, name: str, value: Any) -> None:
             _switch(options, each, value)
         return
     if not value and name in _NEEDED_ON:
-        raise SqlError(40517, f"SET {name} OFF is not supported by the local server.")
+        raise SqlError(40517, f"SET {name} OFF is not supported by fakemssql.")
     if value and name in ("NUMERIC_ROUNDABORT", "ARITHIGNORE"):
-        raise SqlError(40517, f"SET {name} ON is not supported by the local server.")
+        raise SqlError(40517, f"SET {name} ON is not supported by fakemssql.")
     if value:
         options.on.add(name)
     else:
@@ -141,10 +141,10 @@ def _set_options(session: Session, node: nodes.SetOption, frame: Frame) -> None:
             size = _number(session, value, frame)
             options.textsize = size if size > 0 else 4096 if size == 0 else 2147483647
             if 0 < options.textsize < 2147483647 and size != 0:
-                raise SqlError(40517, "SET TEXTSIZE below 2147483647 is not supported by the local server.")
+                raise SqlError(40517, "SET TEXTSIZE below 2147483647 is not supported by fakemssql.")
         elif name == "ROWCOUNT":
             if _number(session, value, frame) != 0:
-                raise SqlError(40517, "SET ROWCOUNT other than 0 is not supported by the local server.")
+                raise SqlError(40517, "SET ROWCOUNT other than 0 is not supported by fakemssql.")
         elif name == "CONTEXT_INFO":
             options.context_info = session.evaluate(value, SqlType("varbinary", length=128), frame)[1]
         elif name == "FMTONLY":
@@ -159,7 +159,7 @@ def _set_options(session: Session, node: nodes.SetOption, frame: Frame) -> None:
             "OFFSETS",
         ):
             if value is True:
-                raise SqlError(40517, f"SET {name} ON is not supported by the local server.")
+                raise SqlError(40517, f"SET {name} ON is not supported by fakemssql.")
         elif name in ("LANGUAGE", "DATEFORMAT", "DATEFIRST"):
             _only(session, name, value, frame)
         elif name in ("DEADLOCK_PRIORITY", "QUERY_GOVERNOR_COST_LIMIT", "FORCEPLAN", "FIPS_FLAGGER"):
@@ -180,7 +180,7 @@ def _only(session: Session, name: str, value: Any, frame: Frame) -> None:
         else decode(SqlType("nvarchar", length=-1), session.evaluate(value, SqlType("nvarchar", length=-1), frame)[1])
     )
     if given.lower() not in allowed:
-        raise SqlError(40517, f"SET {name} {given} is not supported by the local server.")
+        raise SqlError(40517, f"SET {name} {given} is not supported by fakemssql.")
 
 
 def set_lock_timeout(session: Session, milliseconds: int) -> None:
@@ -275,7 +275,7 @@ def system_value(session: Session, name: str, frame: Frame) -> Any:
         "@@options": options.bits(),
         "@@lock_timeout": options.lock_timeout,
         "@@version": _VERSION_TEXT,
-        "@@servername": "localdb",
+        "@@servername": "fakemssql",
         "@@servicename": "MSSQLSERVER",
         "@@language": "us_english",
         "@@langid": 0,

@@ -36,7 +36,7 @@ class Temporary:
         if local and fold(name) in self.tables:
             raise SqlError(2714, f"There is already an object named '{name}' in the database.", state=6)
         if name.startswith("##"):
-            raise SqlError(40517, "A global temporary table is not supported by the local server.")
+            raise SqlError(40517, "A global temporary table is not supported by fakemssql.")
         self.serial += 1
         definer = self.session.definer
         table = TableInfo(

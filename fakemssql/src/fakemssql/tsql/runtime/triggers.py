@@ -39,7 +39,7 @@ def execute(session: Session, node: Modification, frame: Frame) -> int:
     if target is not None and target.type == "V":
         raise SqlError(
             40517,
-            f"Changing a table with triggers through the view '{target.name}' is not supported by the local server.",
+            f"Changing a table with triggers through the view '{target.name}' is not supported by fakemssql.",
         )
     return _in_transaction(session, frame, lambda: _fire(session, node, event, table, frame))
 
@@ -102,9 +102,7 @@ def _replace(session: Session, node: Modification, event: str, table: TableInfo,
             " contains an OUTPUT clause without INTO clause.",
         )
     if node.outputs:
-        raise SqlError(
-            40517, "OUTPUT INTO of a statement with an INSTEAD OF trigger is not supported by the local server."
-        )
+        raise SqlError(40517, "OUTPUT INTO of a statement with an INSTEAD OF trigger is not supported by fakemssql.")
     session.security.require(table, event)
     places = instead.row_tables(session, table)
     count = instead.collect(session, node, table, frame, places)

@@ -423,6 +423,6 @@ BEGIN
     WHEN 'MD5' THEN RETURN decode(md5(x), 'hex');
     WHEN 'SHA2_256' THEN RETURN sha256(x);
     WHEN 'SHA2_512' THEN RETURN sha512(x);
-    ELSE RETURN mssql.raise(40517, 'HASHBYTES(''' || algorithm || ''') is not supported by the local server.');
+    ELSE RETURN mssql.raise(40517, 'HASHBYTES(''' || algorithm || ''') is not supported by fakemssql.');
   END CASE;
 END $$;

@@ -220,5 +220,5 @@ CREATE FUNCTION mssql.ident_incr(db int, tab text) RETURNS numeric LANGUAGE sql 
   RETURN (SELECT increment FROM mssql.columns WHERE object_id = mssql.object_id(db, tab, NULL) AND identity = 1);
 CREATE FUNCTION mssql.applock_test(db int, principal text, resource text, mode text, owner text) RETURNS int LANGUAGE plpgsql AS $$
 BEGIN
-  RETURN mssql.raise(40517, 'APPLOCK_TEST is not supported by the local server.');
+  RETURN mssql.raise(40517, 'APPLOCK_TEST is not supported by fakemssql.');
 END $$;

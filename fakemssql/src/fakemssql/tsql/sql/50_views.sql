@@ -188,7 +188,7 @@ CREATE VIEW mssql_sys.extended_properties AS
 SELECT database_id AS _db, 1::mssql.tinyint AS class, 'OBJECT_OR_COLUMN'::mssql.n60 AS class_desc, 0 AS major_id, 0 AS minor_id,
   ''::mssql.sysname AS name, ''::mssql.nmax AS value FROM mssql.databases WHERE false;
 CREATE VIEW mssql_sys.configurations AS SELECT 1 AS configuration_id, 'user options'::mssql.sysname AS name, 0 AS value, 0 AS value_in_use WHERE false;
-CREATE VIEW mssql_sys.servers AS SELECT 0 AS server_id, 'localdb'::mssql.sysname AS name, 0::mssql.bit AS is_linked;
+CREATE VIEW mssql_sys.servers AS SELECT 0 AS server_id, 'fakemssql'::mssql.sysname AS name, 0::mssql.bit AS is_linked;
 
 CREATE VIEW mssql_information_schema.schemata AS
 SELECT s.database_id AS _db, d.name::mssql.sysname AS "catalog_name", s.name::mssql.sysname AS "schema_name", 'dbo'::mssql.sysname AS "schema_owner",

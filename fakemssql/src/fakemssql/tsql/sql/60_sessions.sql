@@ -6,7 +6,7 @@ CREATE FUNCTION mssql.session_file(pid int) RETURNS bytea LANGUAGE plpgsql VOLAT
 DECLARE raw bytea;
 BEGIN
   FOR attempt IN 1 .. 20 LOOP
-    raw := pg_read_binary_file('sqlqueue_sessions/' || pid, 0, 32768, true);
+    raw := pg_read_binary_file('fakemssql_sessions/' || pid, 0, 32768, true);
     IF raw IS NULL THEN RETURN NULL; END IF;
     IF length(raw) = 32768 AND get_byte(raw, 0) > 0 AND substr(raw, 1, 8) = substr(raw, 32761, 8) THEN RETURN raw; END IF;
   END LOOP;

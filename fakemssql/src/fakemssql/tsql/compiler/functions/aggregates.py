@@ -72,7 +72,7 @@ def call(c: Expressions, node: nodes.Function, names: Names) -> Typed:
     if name not in AGGREGATES:
         raise SqlError(10757, f"The function '{node.name[-1]}' may not have a window in OVER.", severity=15)
     if name in ("CHECKSUM_AGG", "GROUPING", "APPROX_COUNT_DISTINCT"):
-        raise SqlError(40517, f"{name} is not supported by the local server.")
+        raise SqlError(40517, f"{name} is not supported by fakemssql.")
     over = _window(c, node, names)
     if not over:
         names.aggregates = True

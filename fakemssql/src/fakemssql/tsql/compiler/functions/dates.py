@@ -128,7 +128,7 @@ def _datetrunc(c: Expressions, node: nodes.Function, names: Names) -> Typed:
     part = _part(node, 2)
     value = moment(c.scalar(node.args[1], names), _DT2)
     if part not in ("year", "quarter", "month", "day", "hour", "minute", "second", "millisecond", "microsecond"):
-        raise SqlError(40517, f"DATETRUNC({part}) is not supported by the local server.")
+        raise SqlError(40517, f"DATETRUNC({part}) is not supported by fakemssql.")
     unit = part + "s" if part.endswith("isecond") or part == "microsecond" else part
     assert value.type is not None
     return convert(Typed(f"date_trunc('{unit}', {_plain(value)})", _ANY), value.type, "cast")
@@ -190,6 +190,6 @@ def _datetimefromparts(c: Expressions, a: list[Typed]) -> Typed:
 @define("SWITCHOFFSET TODATETIMEOFFSET", 2)
 def _switchoffset(c: Expressions, a: list[Typed]) -> Typed:
     if a[1].constant not in ("+00:00", "-00:00", "Z", 0):
-        raise SqlError(40517, "A time zone other than +00:00 is not supported by the local server.")
+        raise SqlError(40517, "A time zone other than +00:00 is not supported by fakemssql.")
     scale = a[0].type.scale if a[0].type is not None and a[0].type.scale is not None else 7
     return convert(a[0], SqlType("datetimeoffset", scale=scale), "cast")

@@ -106,7 +106,7 @@ def _round(c: Expressions, a: list[Typed]) -> Typed:
     function = "round"
     if len(a) > 2:
         if not isinstance(a[2].constant, int):
-            raise SqlError(40517, "ROUND with a variable third argument is not supported by the local server.")
+            raise SqlError(40517, "ROUND with a variable third argument is not supported by fakemssql.")
         function = "trunc" if a[2].constant else "round"
     return Typed(f"{function}(({value.sql})::numeric, {digits})::{storage(kind)}", kind)
 

@@ -118,5 +118,5 @@ def _checksum(c: Expressions, a: list[Typed]) -> Typed:
 def _refused(c: Expressions, a: list[Typed]) -> Typed:
     raise SqlError(
         40517,
-        "FORMAT, FORMATMESSAGE, SOUNDEX, DIFFERENCE, COMPRESS, JSON_MODIFY are not supported by the local server.",
+        "FORMAT, FORMATMESSAGE, SOUNDEX, DIFFERENCE, COMPRESS, JSON_MODIFY are not supported by fakemssql.",
     )

@@ -55,7 +55,7 @@ def call(compiler: Expressions, node: nodes.Function, names: Names) -> Typed:
     name = node.name[-1].upper()
     if len(node.name) > 1:
         if len(node.name) == 2 and node.name[0].lower() in ("sys", "dbo") and name.startswith("FN_"):
-            raise SqlError(40517, f"{'.'.join(node.name)} is not supported by the local server.", line=node.line)
+            raise SqlError(40517, f"{'.'.join(node.name)} is not supported by fakemssql.", line=node.line)
         raise SqlError(
             4121,
             f'Cannot find either column "{node.name[0]}" or the user-defined function or aggregate'

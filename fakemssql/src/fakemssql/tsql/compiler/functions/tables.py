@@ -111,7 +111,7 @@ def _openjson(c: Sources, node: nodes.FunctionSource, args: list[Typed], alias: 
         step = where if where is not None else '$."' + name.replace('"', '\\"') + '"'
         raw = Typed(f"mssql.json_column(j, {literal(step)}, {'true' if as_json else 'false'})", NMAX)
         if family(kind) == "binary":
-            raise SqlError(40517, "A binary column of OPENJSON is not supported by the local server.")
+            raise SqlError(40517, "A binary column of OPENJSON is not supported by fakemssql.")
         parts.append(f"{convert(raw, kind, 'cast').sql} AS c{i}")
         columns.append(Typed(f"{alias}.c{i}", kind, name=name))
     _add(names, node, columns, alias)

@@ -78,7 +78,7 @@ class Grants(Principals):
             raise errors.missing("object", name)
         named = self.catalog.named(node.securable, self.session.database)
         if found_object.type == "S" or (named is not None and named.type == "SN"):
-            raise SqlError(40517, "Permissions on system views and synonyms are not supported by the local server.")
+            raise SqlError(40517, "Permissions on system views and synonyms are not supported by fakemssql.")
         return Securable(OBJECT, found_object.object_id, found_object.owner, found_object.type)
 
     def _scope(self, node: nodes.Permission) -> Securable:
@@ -108,7 +108,7 @@ class Grants(Principals):
                 "SELECT 1 FROM mssql.permission_names WHERE class = $1::int AND name = $2", securable.kind, name
             )
             if not known and name.startswith(_OTHERS):
-                raise SqlError(40517, f"The permission {name} is not supported by the local server here.")
+                raise SqlError(40517, f"The permission {name} is not supported by fakemssql here.")
             if not known:
                 raise SqlError(102, f"Incorrect syntax near '{name}...'.", severity=15)
             names.append(name)

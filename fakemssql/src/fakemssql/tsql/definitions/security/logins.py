@@ -66,7 +66,7 @@ class Logins(Objects):
         if found is None or not (changes_own or self.may("ALTER ANY LOGIN")):
             raise errors.missing("login", node.name, "alter")
         if found[0] == ADMINISTRATOR and not (own and only_password and node.password is None):
-            raise SqlError(40517, "The administrator's login is that of the command line of the local server.")
+            raise SqlError(40517, "The administrator's login is that of the command line of fakemssql.")
         rows = self.pg.query("SELECT password, policy FROM mssql.logins WHERE principal_id = $1::int", found[0])
         kept, policy = rows[0]
         if node.old_password is not None and not matches(node.old_password, kept):
@@ -115,7 +115,7 @@ class Logins(Objects):
         if not rows or not self.session.security.powerful:
             raise errors.missing("server role", node.name, "alter")
         if fold(node.name) != "sysadmin" or node.action == "rename":
-            raise SqlError(40517, "Server roles other than sysadmin are not supported by the local server.")
+            raise SqlError(40517, "Server roles other than sysadmin are not supported by fakemssql.")
         member = self.login(node.member)
         if member is None:
             raise errors.missing("login", node.member, "add" if node.action == "add" else "drop")

@@ -1,4 +1,4 @@
-"""The syntax tree of Transact-SQL as far as the local server knows the language."""
+"""The syntax tree of Transact-SQL as far as fakemssql knows the language."""
 
 from __future__ import annotations
 

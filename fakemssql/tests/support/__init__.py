@@ -1,0 +1,1 @@
+"""What several tests need: clients of the server and of the engine, and statements to run on them."""

@@ -1,0 +1,152 @@
+"""Errors and transactions: the numbers, what is caught, and what an error undoes."""
+
+from __future__ import annotations
+
+import select
+from typing import Any
+
+import pytest
+
+from fakemssql.contract import Attention
+from fakemssql.tsql.engine import open_engine
+from support.engine_client import Client
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("SELECT 1 FROM", 102),
+        ("SELECT * FROM t WHERE", 102),
+        ("SELECT FROM t", 156),
+        ("SELECT 'a", 105),
+        ("/* never ends", 113),
+        ("SELECT 1 LIMIT 5", 102),
+        ("SELECT a > 1", 102),
+        ("SELECT @x", 137),
+        ("DECLARE @x int; SET @y = 1", 137),
+        ("SELECT * FROM @t", 1087),
+        ("SELECT * FROM no_such", 208),
+        ("EXEC no_such", 2812),
+        ("SELECT no_such_function(1)", 195),
+        ("SELECT dbo.f(1)", 4121),
+        ("SELECT a.b", 4104),
+        ("SELECT 1 WHERE 1", 4145),
+        ("SELECT 1 / 0", 8134),
+        ("SELECT 2147483647 + 1", 8115),
+        ("SELECT CAST(300 AS tinyint)", 220),
+        ("SELECT CAST('x' AS int)", 245),
+        ("SELECT CAST('x' AS float)", 8114),
+        ("SELECT CAST('x' AS uniqueidentifier)", 8169),
+        ("SELECT CAST('2024-13-01' AS datetime)", 242),
+        ("SELECT CAST('nope' AS datetime)", 241),
+        ("SELECT CAST('nope' AS datetime2)", 241),
+        ("SELECT (SELECT 1 UNION ALL SELECT 2)", 512),
+        ("SELECT 1 UNION SELECT 1, 2", 205),
+        ("SELECT name, COUNT(*) FROM sys.objects", 8120),
+        ("SELECT x.name FROM sys.objects AS o", 4104),
+        ("SELECT name FROM sys.objects a, sys.columns b", 209),
+        ("COMMIT", 3902),
+        ("ROLLBACK", 3903),
+        ("SAVE TRAN x", 628),
+        ("USE no_such", 911),
+        ("CREATE TABLE nosuch.t (a int)", 2760),
+        ("DROP TABLE no_such", 3701),
+        ("THROW 50001, 'x', 1", 50001),
+        ("RAISERROR('x %s %d', 16, 1, 'a', 5)", 50000),
+        ("DECLARE @d varbinary(5) = 'abc'", 257),
+        ("SELECT DATEADD(fortnight, 1, GETDATE())", 155),
+        ("SELECT TOP (-1) 1", 127),
+        ("SELECT CAST(1 AS banana)", 243),
+        ("MERGE sys.objects AS t USING (SELECT 1 AS a) AS s ON 1 = 1 WHEN MATCHED THEN DELETE", 10713),
+        ("BACKUP DATABASE x", 40517),
+        ("SELECT 1 FOR XML AUTO", 40517),
+        ("SET ROWCOUNT 5", 40517),
+        ("SET NO_SUCH_OPTION ON", 195),
+        ("SELECT FORMAT(1, 'x')", 40517),
+    ],
+)
+def test_errors(client: Any, text: str, number: int) -> None:
+    assert client.error(text).number == number
+
+
+def test_try_catch(client: Any) -> None:
+    text = """BEGIN TRY SELECT 1 / 0 END TRY BEGIN CATCH
+        SELECT ERROR_NUMBER(), ERROR_SEVERITY(), ERROR_MESSAGE(), XACT_STATE() END CATCH; SELECT ERROR_NUMBER()"""
+    recorder = client.ok(text)
+    assert recorder.results[-2:] == [[(8134, 16, "Divide by zero error encountered.", 0)], [(None,)]]
+
+
+def test_a_missing_table_is_caught_one_level_up(client: Any) -> None:
+    assert client.error("BEGIN TRY SELECT * FROM no_such END TRY BEGIN CATCH SELECT 1 END CATCH").number == 208
+    text = "BEGIN TRY EXEC('SELECT * FROM no_such') END TRY BEGIN CATCH SELECT ERROR_NUMBER() END CATCH"
+    assert client.value(text) == 208
+
+
+def test_throw_in_catch_ends_the_batch(client: Any) -> None:
+    recorder = client.run("BEGIN TRY THROW 50005, 'm', 3 END TRY BEGIN CATCH THROW END CATCH SELECT 1")
+    assert [(m.number, m.state) for m in recorder.messages] == [(50005, 3)]
+    assert recorder.results == []
+
+
+def test_an_error_undoes_only_its_statement(client: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE {table} (a int NOT NULL PRIMARY KEY)")
+    recorder = client.run(
+        f"BEGIN TRAN; INSERT {table} VALUES (1); INSERT {table} VALUES (1); SELECT @@ERROR, @@TRANCOUNT; COMMIT"
+    )
+    assert recorder.errors == [2627]
+    assert recorder.results == [[(2627, 1)]]
+    assert client.rows(f"SELECT a FROM {table}") == [(1,)]
+
+
+def test_xact_abort(client: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE {table} (a int NOT NULL PRIMARY KEY)")
+    recorder = client.run(
+        f"SET XACT_ABORT ON; BEGIN TRAN; INSERT {table} VALUES (1); INSERT {table} VALUES (1); SELECT 1"
+    )
+    assert (recorder.errors, recorder.results) == ([2627], [])
+    assert [event for event, _ in recorder.events] == ["begin", "rollback"]
+    assert client.value(f"SELECT @@TRANCOUNT + COUNT(*) FROM {table}") == 0
+
+
+def test_an_uncommittable_transaction(client: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE {table} (a int NOT NULL PRIMARY KEY)")
+    recorder = client.run(
+        f"SET XACT_ABORT ON; BEGIN TRAN; BEGIN TRY INSERT {table} VALUES (1), (1) END TRY BEGIN CATCH"
+        f" SELECT XACT_STATE(), @@TRANCOUNT; ROLLBACK; SELECT XACT_STATE(), @@TRANCOUNT END CATCH"
+    )
+    assert recorder.results == [[(-1, 1)], [(0, 0)]]
+    recorder = client.run(
+        f"BEGIN TRAN; BEGIN TRY INSERT {table} VALUES (1), (1) END TRY BEGIN CATCH SELECT 1 END CATCH"
+    )
+    assert recorder.errors == [3998]
+
+
+def test_nested_transactions_and_savepoints(client: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE {table} (a int)")
+    recorder = client.ok(
+        f"BEGIN TRAN; BEGIN TRAN; INSERT {table} VALUES (1); SAVE TRAN s; INSERT {table} VALUES (2); ROLLBACK TRAN s;"
+        " COMMIT; SELECT @@TRANCOUNT; COMMIT; SELECT @@TRANCOUNT"
+    )
+    assert recorder.results == [[(1,)], [(0,)]]
+    assert client.rows(f"SELECT a FROM {table}") == [(1,)]
+
+
+def test_attention_leaves_the_transaction_open(conninfo: str, table: str) -> None:
+    impatient = False
+
+    def wait(fd: int) -> None:
+        while not select.select([fd], [], [], 0.05)[0]:
+            if impatient:
+                raise Attention
+
+    session = open_engine(conninfo, "shop", "sa", wait)
+    try:
+        client = Client(session)
+        client.ok(f"CREATE TABLE {table} (a int); BEGIN TRAN; INSERT {table} VALUES (1)")
+        impatient = True
+        with pytest.raises(Attention):
+            client.run("WAITFOR DELAY '00:01:00'")
+        impatient = False
+        assert client.rows(f"SELECT @@TRANCOUNT, COUNT(*) FROM {table}") == [(1, 1)]
+    finally:
+        session.close()

@@ -1,0 +1,109 @@
+"""The client by itself: what the hook and the command line do, without Airflow, on any server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_sqlqueue import ConnectionSettings, Message, PurgeOptions, QueueClient
+from airflow_sqlqueue.errors import (
+    AddressError,
+    BatchError,
+    ConfigurationError,
+    QueueNotFoundError,
+    TransactionError,
+)
+
+
+@pytest.fixture
+def client(server_url: str) -> QueueClient:
+    return QueueClient.from_url(server_url, lock_timeout=10)
+
+
+@pytest.fixture
+def name(client: QueueClient) -> Iterator[str]:
+    name = f"client.{uuid.uuid4().hex[:12]}"
+    client.tables.create(name, delayed=True)
+    yield name
+    client.tables.drop(f"{name}.Delayed", force=True)
+    client.tables.drop(name, force=True)
+
+
+def test_a_queues_life(client: QueueClient, name: str) -> None:
+    queue = client.queue(name)
+    assert queue.address == client.resolve(name) == client.find(name)
+    assert queue.send(Message({"n": str(n)}, b"%d" % n) for n in range(4)) == 4
+    assert [message.body for message in queue.peek(2)] == [b"0", b"1"]
+    assert [message.body for message in queue.receive()] == [b"0"]
+    assert (queue.depth().messages, queue.backlog().delayed) == (3, 0)
+    assert queue.purge(PurgeOptions(all_messages=True, confirm=True)).deleted == 3
+    assert client.tables.inspect(name).findings == ()
+
+
+def test_a_send_with_an_id_is_sent_once(client: QueueClient, name: str) -> None:
+    send_id = uuid.uuid4()
+    assert not client.queue(name).send_once(send_id, [Message()]).repeated
+    assert client.queue(name).send_once(send_id, [Message()]).repeated
+    assert client.queue(name).depth().messages == 1
+
+
+def test_a_batch_from_the_queue_and_back(client: QueueClient, name: str, tmp_path: Path) -> None:
+    client.queue(name).send([Message(body=b"1"), Message(body=b"2")])
+    batch = client.queue(name).drain(tmp_path).batch
+    batch_id = uuid.UUID(batch.batch_id)
+    assert (client.queue(name).depth().messages, client.batches.get(batch_id)) == (0, batch)
+    assert [info.batch_id for info in client.batches.list(name, states=["sealed"])] == [batch_id]
+    assert client.batches.requeue(batch_id, staging=tmp_path).batch.state == "requeued"
+    assert [message.body for message in client.queue(name).receive(5)] == [b"1", b"2"]
+    with pytest.raises(BatchError, match="put back"):
+        client.batches.mark_consumed(batch)
+
+
+def test_calls_of_two_clients_enlist_in_one_transaction(client: QueueClient, name: str) -> None:
+    other = QueueClient(client.settings, client.resolver)
+    client.queue(name).send([Message(body=b"1")])
+
+    def handle() -> None:
+        with client.transaction():
+            other.queue(name).send(Message(body=message.body + b"!") for message in client.queue(name).receive())
+            assert client.run_sql("SELECT ?", 1)[0][0] == 1
+            with pytest.raises(TransactionError, match="outside the transaction"):
+                client.queue(name).drain(stage="table")
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        handle()
+    assert [message.body for message in client.queue(name).peek()] == [b"1"]
+
+
+def test_managers_of_an_address_that_cannot_be_are_refused_at_once() -> None:
+    """Before a connection is made: there is no server here."""
+    client = QueueClient(ConnectionSettings("127.0.0.1", "shop", port=1))
+    for refused in (client.queue, client.delayed, client.subscriptions_in):
+        with pytest.raises(AddressError, match="#"):
+            refused("#temporary")
+    with pytest.raises(ConfigurationError, match="mssql://"):
+        QueueClient.from_url("postgres://somewhere/shop")
+
+
+def test_a_missing_queue_is_named(client: QueueClient) -> None:
+    with pytest.raises(QueueNotFoundError, match="no-such-queue"):
+        client.queue("no-such-queue").depth()
+
+
+def test_it_needs_no_airflow(server_url: str, name: str) -> None:
+    program = (
+        "import sys; sys.modules['airflow'] = None\n"
+        "from airflow_sqlqueue import Message, QueueClient\n"
+        "client = QueueClient.from_url(sys.argv[1])\n"
+        "client.queue(sys.argv[2]).send([Message(body=b'here')])\n"
+        "client.batches.list(), client.tables.inspect_all(), client.errors.triage(sys.argv[2])\n"
+        "print(client.queue(sys.argv[2]).receive()[0].body)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program, server_url, name], capture_output=True, text=True, check=False)
+    assert (ran.stdout.strip(), ran.stderr) == ("b'here'", "")

@@ -1,0 +1,138 @@
+"""Every code block of README.md and of the manual works as it is shown, page by page and in the page's order."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airflow_sqlqueue.cli.app import app
+from tests.docs.markdown import PAGES, ROOT, Block, blocks
+from tests.docs.shell import Shell
+
+LANGUAGES = {"python", "sh", "sql", "json", "yaml"}
+README, GUIDES = ROOT / "README.md", ROOT / "docs" / "guides"
+WITH_BLOCKS = [page for page in PAGES if any(blocks(page))]
+
+
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_blocks_of_a_page_work_in_their_order(
+    page: Path, database: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database(f"docs_{page.stem}")
+    shell, names = Shell(dict(os.environ)), {"__name__": "shown"}
+    with a_session_that_may_be_there():
+        for block in blocks(page):
+            try:
+                run(block, shell, names)
+            except Exception as error:
+                raise AssertionError(f"the block at {block} does not work: {error}") from error
+
+
+def run(block: Block, shell: Shell, names: dict[str, Any]) -> None:
+    if block.language == "sh":
+        shell.run(block.text)
+    elif block.language == "python" and re.search(r"^def test_", block.text, re.MULTILINE):
+        run_pytest(block)
+    elif block.language == "python":
+        exec(compile(block.padded, str(block.page), "exec"), names)
+    elif block.language == "sql":
+        run_sql(block.text)
+    elif block.language == "json":
+        json.loads(block.text)
+    elif block.language == "yaml":
+        assert yaml.safe_load(block.text)
+    else:
+        raise AssertionError(f"a block is one of {', '.join(sorted(LANGUAGES))}, not {block.language or 'nameless'}")
+
+
+def run_sql(text: str) -> None:
+    """What is in a transaction of its own is undone: a login is the whole server's."""
+    from airflow_sqlqueue import QueueClient
+
+    client = QueueClient.from_url(os.environ["SQLQUEUE_URL"])
+    with client.session() as session:
+        from airflow_sqlqueue.sql import Query
+
+        for statement in filter(str.strip, text.split(";")):
+            if "CREATE LOGIN" in statement:
+                session.run(Query("login", "drop", "IF SUSER_ID(N'airflow') IS NOT NULL DROP LOGIN [airflow]"))
+            session.run(Query("shown", "run what the page shows", statement))
+
+
+def run_pytest(block: Block) -> None:
+    """A block of tests is a file of tests, run with what its own fixtures set up."""
+    file = Path("test_shown.py")
+    file.write_text(block.text, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={file.parent}", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@contextmanager
+def a_session_that_may_be_there() -> Iterator[None]:
+    """A process has one Spark session at the most: where other tests have one, ``local_session`` gives that one."""
+    from pyspark.sql import SparkSession
+
+    import airflow_sqlqueue.spark
+
+    active = SparkSession.getActiveSession()
+    original = airflow_sqlqueue.spark.local_session
+
+    @contextmanager
+    def existing(*_: Any, **__: Any) -> Iterator[SparkSession]:
+        assert active is not None
+        yield active
+
+    airflow_sqlqueue.spark.local_session = original if active is None else existing
+    try:
+        yield
+    finally:
+        airflow_sqlqueue.spark.local_session = original
+
+
+def test_the_dag_of_the_readme_has_its_tasks_in_order() -> None:
+    names: dict[str, Any] = {}
+    (block,) = [block for block in blocks(README) if "DAG(" in block.text]
+    exec(compile(block.padded, "README.md", "exec"), names)
+    assert names["drain"].upstream_task_ids == {"wait"}
+    assert names["drain"].downstream_task_ids == {"purge"}
+    assert all(task.retries == 3 for task in names["drain"].dag.tasks)
+    assert (names["wait"].mode, names["wait"].timeout) == ("reschedule", 3000)
+
+
+def test_every_operator_and_sensor_has_a_line_in_a_guide() -> None:
+    from airflow_sqlqueue import operators, sensors
+
+    text = "".join(page.read_text("utf-8") for page in GUIDES.glob("*.md"))
+    shown = set(re.findall(r"^\| `(SqlQueue\w+)`", text, re.MULTILINE))
+    assert shown == {name for name in (*operators.__all__, *sensors.__all__) if name.startswith("SqlQueue")}
+
+
+def test_every_command_is_run_in_a_guide() -> None:
+    known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    shown = {
+        name
+        for page in GUIDES.glob("*.md")
+        for block in blocks(page)
+        if block.language == "sh"
+        for name in re.findall(r"(?:^|\()sqlqueue ([\w-]+)", block.text, re.MULTILINE)
+    }
+    assert shown == known
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text("utf-8").splitlines()) <= 120
