@@ -54,6 +54,6 @@ def test_importing_the_package_is_quick_and_loads_nothing_else() -> None:
         subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True, cwd=ROOT).stdout
         for _ in range(5)
     ]
-    seconds, heavy, own = answers[0].splitlines()
+    _, heavy, own = answers[0].splitlines()
     assert (heavy, own) == ("[]", "['airflow_sqlqueue']")
     assert min(float(answer.splitlines()[0]) for answer in answers) < SECONDS
