@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -24,6 +25,9 @@ if "AIRFLOW_HOME" not in os.environ:
         AIRFLOW__CORE__UNIT_TEST_MODE="True",
         AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{HOME}/airflow.db",
     )
+
+# It logs when the interpreter ends, to streams that pytest has closed by then.
+logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 @pytest.fixture
