@@ -7,7 +7,6 @@ input queue, and forwards by itself.
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -15,6 +14,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
+from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.delayed.moving import DueMessage, check_takes, move_rows
 from airflow_sqlqueue.delayed.table import FIRST, DelayedMessage, DelayedTable
 from airflow_sqlqueue.envelope.times import format_time
@@ -99,15 +99,14 @@ def move_due(
         )
     if delayed.session.in_transaction:
         raise TransactionError("A move commits its chunks one by one: call it outside the transaction.")
-    started = time.monotonic()
+    budget = Budget(max_messages, max_seconds)
     mover = _Mover(delayed, queue, resolver, error_queue)
     with _mover_lock(delayed) as granted:
         complete = False
-        while granted and not complete:
-            take = chunk if max_messages is None else min(chunk, max_messages - mover.done)
-            if take <= 0 or (max_seconds is not None and time.monotonic() - started >= max_seconds):
-                break
+        while granted and not complete and (take := budget.reserve(chunk)):
+            before = mover.done
             complete = mover.chunk(take) < take
+            budget.give_back(take - (mover.done - before))
     return MoveResult(
         mover.moved,
         mover.forwarded,
@@ -116,7 +115,7 @@ def move_due(
         next_due=delayed.next_due(),
         busy=not granted,
         complete=complete,
-        seconds=time.monotonic() - started,
+        seconds=budget.seconds_used,
         problems={text: route.text for text, route in mover.routes.items() if isinstance(route, _Problem)},
     )
 

@@ -81,6 +81,10 @@ class DelayedTable:
             self._layout = layout
         return self._layout
 
+    def require(self) -> None:
+        """Raise :class:`QueueNotFoundError` or :class:`NotAQueueError` where no such table stands at the address."""
+        _ = self.layout
+
     def query(self, name: str, **fragments: Fragment) -> Query:
         """A query on this table, whose errors name it."""
         found = query(f"delayed.{name}", table=identifier(self.address), **fragments)
@@ -154,7 +158,7 @@ class DelayedTable:
 
     def count(self) -> DelayedCount:
         """Count the messages that nobody has locked."""
-        self.layout  # noqa: B018 - a clear error where there is no table
+        self.require()
         messages, due = self.session.run(self.query("count"))[0]
         return DelayedCount(messages, due)
 
@@ -166,9 +170,9 @@ class DelayedTable:
     def cancel(self, row_versions: Iterable[int]) -> int:
         """Delete the messages with these RowVersions and return how many there were.
 
-        What is missing from the number was moved or cancelled before, or somebody else is just doing so.
+        Messages that are missing from the number were moved or cancelled before, or another transaction is doing so.
         """
-        self.layout  # noqa: B018 - a clear error where there is no table
+        self.require()
         wanted = sorted(set(row_versions))
         return sum(self._cancel(wanted[start : start + PAGE]) for start in range(0, len(wanted), PAGE))
 

@@ -30,7 +30,7 @@ class Span:
 
         Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`.
         """
-        queue.layout  # noqa: B018 - a clear error where there is no queue
+        queue.require()
         end = queue.session.value(queue.query("errors.end"))
         last = FIRST if end is None else int(end)
         if where.row_versions is None:

@@ -117,7 +117,7 @@ def find(
 
 def row_versions_of(table: TableAccess, ids: Sequence[uuid.UUID]) -> list[int]:
     """The RowVersions of the rows with these Ids, which need not be unique. Reads the whole table: Id has no index."""
-    table.layout  # noqa: B018 - a clear error where there is no queue
+    table.require()
     found: set[int] = set()
     for chunk in padded_chunks(sorted({str(identity) for identity in ids})):
         statement = table.query("queue.find_ids", ids=placeholders(chunk))

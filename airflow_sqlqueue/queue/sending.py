@@ -32,11 +32,11 @@ class _WithBody(Protocol):
     def body(self) -> bytes | None: ...
 
 
-Row = TypeVar("Row", bound=_WithBody)
+T = TypeVar("T", bound=_WithBody)
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowParameters:
     """The parameters of one INSERT: ``count`` rows as ``sql.columns.insertion`` spells them, with what is ``given``."""
 
     count: int
@@ -45,9 +45,9 @@ class Rows:
     sizes: list[Any]
 
 
-def chunks(messages: Iterable[Row]) -> Iterator[list[Row]]:
+def chunks(messages: Iterable[T]) -> Iterator[list[T]]:
     """Cut a stream of messages into the pieces that one statement carries."""
-    waiting: list[Row] = []
+    waiting: list[T] = []
     size = 0
     for message in messages:
         waiting.append(message)
@@ -58,7 +58,7 @@ def chunks(messages: Iterable[Row]) -> Iterator[list[Row]]:
     yield from _of_fixed_sizes(waiting)
 
 
-def _of_fixed_sizes(messages: list[Row]) -> Iterator[list[Row]]:
+def _of_fixed_sizes(messages: list[T]) -> Iterator[list[T]]:
     start = 0
     for rows in ROWS:
         while len(messages) - start >= rows:
@@ -66,7 +66,7 @@ def _of_fixed_sizes(messages: list[Row]) -> Iterator[list[Row]]:
             start += rows
 
 
-def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> Rows:
+def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> RowParameters:
     """The parameters for a piece of :func:`chunks`, for a table with columns of these base types.
 
     A column that none of the messages fills takes no parameters: their number is what a bulk send spends its time on.
@@ -90,7 +90,7 @@ def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> Rows:
             values += _lifetime(message.time_to_be_received)
         values += (headers_text(message.headers, types["Headers"]), message.body)
         values += (texts[position] for texts in columns.values())
-    return Rows(len(messages), frozenset(given), values, _sizes(given) * len(messages))
+    return RowParameters(len(messages), frozenset(given), values, _sizes(given) * len(messages))
 
 
 def _lifetime(interval: timedelta | None) -> tuple[int, int]:

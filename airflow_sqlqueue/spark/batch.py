@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.row import spark_schema
 from airflow_sqlqueue.spark.headers import first_type, headers_malformed, last_wins, parse_headers, wire_time
 from airflow_sqlqueue.spark.read_errors import translate_read_errors
 
@@ -38,23 +39,10 @@ _TIMES = {
 
 
 def raw_schema() -> StructType:
-    """``message.drained_row_schema()`` in Spark's types, so that reading needs neither pyarrow nor a look at a file."""
-    from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, StructField, StructType, TimestampType
+    """``row.drained_row_schema()`` in Spark's types, so that reading needs neither pyarrow nor a look at a file."""
+    from pyspark.sql.types import StructType
 
-    return StructType(
-        [
-            StructField("Id", StringType(), False),
-            StructField("CorrelationId", StringType()),
-            StructField("ReplyToAddress", StringType()),
-            StructField("Recoverable", BooleanType()),
-            StructField("Expires", TimestampType()),
-            StructField("Headers", StringType(), False),
-            StructField("Body", BinaryType()),
-            StructField("RowVersion", LongType(), False),
-            StructField("Expired", BooleanType(), False),
-            StructField("BodyFile", StringType()),
-        ]
-    )
+    return StructType.fromJson(spark_schema())
 
 
 def read_batch(

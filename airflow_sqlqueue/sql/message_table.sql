@@ -39,8 +39,7 @@ IF @expired > 0
 SELECT @taken, @expired, @bytes, @low, @high, @suspect;
 
 -- suspect: look at messages that Spark may not be able to read
-SELECT [Id], [CorrelationId], [ReplyToAddress], [Recoverable], [Expires], [Headers], CAST(NULL AS varbinary(max)),
-       [RowVersion], [Expired], COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0)
+SELECT {columns}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0)
 FROM {rows} WHERE [BatchId] = ? AND [PartId] = ? AND [RowVersion] > ? AND ({suspect});
 
 -- read: read messages of the batch
