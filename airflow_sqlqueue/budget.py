@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 from airflow_sqlqueue.errors import ConfigurationError
 
+MIB = 1024 * 1024
+"""Bytes of a mebibyte, which limits on bytes are multiples of."""
+
 Clock = Callable[[], float]
 """Seconds since some moment, never running backwards."""
 

@@ -21,8 +21,8 @@ class Row(NamedTuple):
 
     ``expires`` is in UTC without a time zone, as in the table. ``headers`` is the raw text. ``expired`` says whether
     ``expires`` had passed when the row was read, by the server's clock. ``correlation_id``, ``reply_to_address`` and
-    ``recoverable`` are also None where the table lacks these columns. ``id`` and ``headers`` are None only in a table
-    that allows it, against the transport's own definition.
+    ``recoverable`` are also None where the table does not have these columns. ``id`` and ``headers`` are None only in a
+    table that allows it, against the transport's own definition.
     """
 
     id: str | uuid.UUID

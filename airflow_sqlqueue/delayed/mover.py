@@ -44,9 +44,9 @@ class MoveResult:
     """What a move did.
 
     ``moved`` messages went to the input queue, ``forwarded`` ones to the queue that their header names, ``failed`` ones
-    to the error queue because that queue cannot take them; ``left`` ones stay, for want of an error queue. ``problems``
-    tells why, by the destination as the header has it. ``next_due`` is when the earliest message that is still in the
-    table is due. ``busy``: somebody else moves messages of this table, and nothing was done. ``complete`` is False
+    to the error queue because that queue cannot take them; ``left`` ones stay, where there is no error queue.
+    ``problems`` says why, by the destination as the header has it. ``next_due`` is when the earliest message that is
+    still in the table is due. ``busy``: another mover works on this table, and nothing was done. ``complete`` is False
     where that, or a budget, ended the move.
     """
 
@@ -82,7 +82,7 @@ def move_due(
     A message with the header ``NServiceBus.SqlServer.ForwardDestination`` goes to the queue it names instead, without
     the header, as an endpoint sends it on; where no queue of this server stands there, or it can take nothing, it goes
     to ``error_queue``, with the header ``NServiceBus.FailedQ`` naming the destination, or stays and is reported.
-    Headers that are not JSON go to the input queue as they are: whoever receives there decides.
+    Headers that are not JSON go to the input queue as they are: the receiver there decides.
 
     One mover at a time works on a table, under an application lock; another returns at once. An endpoint's own mover
     knows nothing of that lock, and the two share the messages: none is moved twice. Each chunk of up to ``chunk``
@@ -167,7 +167,7 @@ class _Problem:
 
 
 class _RefusedError(Exception):
-    """A destination took nothing. ``is_stale``: its table was altered since its layout was read."""
+    """A destination accepted nothing. ``is_stale``: its table was altered since its layout was read."""
 
     def __init__(self, text: str, problem: _Problem, is_stale: bool) -> None:
         self.text, self.problem, self.is_stale = text, problem, is_stale

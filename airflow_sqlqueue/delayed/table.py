@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.queue.browsing import placeholders
+from airflow_sqlqueue.queue.browsing import PAGE, placeholders
 from airflow_sqlqueue.queue.sending import chunks, headers_text
 from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
 from airflow_sqlqueue.server.settings import load_pyodbc
@@ -22,9 +22,6 @@ from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.tables.create import DELAYED_QUALIFIER
 from airflow_sqlqueue.tables.layout import Layout
 from airflow_sqlqueue.tables.reading import read_layout
-
-PAGE = 500
-"""Rows that one look at the table returns."""
 
 FIRST = datetime(1753, 1, 1)  # noqa: DTZ001 - as the column has it: UTC without saying so
 """The first moment that a ``datetime`` can hold."""

@@ -25,9 +25,9 @@ _ROWS = 256
 def rows_in_order(parts: Iterable[Part], staging: StagingFolder | None = None) -> Iterator[Row]:
     """The rows of the parts' files by ascending RowVersion.
 
-    Memory holds one row group (what one statement of the drain took) of each file that overlaps the present RowVersion:
-    parts of parallel workers interleave. ``staging`` is the folder that the batch was drained to, where its object
-    store needs more than the environment's credentials.
+    Memory holds one row group (the rows of one statement of the drain) of each file that overlaps the present
+    RowVersion: parts of parallel workers interleave. ``staging`` is the folder that the batch was drained to, where its
+    object store needs more than the environment's credentials.
 
     Raises :class:`StagingError` for a file that cannot be read, and :class:`BatchMismatchError` for one that does not
     have as many rows as the ledger says.
@@ -89,7 +89,7 @@ def _locate(path: str, staging: StagingFolder | None) -> tuple[Any, str]:
 
 
 def _rows(part: Part, filesystem: Any, path: str) -> Iterator[Row]:
-    # A listing that it remembers may be older than the file, which it would not find then.
+    # A cached directory may be older than the file, which would not be found then.
     filesystem.invalidate_cache()
     with _translate_read_errors(path), filesystem.open(path, "rb") as stream, pq.ParquetFile(stream) as file:
         if file.metadata.num_rows != part.messages:

@@ -137,7 +137,7 @@ class Drain:
         return DrainResult(batch, locked, self._progress.seconds, resumed)
 
     def _open(self, session: Session) -> _OpenedBatch:
-        """Open the batch, or with ``renew`` the next one that is not finished, and read what the drain goes by."""
+        """Open the batch, or with ``renew`` the next one that is not finished, and read its marks and limits."""
         task, options = self._task, self._task.options
         queue, ledger = QueueTable(session, task.queue), task.ledger(session)
         ends = queue.ends()

@@ -1,7 +1,7 @@
 """The quarantine: a table beside the queue for messages that no file can keep.
 
 They leave the queue in the transaction of the part that met them, server-side, so that one of them never stops a drain,
-and stay as they are until somebody has looked at them.
+and stay as they are until an operator has looked at them.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Quarantine:
         (:class:`MessageNotFoundError`), none.
 
         The next drain meets them again, so this is for an endpoint that reads what a file cannot keep, or for a message
-        whose row somebody has mended.
+        whose row was repaired.
         """
         types = queue.layout.types
         names = Fragment(", ".join(f"[{name}]" for name in STAGED if name in types and name != "RowVersion"))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from airflow_sqlqueue.hooks.base import QueueConnectionHook
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import Backlog, Depth
-from airflow_sqlqueue.queue.browsing import WINDOW, Filter, MessageHead
+from airflow_sqlqueue.queue.browsing import WINDOW, MessageFilter, MessageHead
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions, PurgeResult
 from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
 from airflow_sqlqueue.queue.table_access import FIRST
@@ -64,7 +64,9 @@ class MessageMethods(QueueConnectionHook):
         with self.queue(queue_name) as queue:
             return queue.browse(limit, after=after)
 
-    def find(self, queue_name: str, where: Filter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
+    def find(
+        self, queue_name: str, where: MessageFilter, limit: int = 100, *, window: int = WINDOW
+    ) -> list[MessageHead]:
         """Look for messages by their headers. See :meth:`airflow_sqlqueue.queue.QueueTable.find`."""
         with self.queue(queue_name) as queue:
             return queue.find(where, limit, window=window)
@@ -74,7 +76,7 @@ class MessageMethods(QueueConnectionHook):
         queue_name: str,
         limit: int = 1,
         *,
-        where: Filter | None = None,
+        where: MessageFilter | None = None,
         window: int = WINDOW,
         keep_expired: bool = False,
     ) -> list[ReceivedMessage]:

@@ -21,7 +21,7 @@ class SqlQueueSweepOperator(ServerTask, BaseOperator):
     Never what an open or a sealed batch lists, in files or in the table of staged messages. Safe to repeat and beside
     drains. A task that is cleared after its batch was swept makes a new batch.
 
-    XCom: ``files``, ``bytes``, ``orphans``, ``rows``, ``batches``, ``sendings``, ``unknown`` and ``dry_run``, as
+    XCom: ``files``, ``bytes``, ``orphans``, ``rows``, ``batches``, ``sends``, ``unknown`` and ``dry_run``, as
     :class:`~airflow_sqlqueue.drain.sweep.SweepResult` has them.
 
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath``; None where the drains' stage is
@@ -31,7 +31,7 @@ class SqlQueueSweepOperator(ServerTask, BaseOperator):
     :param grace: how old an orphan must be.
     :param unknown: remove files of batches that the ledger does not know: only where no other database's ledger lists
         files in this folder.
-    :param forget_sent: forget sendings of the sent-ledger that are older; None: none.
+    :param forget_sent: forget sends of the send ledger that are older; None: none.
     :param only_count: remove nothing, only tell what would be.
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.

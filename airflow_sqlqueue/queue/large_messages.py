@@ -10,10 +10,11 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.queue.table_access import TableAccess
 from airflow_sqlqueue.row import Row
 
-PIECE = 4 * 1024 * 1024
+PIECE = 4 * MIB
 """Bytes of a body that one statement reads."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from airflow_sqlqueue.errors import LockTimeoutError, NotAQueueError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import browsing
-from airflow_sqlqueue.queue.browsing import WINDOW, Filter, MessageHead
+from airflow_sqlqueue.queue.browsing import WINDOW, MessageFilter, MessageHead
 from airflow_sqlqueue.queue.depth import Backlog, Depth, backlog, depth
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions, PurgeResult, purge
 from airflow_sqlqueue.queue.restoring import parameters_of
@@ -81,14 +81,14 @@ class QueueTable(TableAccess):
         return self.run_for_layout(run)
 
     def receive(
-        self, limit: int = 1, *, where: Filter | None = None, window: int = WINDOW, keep_expired: bool = False
+        self, limit: int = 1, *, where: MessageFilter | None = None, window: int = WINDOW, keep_expired: bool = False
     ) -> list[ReceivedMessage]:
         """Take up to ``limit`` messages out of the queue, lowest RowVersion first, passing over locked ones.
 
         Outside a transaction the messages are gone when this returns (at most once); inside ``session.transaction()``
         they come back if it rolls back. Expired messages on the way are deleted, as endpoints do, or with
         ``keep_expired`` returned, flagged; an empty answer means that nothing was left to take. FIFO is best effort:
-        rolled-back messages come back, and whoever passes over locked ones overtakes.
+        rolled-back messages come back, and a receiver that passes over locked ones overtakes them.
 
         With ``where`` only matching messages are taken, among the first ``window`` of the queue: their headers are read
         page by page, without their bodies. Expired ones do not match then, unless they are kept.
@@ -128,7 +128,7 @@ class QueueTable(TableAccess):
         check_rows(limit)
         return browsing.heads(self, limit, after=after)
 
-    def find(self, where: Filter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
+    def find(self, where: MessageFilter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
         """The first ``limit`` messages that match, expired or not, among the first ``window``; nothing is removed.
 
         The headers of the window are read page by page, so the cost is theirs and memory holds one page.
@@ -138,9 +138,9 @@ class QueueTable(TableAccess):
     def take(self, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = ()) -> list[ReceivedMessage]:
         """Take the messages with these RowVersions or row Ids out of the queue, lowest first, passing over locked ones.
 
-        What is missing from the answer is gone, or somebody else holds it. An Id may be that of several rows, all of
-        which are taken; finding them reads the whole table. Expired messages are returned, flagged: they were asked
-        for. Delivery as for :meth:`receive`.
+        What is missing from the answer is gone, or another transaction has locked it. An Id may be that of several
+        rows, all of which are taken; finding them reads the whole table. Expired messages are returned, flagged: they
+        were asked for. Delivery as for :meth:`receive`.
         """
         wanted = set(row_versions).union(browsing.row_versions_of(self, ids) if ids else ())
         taken: list[Row] = []
@@ -190,8 +190,8 @@ class QueueTable(TableAccess):
     def count_left(self, up_to: int, *, wait: float = 0.0) -> int:
         """How many messages up to a RowVersion are left, those that others have locked included; 0 is certain.
 
-        Waits up to ``wait`` seconds for whoever holds the first of them. Messages that are being received right now may
-        be missing from a count above 0, which is at least 1.
+        Waits up to ``wait`` seconds for the transaction that has locked the first of them. Messages that are being
+        received right now may be missing from a count above 0, which is at least 1.
         """
         with self.session.lock_timeout(wait):
             try:

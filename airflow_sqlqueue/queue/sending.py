@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
+from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.message import HeaderNames, Headers, Message, encode_headers, escape_non_ascii
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.sql.columns import NEVER
@@ -16,7 +17,7 @@ ROWS = (256, 64, 16, 4, 1)
 """Rows of a statement. A few fixed sizes, so that the server sees few texts; a row has up to seven parameters, and a
 statement takes 2,100."""
 
-BYTES = 4 * 1024 * 1024
+BYTES = 4 * MIB
 """Bodies of a statement: above this it is sent, whatever the number of its rows."""
 
 _COLUMN_HEADERS = {
@@ -102,7 +103,7 @@ def _lifetime(interval: timedelta | None) -> tuple[int, int]:
 
 
 def headers_text(headers: Headers | str, column_type: str) -> str:
-    """The text of the Headers column; a varchar column would make question marks of what its code page lacks."""
+    """The text of the Headers column; a varchar column makes question marks of what is not in its code page."""
     text = headers if isinstance(headers, str) else encode_headers(headers)
     return escape_non_ascii(text) if column_type == "varchar" else text
 

@@ -69,8 +69,8 @@ def read_batch(
     Spark Connect. Of a batch in a table (stage ``table``) Spark's tasks read from the server, part by part, and each
     checks that it has as many messages as the ledger says: that needs ``connection``, the ledger's schema where it is
     another, this package and an ODBC driver on the executors, and a session with a master. The login is in no plan, no
-    web UI and no event log. Every action reads from the server anew, all columns, and large bodies stand in their rows:
-    ``persist`` the DataFrame where it is used twice. Either way reading twice gives the same rows.
+    web UI and no event log. Every action reads from the server again, all columns, and large bodies stand in their
+    rows: ``persist`` the DataFrame where it is used twice. Either way reading twice gives the same rows.
 
     Raises :class:`BatchError` for a batch that is open (it is not final) or requeued (its messages are in the queue
     again), :class:`BatchMismatchError` where a file is missing; with Spark Connect, or where a file or rows go missing

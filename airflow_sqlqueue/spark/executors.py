@@ -49,7 +49,7 @@ class SparkEngine:
 
     The login and the staging folder's options, which may hold keys, go to the executors in a broadcast that is removed
     afterwards; neither plan, web UI nor event log shows them. Every worker has a connection of its own. How many work
-    at once is up to Spark, and ``tasks`` at the most. A part file is written by the executor, so a local folder must be
+    at once is up to Spark, and at most ``tasks``. A part file is written by the executor, so a local folder must be
     the same one on every machine.
 
     Raises :class:`ConfigurationError` for a session with speculation, whose tasks would run twice, and for Spark
@@ -57,7 +57,7 @@ class SparkEngine:
 
     :param spark: the session; of a master, not of Spark Connect.
     :param settings: how executors, and the driver, reach the server.
-    :param tasks: how many Spark tasks the windows are dealt out to at the most.
+    :param tasks: how many Spark tasks the windows are distributed to, at most.
     """
 
     def __init__(

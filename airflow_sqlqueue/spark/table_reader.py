@@ -11,9 +11,9 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.options import MIB
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.stages.part_file import to_arrow, unwritable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, StagingError
@@ -97,7 +97,7 @@ def read_parts(
     """What a task does: read parts, given with the number of messages that the ledger says they have, one by one.
 
     Raises :class:`BatchMismatchError` where a part has another number, and :class:`StagingError` for a message that
-    somebody changed in the table to what Spark cannot hold.
+    was changed in the table to what Spark cannot hold.
     """
     with Session(connection) as session:
         table = MessageTable(session, catalog, ledger_schema)
@@ -110,7 +110,7 @@ def _arrow(page: Sequence[Row]) -> pa.RecordBatch:
     try:
         return to_arrow(page)
     except Exception:
-        # The drain sets such rows aside, so somebody changed them. The cause would quote the value.
+        # The drain puts such rows in quarantine, so this one was changed later. The cause would quote the value.
         reasons = {row.row_version: reason for row in page if (reason := unwritable(row))}
     row_version, reason = next(iter(reasons.items()))
     raise StagingError(f"The staged message {row_version} (RowVersion) cannot be read by Spark: {reason}.")

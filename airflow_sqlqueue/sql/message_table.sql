@@ -44,7 +44,7 @@ FROM {rows} WHERE [BatchId] = ? AND [PartId] = ? AND [RowVersion] > ? AND ({susp
 
 -- read: read messages of the batch
 -- A page ends with a RowVersion, so that two rows with the same one are never parted, and before the rows that begin
--- behind a number of bytes, which bounds the memory of whoever reads it.
+-- behind a number of bytes, which bounds the memory of the reader.
 DECLARE @batch uniqueidentifier = ?, @part uniqueidentifier = ?, @after bigint = ?, @to bigint;
 SELECT @to = MAX([RowVersion])
 FROM (

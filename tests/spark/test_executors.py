@@ -298,7 +298,10 @@ def test_executors_without_this_package_are_told_of(spark: SparkSession) -> None
     def fail() -> None:
         raise RuntimeError("ModuleNotFoundError: No module named 'airflow_sqlqueue'")
 
-    with Action(spark, "drain", fail) as action, pytest.raises(ConfigurationError, match="executors lack this package"):
+    with (
+        Action(spark, "drain", fail) as action,
+        pytest.raises(ConfigurationError, match="executors do not have this package"),
+    ):
         action.result()
 
 

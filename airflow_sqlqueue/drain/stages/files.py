@@ -33,7 +33,7 @@ class FileStage:
 
 
 class FilePartWriter:
-    """One part that is written to files. What a statement took is let go of before the next one is read.
+    """One part that is written to files. The rows of a statement are released before the next ones are read.
 
     Its rows are in the order of the queue, which a requeue relies on. So a part has either messages with inline bodies
     or, once the window has no more of them, messages with large ones.
@@ -51,9 +51,9 @@ class FilePartWriter:
         # What cannot be written is undone up to here, and nothing else of the part.
         self._queue.session.save()
         if self._kind != _LARGE:
-            took = self._take_inline(rows)
-            if took is not None or self._kind == _INLINE:
-                return took
+            counts = self._take_inline(rows)
+            if counts is not None or self._kind == _INLINE:
+                return counts
         return self._take_large()
 
     def _take_inline(self, rows: int) -> PartCounts | None:
@@ -63,10 +63,10 @@ class FilePartWriter:
             return None
         self._kind = _INLINE
         taken.sort(key=attrgetter("row_version"))
-        took = self._stage(taken)
-        if not took.quarantined:
-            self._after = took.high
-        return took
+        counts = self._stage(taken)
+        if not counts.quarantined:
+            self._after = counts.high
+        return counts
 
     def _take_large(self) -> PartCounts | None:
         """Take one message that ``take_head`` passes over."""

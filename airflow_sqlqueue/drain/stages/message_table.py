@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.errors import BatchMismatchError
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST
@@ -32,7 +33,7 @@ from airflow_sqlqueue.sql.columns import (
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition
 from airflow_sqlqueue.tables.layout import Layout
 
-PAGE_BYTES = 8 * 1024 * 1024
+PAGE_BYTES = 8 * MIB
 """Bytes of headers and bodies that one page brings to the client, and one row more."""
 
 

@@ -114,7 +114,7 @@ class PartFile:
             self._file.close()
 
     def abandon(self) -> None:
-        """Let go of the streams. What is durable stays for the sweep: whoever sent a COMMIT must not remove it."""
+        """Abandon the streams. What is durable stays for the sweep: after a COMMIT was sent it must not be removed."""
         with suppress(Exception):
             self._settle()
         for file in (self._file, self._body):

@@ -45,7 +45,7 @@ class StagingFolder:
             else:
                 filesystem, root = fsspec.core.url_to_fs(os.fspath(location))
         except Exception as error:
-            # Libraries raise what they like. Their words, without secrets, are all there is to tell.
+            # Libraries raise errors of any class. Their text, without secrets, is all that can be reported.
             raise ConfigurationError(
                 f"The staging location {without_secrets(str(location))} cannot be used: {error_text(error)}."
             ) from None

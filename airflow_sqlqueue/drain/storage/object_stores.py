@@ -1,4 +1,4 @@
-"""What differs from store to store: how Spark finds a folder, how long they take, and what they say of failures."""
+"""What differs from store to store: how Spark finds a folder, how long they take, and the text of their errors."""
 
 from __future__ import annotations
 
