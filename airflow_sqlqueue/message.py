@@ -193,7 +193,7 @@ class _Pairs(list[tuple[str, object]]):
 
 
 def _refuse(constant: str) -> None:
-    """NaN and Infinity, which Python takes for JSON and nobody else does."""
+    """NaN and Infinity, which Python accepts as JSON, against its definition."""
     raise ValueError(constant)
 
 

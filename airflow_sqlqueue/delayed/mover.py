@@ -132,7 +132,7 @@ def _mover_lock(delayed: DelayedTable) -> Iterator[bool]:
         yield granted
     finally:
         if granted:
-            # Where the connection is broken, the server has let go of the lock, or will.
+            # Where the connection is broken, the server has released the lock, or will.
             with suppress(SqlQueueError):
                 session.run(delayed.query("release_mover", catalog=catalog), resource)
 
@@ -156,7 +156,7 @@ class _UnknownRouteError(Exception):
 
 @dataclass(frozen=True)
 class _Problem:
-    """Why a destination takes nothing. The error itself is let go: while it lives, the driver's cursor does."""
+    """Why a destination takes nothing. The error itself is not kept: it would keep the driver's cursor open."""
 
     error: str
     text: str

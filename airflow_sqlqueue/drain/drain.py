@@ -170,7 +170,7 @@ class Drain:
                 settle_until = None
             if budget.used:
                 return 0
-            # READPAST saw nothing from the bottom up: that is "drained" only if nobody holds a row.
+            # READPAST saw nothing from the bottom up: that is "drained" only if no transaction has locked a row.
             settle_until = settle_until or time.monotonic() + task.options.settle_seconds
             locked = worker.queue.count_left(up_to, wait=max(0.0, settle_until - time.monotonic()))
             if locked == 0 or time.monotonic() >= settle_until:

@@ -36,7 +36,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at this rate; None where nobody knows."""
+        """How long the rest takes at this rate; None where it is not known."""
         return None if not self.share else self.seconds * (1 - self.share) / self.share
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Sweeping: files of a staging folder that no batch lists, and batches that are done with and past their retention.
+"""Sweeping: files of a staging folder that no batch lists, and finished batches that are past their retention.
 
 States decide what is removed, not clocks: once a batch is sealed no part can be added, so a file that it does not
 list is an orphan for good. In an open batch a file that is not listed may be that of a part whose COMMIT is still to

@@ -66,7 +66,7 @@ class Worker:
 
     @property
     def most_rows(self) -> int:
-        """How many messages a part has at the most, however small they are."""
+        """The most messages that a part has, however small they are."""
         return self._options.rows_per_part
 
     @property
@@ -132,7 +132,7 @@ class Worker:
         return total, False
 
     def _adapt(self, counts: PartCounts) -> None:
-        """Learn how large messages are here. Where they become smaller, statements grow fourfold at the most."""
+        """Learn how large messages are here. Where they become smaller, statements grow at most fourfold."""
         if counts.messages:
             self._mean_bytes = max(1, self._mean_bytes // 4, counts.bytes // counts.messages)
 

@@ -19,7 +19,7 @@ class ReturnOptions:
     :param max_messages: stop after this many were returned; None: no limit.
     :param max_seconds: begin no transaction after this many seconds; None: no limit.
     :param dry_run: return nothing, only report what would be returned.
-    :param rows_per_transaction: messages that one transaction moves at the most, 1 to 1,000.
+    :param rows_per_transaction: the most messages that one transaction moves, 1 to 1,000.
     :param bytes_per_transaction: bytes of headers and bodies after which a transaction takes no further message.
     """
 

@@ -48,7 +48,7 @@ class FilePartWriter:
         self._kind = _UNDECIDED
 
     def take(self, rows: int) -> PartCounts | None:
-        # What cannot be written is undone up to here, and nothing else of the part.
+        # Rows that cannot be written are rolled back to here, and nothing else of the part.
         self._queue.session.save()
         if self._kind != _LARGE:
             counts = self._take_inline(rows)

@@ -1,7 +1,7 @@
 """The table of staged messages, beside the ledger: where batches are that no file is written for.
 
 Its rows come in the transaction that deletes them from the queue, are part of a batch once that is committed, and stay
-as they are until the batch is done with and swept.
+as they are until the batch is finished and swept.
 
 Source: reference/spark.md 1.6.
 """

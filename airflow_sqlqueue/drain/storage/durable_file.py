@@ -29,7 +29,7 @@ class DurableFile:
     """
 
     def __init__(self, staging: StagingFolder, name: str) -> None:
-        """Begin the file. ``name`` is its path under ``staging``, one that nobody else uses."""
+        """Begin the file. ``name`` is its path under ``staging``, which no other writer uses."""
         self._staging = staging
         self._name = name
         self._durable = False
@@ -103,7 +103,7 @@ class DurableFile:
         with suppress(Exception):
             call_within(self._stream.discard, timeout)
         if isinstance(self._stream, AbstractBufferedFile):
-            # Its close(), which its finalizer calls if nobody else does, would finish the upload otherwise.
+            # Its close(), which its finalizer calls if no other code does, would finish the upload otherwise.
             self._stream.forced = True
         with suppress(Exception):
             call_within(self._stream.close, timeout)
