@@ -114,16 +114,16 @@ class Quarantine:
         rows = self._session.run(self._query("list"), queue.canonical[:400])
         return [
             QuarantinedMessage(
-                number=row[0],
-                batch_id=uuid.UUID(str(row[1])),
-                reason=row[2],
-                since=row[3].replace(tzinfo=timezone.utc),
-                id=row[4] and uuid.UUID(str(row[4])),
-                row_version=row[5],
-                header_bytes=row[6] or 0,
-                body_bytes=row[7],
+                number=number,
+                batch_id=uuid.UUID(str(batch_id)),
+                reason=reason,
+                since=since.replace(tzinfo=timezone.utc),
+                id=row_id and uuid.UUID(str(row_id)),
+                row_version=row_version,
+                header_bytes=header_bytes or 0,
+                body_bytes=body_bytes,
             )
-            for row in rows
+            for number, batch_id, reason, since, row_id, row_version, header_bytes, body_bytes in rows
         ]
 
     def requeue(self, queue: QueueTable, numbers: Iterable[int]) -> None:

@@ -70,10 +70,10 @@ class PurgeResult:
     """What a purge did.
 
     ``remaining`` are messages of those that were asked for that are left and that nobody has locked; None where a
-    budget ended a search by age before it had seen them all. ``locked`` are those that others have locked: 0 is certain, a
-    number above it is the least there can be, as messages that are being received right now may not be seen. (By age
-    they are counted when they are met.) ``undated`` are messages that a purge by age left because they do not say when
-    they were sent. ``complete`` is False when a budget or a lock on the whole table ended it.
+    budget ended a search by age before it had seen them all. ``locked`` are those that others have locked: 0 is
+    certain, a number above it is the least there can be, as messages that are being received right now may not be seen.
+    (By age they are counted when they are met.) ``undated`` are messages that a purge by age left because they do not
+    say when they were sent. ``complete`` is False when a budget or a lock on the whole table ended it.
     """
 
     deleted: int

@@ -21,8 +21,8 @@ T = TypeVar("T")
 class StagingFolder:
     """Where batches are written. ``uri`` is the form in which Spark finds ``root`` on ``filesystem``.
 
-    ``timeout`` is how many seconds a store may take to answer before a part is rolled back; the rows of the part are locked
-    meanwhile. It does not bound a local disk.
+    ``timeout`` is how many seconds a store may take to answer before a part is rolled back; the rows of the part are
+    locked meanwhile. It does not bound a local disk.
 
     A folder can be pickled where its filesystem can be, which then takes its storage options along, credentials
     included; it never shows them.
