@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.errors import SqlQueueError, TransientError
     from airflow_sqlqueue.hooks import SqlQueueHook
     from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
-    from airflow_sqlqueue.queue import Filter, PurgeOptions
+    from airflow_sqlqueue.queue import MessageFilter, PurgeOptions
     from airflow_sqlqueue.routing import AddressResolver
     from airflow_sqlqueue.server.settings import ConnectionSettings
     from airflow_sqlqueue.spark import read_batch, read_bodies, verify_count
@@ -40,9 +40,9 @@ __all__ = [
     "DrainResult",
     "Envelope",
     "ErrorFilter",
-    "Filter",
     "HeaderNames",
     "Message",
+    "MessageFilter",
     "PurgeOptions",
     "QueueAddress",
     "QueueClient",
@@ -74,7 +74,7 @@ _MODULES = {
     "errors": ("SqlQueueError", "TransientError"),
     "hooks": ("SqlQueueHook",),
     "message": ("HeaderNames", "Message", "ReceivedMessage"),
-    "queue": ("Filter", "PurgeOptions"),
+    "queue": ("MessageFilter", "PurgeOptions"),
     "routing": ("AddressResolver",),
     "server.settings": ("ConnectionSettings",),
     "spark": ("read_batch", "read_bodies", "verify_count"),

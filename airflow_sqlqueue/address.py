@@ -133,7 +133,8 @@ class QueueAddress:
 def without_machine(text: str) -> QueueAddress | None:
     """The bare queue of ``queue@MACHINE``, as versions 1 and 2 wrote it into headers; None for every other address.
 
-    The text alone cannot tell a machine from a schema that is written without brackets (reference/addresses.md 1.6).
+    The text alone cannot distinguish a machine from a schema that is written without brackets (reference/addresses.md
+    1.6).
     """
     table, *rest = text.split("@")
     return QueueAddress(table) if len(rest) == 1 and rest[0].strip() and not rest[0].startswith("[") else None

@@ -70,7 +70,7 @@ class LoginFailedError(SqlQueueError):
 
 
 class PermissionDeniedError(SqlQueueError):
-    """The login may not do this. ``permission`` is what it lacks (``SELECT``), None where the server does not say."""
+    """The login may not do this. ``permission`` is the missing one (``SELECT``), None where the server does not say."""
 
     def __init__(self, message: str, permission: str | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""A message as the transport keeps it: headers, body, and the row they travel in.
+"""A message as the transport keeps it: its headers and its body.
 
 Sources: reference/envelope.md 3.1 (headers), statements.md 2.3 (the row).
 """
@@ -11,13 +11,8 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cache
-from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import MessageError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Headers = Mapping[str, "str | None"]
 """Header names and values, compared with case. A value of None is a JSON null, which endpoints do write."""
@@ -198,35 +193,9 @@ class _Pairs(list[tuple[str, object]]):
 
 
 def _refuse(constant: str) -> None:
-    """NaN and Infinity, which Python takes for JSON and nobody else does."""
+    """NaN and Infinity, which Python accepts as JSON, against its definition."""
     raise ValueError(constant)
 
 
 # Integers as floats: Python refuses to make an int of many digits, and takes long over it where it does not.
 _DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=float, parse_constant=_refuse)
-
-
-@cache
-def drained_row_schema() -> pa.Schema:
-    """The Arrow schema of a drained row: the table's columns under their own names, and the flag ``Expired``.
-
-    ``Id`` is the lower-case text of the GUID; ``Expires`` is UTC in microseconds (without a zone Spark would make it a
-    ``timestamp_ntz``); ``Headers`` is the raw text, malformed or not; ``Body`` is null where the column was, and where
-    ``BodyFile`` names the file that holds a body too large for a row: the URI of its bytes as they are.
-    """
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            pa.field("Id", pa.string(), nullable=False),
-            pa.field("CorrelationId", pa.string()),
-            pa.field("ReplyToAddress", pa.string()),
-            pa.field("Recoverable", pa.bool_()),
-            pa.field("Expires", pa.timestamp("us", tz="UTC")),
-            pa.field("Headers", pa.string(), nullable=False),
-            pa.field("Body", pa.binary()),
-            pa.field("RowVersion", pa.int64(), nullable=False),
-            pa.field("Expired", pa.bool_(), nullable=False),
-            pa.field("BodyFile", pa.string()),
-        ]
-    )

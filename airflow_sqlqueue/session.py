@@ -82,7 +82,7 @@ class Session:
         Every result set is read to its end before anything is returned: an error may follow the rows, and then they
         must not be used. Result sets before the last are not the statement's own but of triggers that it set off.
         ``sizes`` fixes the parameters' types, as ``Cursor.setinputsizes`` takes them; FreeTDS has no types without a
-        length and goes by the values.
+        length and takes them from the values.
         """
         self._check_alive()
         try:
@@ -148,7 +148,7 @@ class Session:
         """A transaction: committed when the block ends, rolled back when it raises.
 
         Inside another one it is part of that: nothing is committed before the outermost ends. An error of a statement
-        dooms the whole transaction, as the server has rolled it back or is about to: whoever catches the error can do
+        dooms the whole transaction, as the server has rolled it back or is about to: code that catches the error can do
         no more on this session until the outermost block ends, which raises :class:`TransactionError` if nothing else
         did.
         """
@@ -168,7 +168,7 @@ class Session:
         self._in_transaction = False
 
     def begin(self) -> None:
-        """Begin a transaction that a statement of the caller commits; :meth:`transaction` is for everybody else."""
+        """Begin a transaction that a statement of the caller commits; all other code uses :meth:`transaction`."""
         if self._in_transaction:
             raise TransactionError("A transaction is open on this connection already: end it first.")
         self.run(query("session.begin"))

@@ -20,12 +20,14 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
+from airflow_sqlqueue.row import NAMES
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql.columns import output
 
 SINGLE, BARE, STAGED = "single receives", "bare loop", "do it yourself"
 ENOUGH_CORES = 4
+_ROW_VERSION = NAMES.index("RowVersion")
 
 
 def compare_drains(
@@ -72,7 +74,7 @@ def _bare_loop(queue: QueueTable) -> int:
         limits = (LAST, options.inline_body_bytes, options.bytes_per_statement)
         while rows := cursor.execute(text, MAX_ROWS_PER_STATEMENT, after, *limits).fetchall():
             total, in_part = total + len(rows), in_part + len(rows)
-            after = max(row[7] for row in rows)
+            after = max(row[_ROW_VERSION] for row in rows)
             if in_part >= options.rows_per_part:
                 connection.commit()
                 in_part = 0

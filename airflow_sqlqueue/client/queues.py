@@ -12,7 +12,7 @@ from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.publishing.conversation import Polling, Reply, private_queue, request
-from airflow_sqlqueue.queue import Backlog, Depth, Filter, MessageHead, PurgeOptions, PurgeResult, QueueTable
+from airflow_sqlqueue.queue import Backlog, Depth, MessageFilter, MessageHead, PurgeOptions, PurgeResult, QueueTable
 from airflow_sqlqueue.queue.browsing import WINDOW
 from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
 from airflow_sqlqueue.queue.table_access import FIRST
@@ -76,7 +76,7 @@ class Queue:
         self,
         limit: int = 1,
         *,
-        where: Filter | None = None,
+        where: MessageFilter | None = None,
         window: int = WINDOW,
         keep_expired: bool = False,
     ) -> list[ReceivedMessage]:
@@ -103,7 +103,7 @@ class Queue:
         with self.open() as table:
             return table.browse(limit, after=after)
 
-    def find(self, where: Filter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
+    def find(self, where: MessageFilter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
         """Look for messages by their headers. See :meth:`airflow_sqlqueue.queue.QueueTable.find`."""
         with self.open() as table:
             return table.find(where, limit, window=window)

@@ -7,7 +7,6 @@ input queue, and forwards by itself.
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -15,6 +14,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
+from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.delayed.moving import DueMessage, check_takes, move_rows
 from airflow_sqlqueue.delayed.table import FIRST, DelayedMessage, DelayedTable
 from airflow_sqlqueue.envelope.times import format_time
@@ -44,9 +44,9 @@ class MoveResult:
     """What a move did.
 
     ``moved`` messages went to the input queue, ``forwarded`` ones to the queue that their header names, ``failed`` ones
-    to the error queue because that queue cannot take them; ``left`` ones stay, for want of an error queue. ``problems``
-    tells why, by the destination as the header has it. ``next_due`` is when the earliest message that is still in the
-    table is due. ``busy``: somebody else moves messages of this table, and nothing was done. ``complete`` is False
+    to the error queue because that queue cannot take them; ``left`` ones stay, where there is no error queue.
+    ``problems`` says why, by the destination as the header has it. ``next_due`` is when the earliest message that is
+    still in the table is due. ``busy``: another mover works on this table, and nothing was done. ``complete`` is False
     where that, or a budget, ended the move.
     """
 
@@ -82,7 +82,7 @@ def move_due(
     A message with the header ``NServiceBus.SqlServer.ForwardDestination`` goes to the queue it names instead, without
     the header, as an endpoint sends it on; where no queue of this server stands there, or it can take nothing, it goes
     to ``error_queue``, with the header ``NServiceBus.FailedQ`` naming the destination, or stays and is reported.
-    Headers that are not JSON go to the input queue as they are: whoever receives there decides.
+    Headers that are not JSON go to the input queue as they are: the receiver there decides.
 
     One mover at a time works on a table, under an application lock; another returns at once. An endpoint's own mover
     knows nothing of that lock, and the two share the messages: none is moved twice. Each chunk of up to ``chunk``
@@ -99,15 +99,14 @@ def move_due(
         )
     if delayed.session.in_transaction:
         raise TransactionError("A move commits its chunks one by one: call it outside the transaction.")
-    started = time.monotonic()
+    budget = Budget(max_messages, max_seconds)
     mover = _Mover(delayed, queue, resolver, error_queue)
     with _mover_lock(delayed) as granted:
         complete = False
-        while granted and not complete:
-            take = chunk if max_messages is None else min(chunk, max_messages - mover.done)
-            if take <= 0 or (max_seconds is not None and time.monotonic() - started >= max_seconds):
-                break
+        while granted and not complete and (take := budget.reserve(chunk)):
+            before = mover.done
             complete = mover.chunk(take) < take
+            budget.give_back(take - (mover.done - before))
     return MoveResult(
         mover.moved,
         mover.forwarded,
@@ -116,7 +115,7 @@ def move_due(
         next_due=delayed.next_due(),
         busy=not granted,
         complete=complete,
-        seconds=time.monotonic() - started,
+        seconds=budget.seconds_used,
         problems={text: route.text for text, route in mover.routes.items() if isinstance(route, _Problem)},
     )
 
@@ -133,7 +132,7 @@ def _mover_lock(delayed: DelayedTable) -> Iterator[bool]:
         yield granted
     finally:
         if granted:
-            # Where the connection is broken, the server has let go of the lock, or will.
+            # Where the connection is broken, the server has released the lock, or will.
             with suppress(SqlQueueError):
                 session.run(delayed.query("release_mover", catalog=catalog), resource)
 
@@ -157,7 +156,7 @@ class _UnknownRouteError(Exception):
 
 @dataclass(frozen=True)
 class _Problem:
-    """Why a destination takes nothing. The error itself is let go: while it lives, the driver's cursor does."""
+    """Why a destination takes nothing. The error itself is not kept: it would keep the driver's cursor open."""
 
     error: str
     text: str
@@ -168,7 +167,7 @@ class _Problem:
 
 
 class _RefusedError(Exception):
-    """A destination took nothing. ``is_stale``: its table was altered since its layout was read."""
+    """A destination accepted nothing. ``is_stale``: its table was altered since its layout was read."""
 
     def __init__(self, text: str, problem: _Problem, is_stale: bool) -> None:
         self.text, self.problem, self.is_stale = text, problem, is_stale

@@ -97,7 +97,7 @@ def _statement(delayed: DelayedTable, queue: QueueTable, rows: int, present: Col
 
 
 def _sizes(rows: int) -> list[Any]:
-    """Parameter types that do not change from row to row: else the driver prepares every statement anew."""
+    """Parameter types that do not change from row to row: else the driver prepares every statement again."""
     pyodbc = load_pyodbc()
     text = (pyodbc.SQL_VARCHAR, 255, 0)
     return [(pyodbc.SQL_BIGINT, 0, 0), (pyodbc.SQL_WVARCHAR, 0, 0), text, text] * rows

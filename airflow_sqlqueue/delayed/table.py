@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.queue.browsing import placeholders
+from airflow_sqlqueue.queue.browsing import PAGE, placeholders
 from airflow_sqlqueue.queue.sending import chunks, headers_text
 from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
 from airflow_sqlqueue.server.settings import load_pyodbc
@@ -22,9 +22,6 @@ from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.tables.create import DELAYED_QUALIFIER
 from airflow_sqlqueue.tables.layout import Layout
 from airflow_sqlqueue.tables.reading import read_layout
-
-PAGE = 500
-"""Rows that one look at the table returns."""
 
 FIRST = datetime(1753, 1, 1)  # noqa: DTZ001 - as the column has it: UTC without saying so
 """The first moment that a ``datetime`` can hold."""
@@ -80,6 +77,10 @@ class DelayedTable:
             layout.require("delayed")
             self._layout = layout
         return self._layout
+
+    def require(self) -> None:
+        """Raise :class:`QueueNotFoundError` or :class:`NotAQueueError` where no such table stands at the address."""
+        _ = self.layout
 
     def query(self, name: str, **fragments: Fragment) -> Query:
         """A query on this table, whose errors name it."""
@@ -154,7 +155,7 @@ class DelayedTable:
 
     def count(self) -> DelayedCount:
         """Count the messages that nobody has locked."""
-        self.layout  # noqa: B018 - a clear error where there is no table
+        self.require()
         messages, due = self.session.run(self.query("count"))[0]
         return DelayedCount(messages, due)
 
@@ -166,9 +167,9 @@ class DelayedTable:
     def cancel(self, row_versions: Iterable[int]) -> int:
         """Delete the messages with these RowVersions and return how many there were.
 
-        What is missing from the number was moved or cancelled before, or somebody else is just doing so.
+        Messages that are missing from the number were moved or cancelled before, or another transaction is doing so.
         """
-        self.layout  # noqa: B018 - a clear error where there is no table
+        self.require()
         wanted = sorted(set(row_versions))
         return sum(self._cancel(wanted[start : start + PAGE]) for start in range(0, len(wanted), PAGE))
 

@@ -7,7 +7,6 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import timezone
 from typing import Any
 
 import pyarrow as pa
@@ -18,29 +17,29 @@ from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.errors import BatchMismatchError, SqlQueueError, StagingError
-from airflow_sqlqueue.queue.restoring import StoredRow
+from airflow_sqlqueue.row import BODY_FILE, NAMES, Row
 
 _ROWS = 256
 
 
-def rows_in_order(parts: Iterable[Part], staging: StagingFolder | None = None) -> Iterator[StoredRow]:
+def rows_in_order(parts: Iterable[Part], staging: StagingFolder | None = None) -> Iterator[Row]:
     """The rows of the parts' files by ascending RowVersion.
 
-    Memory holds one row group (what one statement of the drain took) of each file that overlaps the present RowVersion:
-    parts of parallel workers interleave. ``staging`` is the folder that the batch was drained to, where its object
-    store needs more than the environment's credentials.
+    Memory holds one row group (the rows of one statement of the drain) of each file that overlaps the present
+    RowVersion: parts of parallel workers interleave. ``staging`` is the folder that the batch was drained to, where its
+    object store needs more than the environment's credentials.
 
     Raises :class:`StagingError` for a file that cannot be read, and :class:`BatchMismatchError` for one that does not
     have as many rows as the ledger says.
     """
 
-    def rows(part: Part) -> Iterator[StoredRow]:
+    def rows(part: Part) -> Iterator[Row]:
         return _rows(part, *_locate(str(part.path), staging))
 
     return merged((part for part in parts if part.path is not None), rows)
 
 
-def table_rows_in_order(ledger: Ledger, batch_id: uuid.UUID, parts: Iterable[Part]) -> Iterator[StoredRow]:
+def table_rows_in_order(ledger: Ledger, batch_id: uuid.UUID, parts: Iterable[Part]) -> Iterator[Row]:
     """The rows of the parts in the table of staged messages by ascending RowVersion, through the ledger's connection.
 
     Memory holds one page of each part that overlaps the present RowVersion. Raises :class:`BatchMismatchError` for a
@@ -48,17 +47,17 @@ def table_rows_in_order(ledger: Ledger, batch_id: uuid.UUID, parts: Iterable[Par
     """
     table = MessageTable(ledger.session, ledger.catalog, ledger.schema)
 
-    def rows(part: Part) -> Iterator[StoredRow]:
+    def rows(part: Part) -> Iterator[Row]:
         for page in table.part(batch_id, part.id, part.messages):
-            yield from map(_table_row, page)
+            yield from page
 
     return merged((part for part in parts if part.messages), rows)
 
 
-def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[StoredRow]]) -> Iterator[StoredRow]:
+def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[Row]]) -> Iterator[Row]:
     """Merge the rows of parts, each of which is in order. A part is begun when its lowest RowVersion has its turn."""
     waiting = deque(sorted(parts, key=lambda part: part.min_row_version))
-    heads: list[tuple[int, int, StoredRow, Iterator[StoredRow]]] = []
+    heads: list[tuple[int, int, Row, Iterator[Row]]] = []
     begun = 0
     while waiting or heads:
         while waiting and (not heads or waiting[0].min_row_version <= heads[0][0]):
@@ -89,10 +88,10 @@ def _locate(path: str, staging: StagingFolder | None) -> tuple[Any, str]:
     return staging.filesystem, staging.root + path.removeprefix(staging.uri)
 
 
-def _rows(part: Part, filesystem: Any, path: str) -> Iterator[StoredRow]:
-    # A listing that it remembers may be older than the file, which it would not find then.
+def _rows(part: Part, filesystem: Any, path: str) -> Iterator[Row]:
+    # A cached directory may be older than the file, which would not be found then.
     filesystem.invalidate_cache()
-    with _failures_told(path), filesystem.open(path, "rb") as stream, pq.ParquetFile(stream) as file:
+    with _translate_read_errors(path), filesystem.open(path, "rb") as stream, pq.ParquetFile(stream) as file:
         if file.metadata.num_rows != part.messages:
             raise BatchMismatchError(
                 f"The part file {path} has {file.metadata.num_rows} messages, the ledger says {part.messages}: "
@@ -102,46 +101,26 @@ def _rows(part: Part, filesystem: Any, path: str) -> Iterator[StoredRow]:
             # Group by group: a batch of rows would span groups, and one row can be as large as a group.
             for batch in file.iter_batches(_ROWS, row_groups=[group]):
                 for row in batch.to_pylist():
-                    body = _body(row["BodyFile"], filesystem, path) if row["BodyFile"] else row["Body"]
-                    yield _row(row, body)
+                    yield _row(row, filesystem, path)
+
+
+def _row(values: dict[str, Any], filesystem: Any, path: str) -> Row:
+    row = Row._make(values[name] for name in NAMES)
+    if row.expires is not None:
+        row = row._replace(expires=row.expires.replace(tzinfo=None))
+    body_file = values[BODY_FILE]
+    return row._replace(body=_body(body_file, filesystem, path)) if body_file else row
 
 
 def _body(uri: str, filesystem: Any, part_path: str) -> bytes:
     """A body that was too large for its row; its file stands beside the part's."""
     path = part_path.rpartition("/")[0] + "/" + uri.rpartition("/")[2]
-    with _failures_told(path):
+    with _translate_read_errors(path):
         return bytes(filesystem.cat_file(path))
 
 
-def _row(row: dict[str, Any], body: bytes | None) -> StoredRow:
-    return StoredRow(
-        row_version=row["RowVersion"],
-        id=row["Id"],
-        correlation_id=row["CorrelationId"],
-        reply_to_address=row["ReplyToAddress"],
-        recoverable=row["Recoverable"],
-        expires=row["Expires"],
-        headers=row["Headers"],
-        body=body,
-    )
-
-
-def _table_row(row: Any) -> StoredRow:
-    identity, correlation_id, reply_to_address, recoverable, expires, headers, body, row_version, _ = row
-    return StoredRow(
-        row_version=row_version,
-        id=str(identity),
-        correlation_id=correlation_id,
-        reply_to_address=reply_to_address,
-        recoverable=recoverable,
-        expires=expires and expires.replace(tzinfo=timezone.utc),
-        headers=headers,
-        body=body,
-    )
-
-
 @contextmanager
-def _failures_told(path: str) -> Iterator[None]:
+def _translate_read_errors(path: str) -> Iterator[None]:
     try:
         yield
     except pa.ArrowException as error:

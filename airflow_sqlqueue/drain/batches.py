@@ -1,4 +1,4 @@
-"""The batches that a ledger knows: what is open, what waits to be read, what is done with."""
+"""The batches that a ledger knows: open, waiting to be read, or finished."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def batches(
 ) -> list[BatchInfo]:
     """The batches of a ledger that match all that is given, the one that was opened first at the head.
 
-    ``queue`` is a canonical address, ``older_than`` goes by the age in the present state. None where there is no ledger
-    yet. Raises :class:`ConfigurationError` for a state that there is not.
+    ``queue`` is a canonical address, ``older_than`` is compared with the age in the present state. None where there is
+    no ledger yet. Raises :class:`ConfigurationError` for a state that there is not.
     """
     for state in states:
         if state not in STATES:

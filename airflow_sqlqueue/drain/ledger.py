@@ -135,7 +135,7 @@ class Ledger:
 
         Raises :class:`BatchError`, with everything rolled back, when the batch is not open any more: the rows are in
         the queue again and the file is an orphan. Any other error leaves open whether the COMMIT took effect; the
-        ledger knows, and nobody has to ask it.
+        ledger knows, and no caller has to ask it.
         """
         figures = (
             part.messages,
@@ -149,7 +149,7 @@ class Ledger:
             self.session.run(self.query("commit_part"), str(part.id), part.path, *figures, worker[:200], str(batch_id))
         except StatementError as error:
             if error.number == _NOT_OPEN:
-                raise BatchError(f"Batch {batch_id} was sealed meanwhile: the part was undone.") from error
+                raise BatchError(f"Batch {batch_id} was sealed meanwhile: the part was rolled back.") from error
             raise
 
     def seal(self, batch_id: uuid.UUID) -> Batch:
@@ -198,7 +198,7 @@ class Ledger:
             return
         if self.session.value(self.query("consume"), batch.batch_id, row.parts, batch.messages) == 1:
             return
-        # As it is now: whoever held the batch's row until then may have changed it.
+        # As it is now: the transaction that had locked the batch's row may have changed it.
         row = self.find(batch_id)
         if row.state == "consumed":
             return

@@ -1,4 +1,4 @@
-"""The manifest of a batch: what a drain hands to whoever reads its files.
+"""The manifest of a batch: what a drain hands to the readers of its files.
 
 It is small, JSON-safe and final once the batch is sealed, so it can travel through XCom or lie in a file beside the
 parts. This module imports nothing heavy: Spark executors and the scheduler read manifests too.

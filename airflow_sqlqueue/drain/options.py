@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
+from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 
-MIB = 1024 * 1024
 MAX_WORKERS = 32
 
 _NAMESPACE = uuid.UUID("6f7a1f0c-52f3-5d0e-9a53-0f3a3c1b7d11")
@@ -28,8 +28,8 @@ def batch_after(batch_id: uuid.UUID) -> uuid.UUID:
 class DrainOptions:
     """The limits of a drain. Rows of a statement bound locks, a part's rows, bytes and seconds bound a transaction.
 
-    :param rows_per_statement: rows one DELETE takes at the most, 1 to 2,000; lock escalation starts at 5,000 locks.
-    :param bytes_per_statement: bytes of headers and bodies one DELETE returns at the most, and one row more.
+    :param rows_per_statement: the most rows one DELETE takes, 1 to 2,000; lock escalation starts at 5,000 locks.
+    :param bytes_per_statement: the most bytes of headers and bodies one DELETE returns, and one row more.
     :param rows_per_part: rows of one part: one transaction, one file.
     :param bytes_per_part: bytes of headers and bodies of one part.
     :param seconds_per_part: how long a part's transaction gathers rows before it commits.
@@ -41,7 +41,7 @@ class DrainOptions:
     :param max_messages: stop after this many messages of the batch, counted by the ledger over all tries; None: all.
     :param max_seconds: begin no part later than this after the batch was opened, by the ledger, over all tries.
     :param keep_expired: write expired messages to the files, flagged, instead of dropping and counting them.
-    :param settle_seconds: how long to come back for rows that others hold before they are left and reported.
+    :param settle_seconds: how long to retry rows that others have locked before they are left and reported.
     """
 
     rows_per_statement: int = MAX_ROWS_PER_STATEMENT

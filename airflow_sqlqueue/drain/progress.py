@@ -36,7 +36,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at this rate; None where nobody knows."""
+        """How long the rest takes at this rate; None where it is not known."""
         return None if not self.share else self.seconds * (1 - self.share) / self.share
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Progress:
 
 
 class ProgressCounter:
-    """Adds up the parts of one try and tells whoever wants to know after each."""
+    """Adds up the parts of one try and calls ``on_progress`` after each."""
 
     def __init__(self, on_progress: Callable[[Progress], None] | None = None) -> None:
         self._on_progress = on_progress
@@ -59,7 +59,6 @@ class ProgressCounter:
         self._last = 0
         self._highest = -(2**63)
         self._started = time.monotonic()
-        self.parts = 0
 
     def begin(self, first: int, last: int) -> None:
         """The RowVersions between which the drain goes."""
@@ -71,7 +70,6 @@ class ProgressCounter:
 
     def add(self, part: Part) -> None:
         """One part was committed."""
-        self.parts += 1
         self._messages += part.messages
         self._expired += part.expired
         self._quarantined += part.quarantined

@@ -1,7 +1,7 @@
 """The quarantine: a table beside the queue for messages that no file can keep.
 
 They leave the queue in the transaction of the part that met them, server-side, so that one of them never stops a drain,
-and stay as they are until somebody has looked at them.
+and stay as they are until an operator has looked at them.
 """
 
 from __future__ import annotations
@@ -114,16 +114,16 @@ class Quarantine:
         rows = self._session.run(self._query("list"), queue.canonical[:400])
         return [
             QuarantinedMessage(
-                number=row[0],
-                batch_id=uuid.UUID(str(row[1])),
-                reason=row[2],
-                since=row[3].replace(tzinfo=timezone.utc),
-                id=row[4] and uuid.UUID(str(row[4])),
-                row_version=row[5],
-                header_bytes=row[6] or 0,
-                body_bytes=row[7],
+                number=number,
+                batch_id=uuid.UUID(str(batch_id)),
+                reason=reason,
+                since=since.replace(tzinfo=timezone.utc),
+                id=row_id and uuid.UUID(str(row_id)),
+                row_version=row_version,
+                header_bytes=header_bytes or 0,
+                body_bytes=body_bytes,
             )
-            for row in rows
+            for number, batch_id, reason, since, row_id, row_version, header_bytes, body_bytes in rows
         ]
 
     def requeue(self, queue: QueueTable, numbers: Iterable[int]) -> None:
@@ -131,7 +131,7 @@ class Quarantine:
         (:class:`MessageNotFoundError`), none.
 
         The next drain meets them again, so this is for an endpoint that reads what a file cannot keep, or for a message
-        whose row somebody has mended.
+        whose row was repaired.
         """
         types = queue.layout.types
         names = Fragment(", ".join(f"[{name}]" for name in STAGED if name in types and name != "RowVersion"))

@@ -37,9 +37,9 @@ def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None =
     stand behind those that came meanwhile. Messages that had expired when they were drained were dropped then and do
     not come back. Until the COMMIT nobody can receive them. The transaction log must hold the batch.
 
-    Whoever reads the batch at this moment cannot mark it consumed afterwards. Repeated, as after a COMMIT whose answer
-    was lost, it sends nothing. Files, and rows in the table of staged messages, stay until they are swept. ``staging``
-    as for :func:`~airflow_sqlqueue.drain.batch_reader.rows_in_order`.
+    A job that reads the batch at this moment cannot mark it consumed afterwards. Repeated, as after a COMMIT whose
+    answer was lost, it sends nothing. Files, and rows in the table of staged messages, stay until they are swept.
+    ``staging`` as for :func:`~airflow_sqlqueue.drain.batch_reader.rows_in_order`.
 
     Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch that is open or consumed, and with nothing
     changed :class:`BatchMismatchError`, :class:`StagingError` or an error of the queue's.

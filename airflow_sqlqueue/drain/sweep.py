@@ -1,9 +1,9 @@
-"""Sweeping: files of a staging folder that no batch lists, and batches that are done with and past their retention.
+"""Sweeping: files of a staging folder that no batch lists, and finished batches that are past their retention.
 
-What may go is told by states, not by clocks: once a batch is sealed no part can be added, so a file that it does not
+States decide what is removed, not clocks: once a batch is sealed no part can be added, so a file that it does not
 list is an orphan for good. In an open batch a file that is not listed may be that of a part whose COMMIT is still to
 come, however long its worker has been stopped, so nothing of it is touched. Files are listed before the ledger is read.
-Rows in the table of staged messages have no orphans: a part that is undone takes them with it.
+Rows in the table of staged messages have no orphans: a part that is rolled back takes them with it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class SweepOptions:
     :param grace: how old an orphan must be, by the filesystem's clock. One without a time is kept.
     :param unknown: take files of batches that the ledger does not know for orphans. Only where no other database's
         ledger lists files in this staging folder.
-    :param forget_sent: forget sendings of the sent-ledger that are older; None: none. A sending that is repeated after
+    :param forget_sent: forget sends of the send ledger that are older; None: none. A send that is repeated after
         that sends again.
-    :param dry_run: remove nothing, only tell what would be.
+    :param dry_run: remove nothing, only report what would be.
 
     Raises :class:`ConfigurationError` for a time below zero.
     """
@@ -62,7 +62,7 @@ class SweepResult:
     """What a sweep removed, or would remove.
 
     ``files`` with their ``bytes`` on disk, ``orphans`` of them that no batch listed, ``rows`` of the table of staged
-    messages, ``batches`` and ``sendings`` that the ledgers have forgotten. ``unknown`` files were left because the
+    messages, ``batches`` and ``sends`` that were removed from the ledgers. ``unknown`` files were left because the
     ledger does not know their batch.
     """
 
@@ -71,7 +71,7 @@ class SweepResult:
     orphans: int = 0
     rows: int = 0
     batches: int = 0
-    sendings: int = 0
+    sends: int = 0
     unknown: int = 0
     dry_run: bool = False
 
@@ -79,8 +79,8 @@ class SweepResult:
 def sweep(ledger: Ledger, staging: StagingFolder | None = None, options: SweepOptions | None = None) -> SweepResult:
     """Remove orphans, and what is past its retention; never what an open or a sealed batch lists.
 
-    The files of a batch, or its rows in the table of staged messages, go before its rows in the ledger, so a sweep that
-    dies is made good by the next. A batch with files in another staging folder stays in the ledger; without ``staging``
+    The files of a batch, or its rows in the table of staged messages, go before its rows in the ledger, so the next
+    sweep completes one that died. A batch with files in another staging folder stays in the ledger; without ``staging``
     every batch with files does. May run beside drains and other sweeps.
 
     Raises :class:`StagingError` where a file cannot be listed or removed, and :class:`TransactionError` inside a
@@ -169,4 +169,4 @@ class _Sweep:
         sent = SendLedger(self._ledger.session, self._ledger.catalog, self._ledger.schema)
         if sent.exists():
             old = sent.count_older(older_than) if self._options.dry_run else sent.forget(older_than)
-            self._swept.sendings = old
+            self._swept.sends = old

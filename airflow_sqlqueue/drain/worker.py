@@ -22,7 +22,7 @@ from airflow_sqlqueue.tables.layout import Layout
 
 
 class CancelledError(Exception):
-    """The drain ends with an error of somebody else; the part that was being taken is undone."""
+    """The drain ends with another worker's error; the part that was being taken is rolled back."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Worker:
 
     @property
     def most_rows(self) -> int:
-        """How many messages a part has at the most, however small they are."""
+        """The most messages that a part has, however small they are."""
         return self._options.rows_per_part
 
     @property
@@ -81,28 +81,28 @@ class Worker:
     def drain_part(self, after: int, up_to: int, limit: int | None) -> CommittedPart | None:
         """Take one part of the rows above ``after`` and not above ``up_to``; None where there was no row to take.
 
-        When this raises, the part is undone: its rows are in the queue (or, where a COMMIT was under way, the ledger
-        knows better) and its file, if any, is an orphan. The caller takes a new part and never repeats this one.
+        When this raises, the part is rolled back: its rows are in the queue (or, where a COMMIT was under way, the
+        ledger knows better) and its file, if any, is an orphan. The caller takes a new part and never repeats this one.
         """
         plan = PartWindow(self._task.batch_id, uuid.uuid4(), after, up_to)
         staged = self._task.stage.part(self.queue, self._quarantine, plan, self._options)
         session = self._session
         session.begin()
         try:
-            taken, reached_end = self._gather(staged, limit)
-            if not taken.rows:
+            total, reached_end = self._gather(staged, limit)
+            if not total.rows:
                 session.roll_back()
                 return None
             path = staged.close()
             part = Part(
                 id=plan.part_id,
                 path=path,
-                messages=taken.messages,
-                expired=taken.expired,
-                bytes=taken.bytes,
-                min_row_version=taken.low,
-                max_row_version=taken.high,
-                quarantined=taken.quarantined,
+                messages=total.messages,
+                expired=total.expired,
+                bytes=total.bytes,
+                min_row_version=total.low,
+                max_row_version=total.high,
+                quarantined=total.quarantined,
             )
             self._ledger.commit_part(plan.batch_id, part, self._name)
             session.committed()
@@ -120,21 +120,21 @@ class Worker:
         options = self._options
         limit = options.rows_per_part if limit is None else min(options.rows_per_part, limit)
         deadline = time.monotonic() + options.seconds_per_part
-        taken = _NOTHING
-        while taken.rows < limit and taken.bytes < options.bytes_per_part and time.monotonic() < deadline:
+        total = _NOTHING
+        while total.rows < limit and total.bytes < options.bytes_per_part and time.monotonic() < deadline:
             if self._cancelled.is_set():
                 raise CancelledError
-            took = staged.take(min(self._rows_per_statement, limit - taken.rows))
-            if took is None:
-                return taken, True
-            self._adapt(took)
-            taken = taken + took
-        return taken, False
+            counts = staged.take(min(self._rows_per_statement, limit - total.rows))
+            if counts is None:
+                return total, True
+            self._adapt(counts)
+            total = total + counts
+        return total, False
 
-    def _adapt(self, took: PartCounts) -> None:
-        """Learn how large messages are here. Where they become smaller, statements grow fourfold at the most."""
-        if took.messages:
-            self._mean_bytes = max(1, self._mean_bytes // 4, took.bytes // took.messages)
+    def _adapt(self, counts: PartCounts) -> None:
+        """Learn how large messages are here. Where they become smaller, statements grow at most fourfold."""
+        if counts.messages:
+            self._mean_bytes = max(1, self._mean_bytes // 4, counts.bytes // counts.messages)
 
 
 _NOTHING = PartCounts(0, 0, 0, 0, 2**63 - 1, -(2**63))

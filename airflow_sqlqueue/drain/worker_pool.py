@@ -1,40 +1,24 @@
 """Several workers that drain one batch side by side, in threads, each with a connection of its own.
 
 They work on windows of RowVersions that do not overlap, so that none has to step over what another has locked. What
-they leave, because somebody held it or came back with it, the drain takes afterwards with one worker.
+they leave, because others had locked it or rolled back a receive, the drain takes afterwards with one worker.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
+from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.worker import CancelledError, DrainTask, Worker
-from airflow_sqlqueue.errors import ServerUnreachableError, TransientError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST
+from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.session import Session
-
-log = logging.getLogger(__name__)
-
-MAX_FAILURES = 8
-"""Failures in a row, without a part in between, after which a worker gives up."""
-
-RETRIED = (TransientError, ServerUnreachableError)
-"""What a drain that has begun outlives: a server that is restarted refuses connections for a while."""
-
-_PAUSE = 0.2
-
-
-def pause_after(failures: int) -> float:
-    """Seconds to wait after so many failures in a row."""
-    return _PAUSE * float(2 ** min(failures, 5))
 
 
 class Windows:
@@ -58,54 +42,14 @@ class Windows:
             return window
 
 
-class Quota:
-    """What the limits of a drain leave, shared by workers: messages, and time (until, of ``time.monotonic()``)."""
-
-    def __init__(self, left: int | None = None, until: float | None = None) -> None:
-        self._left, self._until = left, until
-        self._lock = threading.Lock()
-
-    @property
-    def left(self) -> int | None:
-        """How many messages may still be taken; None where there is no limit."""
-        return self._left
-
-    @property
-    def seconds_left(self) -> float | None:
-        return None if self._until is None else max(0.0, self._until - time.monotonic())
-
-    @property
-    def used(self) -> bool:
-        """Whether a limit is reached."""
-        return self._left == 0 or self.seconds_left == 0
-
-    def share(self, rows: int) -> Quota:
-        """A quota of so many messages and the same time."""
-        return Quota(rows, self._until)
-
-    def reserve(self, wish: int) -> int:
-        """As many messages as are left, up to the wish; none once the time is over."""
-        with self._lock:
-            if self.seconds_left == 0:
-                return 0
-            if self._left is None:
-                return wish
-            reserved = min(wish, self._left)
-            self._left -= reserved
-            return reserved
-
-    def give_back(self, unused: int) -> None:
-        with self._lock:
-            if self._left is not None:
-                self._left += unused
-
-
 class WorkerPool:
     """One run of several workers.
 
     :param connect: opens a session for a worker.
     :param worker: makes a worker of a session; it ends its part with :class:`CancelledError` once the event is set.
-    :param on_part: told of every committed part, one at a time.
+    :param on_part: called with every committed part, one at a time.
+    :param budget: what all workers together may take.
+    :param up_to: the high-water mark, the highest RowVersion that is taken.
     """
 
     def __init__(
@@ -114,11 +58,11 @@ class WorkerPool:
         worker: Callable[[Session, threading.Event], Worker],
         on_part: Callable[[Part], None],
         options: DrainOptions,
-        quota: Quota,
+        budget: Budget,
         up_to: int,
     ) -> None:
         self._connect, self._worker, self._on_part = connect, worker, on_part
-        self._options, self._quota = options, quota
+        self._options, self._budget = options, budget
         self._up_to, self._windows = up_to, Windows(up_to)
         self._cancelled = threading.Event()
         self._lock, self._dealing = threading.Lock(), threading.Lock()
@@ -157,44 +101,41 @@ class WorkerPool:
             self._cancelled.set()
 
     def _work(self) -> None:
-        failures = 0
-        while True:
-            try:
-                with closing(self._connect()) as session:
-                    worker = self._worker(session, self._cancelled)
-                    while (window := self._next(worker)) is not None:
-                        if window.up_to < self._up_to:
-                            self._add_worker()
-                        self._drain(worker, window)
-                        failures = 0
-                return
-            except RETRIED as error:
-                failures += 1
-                if failures > MAX_FAILURES:
-                    raise
-                log.warning("A part was undone; what it took is taken anew: %s", error)
-                if self._cancelled.wait(pause_after(failures)):
-                    return
+        connection = Reconnecting(self._connect, "A part", pause=self._wait)
+        with closing(connection):
+            connection.run(lambda session: self._drain_windows(session, connection))
+
+    def _wait(self, seconds: float) -> None:
+        if self._cancelled.wait(seconds):
+            raise CancelledError
+
+    def _drain_windows(self, session: Session, connection: Reconnecting) -> None:
+        worker = self._worker(session, self._cancelled)
+        while (window := self._next(worker)) is not None:
+            if window.up_to < self._up_to:
+                self._add_worker()
+            self._drain(worker, window)
+            connection.made_progress()
 
     def _next(self, worker: Worker) -> _Window | None:
         """The next window, as large as the limits allow: together, so that they take the messages at the head."""
         with self._dealing:
-            rows = self._quota.reserve(worker.rows_per_part)
+            rows = self._budget.reserve(worker.rows_per_part)
             ends = self._windows.take(worker.queue, rows) if rows else None
             if ends is None:
-                self._quota.give_back(rows)
+                self._budget.give_back(rows)
                 return None
-            return _Window(*ends, self._quota.share(rows))
+            return _Window(*ends, self._budget.share(rows))
 
     def _drain(self, worker: Worker, window: _Window) -> None:
         try:
-            for part in drain_window(worker, window.after, window.up_to, window.quota):
+            for part in drain_window(worker, window.after, window.up_to, window.budget):
                 with self._lock:
                     self._on_part(part)
         finally:
             # Without what a part that failed was to take: it may have been committed. The ledger knows, and the drain
-            # asks it before it goes on alone.
-            self._quota.give_back(window.quota.left or 0)
+            # reads it before it goes on alone.
+            self._budget.give_back(window.budget.messages_left or 0)
 
 
 @dataclass(frozen=True)
@@ -203,18 +144,18 @@ class _Window:
 
     after: int
     up_to: int
-    quota: Quota
+    budget: Budget
 
 
-def drain_window(worker: Worker, after: int, up_to: int, quota: Quota) -> Iterator[Part]:
-    """Take parts of the RowVersions above ``after`` and not above ``up_to``, until none is left or the quota is used.
+def drain_window(worker: Worker, after: int, up_to: int, budget: Budget) -> Iterator[Part]:
+    """Take parts of the RowVersions above ``after`` and not above ``up_to``, until none is left or the budget is used.
 
-    The quota of a part that raises is not given back: its COMMIT may have taken effect.
+    What was reserved for a part that raises is not given back: its COMMIT may have taken effect.
     """
     start = after
-    while wish := quota.reserve(worker.most_rows):
-        done = worker.drain_part(after, up_to, wish)
-        quota.give_back(wish - (done.part.rows if done else 0))
+    while reserved := budget.reserve(worker.most_rows):
+        done = worker.drain_part(after, up_to, reserved)
+        budget.give_back(reserved - (done.part.rows if done else 0))
         if done is not None:
             yield done.part
         elif after == start:
@@ -229,11 +170,11 @@ class ThreadEngine:
     def __init__(self, connect: Callable[[], Session]) -> None:
         self._connect = connect
 
-    def run(self, task: DrainTask, up_to: int, quota: Quota, on_part: Callable[[Part], None]) -> None:
-        """Take what several workers find side by side; what they leave is for whoever comes back afterwards."""
+    def run(self, task: DrainTask, up_to: int, budget: Budget, on_part: Callable[[Part], None]) -> None:
+        """Take what several workers find side by side; the drain takes afterwards what they leave."""
 
         def worker(session: Session, cancelled: threading.Event) -> Worker:
             return Worker(session, task, cancelled)
 
         if task.options.workers > 1:
-            WorkerPool(self._connect, worker, on_part, task.options, quota, up_to).run()
+            WorkerPool(self._connect, worker, on_part, task.options, budget, up_to).run()

@@ -39,7 +39,7 @@ _FIELDS = {"headers", "body", "key", "time_to_be_received", "expires", *_TEXTS}
 class Sender:
     """Who sends, and what the messages are unless they say otherwise themselves.
 
-    ``key`` names the sending and is the same when it is repeated: message ids follow from it, so that a receiver that
+    ``key`` names the send and is the same when it is repeated: message ids follow from it, so that a receiver that
     remembers ids drops the repetition. ``enclosed_message_types`` are .NET type names; a receiver needs them unless its
     serializer finds the type in the body.
     """
@@ -54,7 +54,7 @@ class Sender:
 
         - ``body``: bytes, text (sent as UTF-8), what has ``read_bytes`` (an ``ObjectStoragePath``; read now, whole), or
           anything JSON can hold.
-        - ``key``: names the message among those of the sending. Its id then follows from this key; without one it
+        - ``key``: names the message among those of the send. Its id then follows from this key; without one it
           follows from the position, which changes when a repetition sends other messages or another order.
         - ``time_to_be_received``, or ``expires``, which is the same: seconds or a timedelta, counted by the server's
           clock from the moment of the send.

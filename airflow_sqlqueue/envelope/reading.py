@@ -39,8 +39,8 @@ _CHARSETS = re.compile(r"(utf|us-ascii|ascii|iso|latin|windows|cp|koi8|gb|big5|s
 class Envelope:
     """Read-only, typed access to a message. Nothing here raises, whatever stands in the message.
 
-    A value that is not of its header's type is None, or left out. ``problem_code`` and ``problem`` tell of headers that
-    make a poison message; what could be read of them is there all the same.
+    A value that is not of its header's type is None, or left out. ``problem_code`` and ``problem`` describe headers
+    that make a poison message; what could be read of them is there all the same.
     """
 
     headers: Headers = field(default_factory=dict, repr=False)

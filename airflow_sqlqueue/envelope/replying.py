@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.outgoing import Sender, check_address
+from airflow_sqlqueue.envelope.reading import Envelope
 from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
 

@@ -156,7 +156,7 @@ class Routing(HeaderGroup):
 
 @dataclass(frozen=True)
 class Time(HeaderGroup):
-    """When it was sent, and how long it lives. What the transport goes by is the row's Expires, not these."""
+    """When it was sent, and how long it lives. The transport uses the row's Expires, not these."""
 
     time_sent: datetime | None = _header(HeaderNames.TIME_SENT, parse_time)
     deliver_at: datetime | None = _header(HeaderNames.DELIVER_AT, parse_time)

@@ -1,4 +1,4 @@
-"""A row of an error queue, as far as its headers tell why it is there.
+"""A row of an error queue, with what its headers say of the failure.
 
 Sources: reference/envelope.md 3.3 (headers of failure), 3.4 (poison messages arrive as they were sent).
 """
@@ -61,7 +61,7 @@ class FailedMessage:
 
 
 def classify(row_version: int, identity: uuid.UUID, headers: str, body_bytes: int) -> FailedMessage:
-    """What a row's headers tell; never raises, whatever stands in them."""
+    """What a row's headers say of its failure; never raises, whatever stands in them."""
     envelope = Envelope.of(headers)
     failure, audit = envelope.failure, envelope.audit
     failed_queue = failure.failed_queue if (failure.failed_queue or "").strip() else None

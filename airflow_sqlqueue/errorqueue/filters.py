@@ -75,7 +75,7 @@ class ErrorFilter:
 
     @classmethod
     def chosen(cls, filters: ErrorFilter | Mapping[str, Any] | None, *, all_messages: bool) -> ErrorFilter:
-        """The filter of a call that moves messages: either conditions or, in so many words, everything.
+        """The filter of a call that moves messages: either conditions or, explicitly, all messages.
 
         Raises :class:`ConfigurationError` for neither and for both.
         """

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.errors import ConfigurationError
-
-MIB = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -19,8 +18,8 @@ class ReturnOptions:
     :param rate: messages per second; None: as fast as it goes.
     :param max_messages: stop after this many were returned; None: no limit.
     :param max_seconds: begin no transaction after this many seconds; None: no limit.
-    :param dry_run: return nothing, only tell what would be.
-    :param rows_per_transaction: messages that one transaction moves at the most, 1 to 1,000.
+    :param dry_run: return nothing, only report what would be returned.
+    :param rows_per_transaction: the most messages that one transaction moves, 1 to 1,000.
     :param bytes_per_transaction: bytes of headers and bodies after which a transaction takes no further message.
     """
 

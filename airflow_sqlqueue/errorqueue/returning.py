@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
 from airflow_sqlqueue.errorqueue.failed import MALFORMED, FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
@@ -90,7 +91,7 @@ class ReturnToSource:
         if self._queue.session.in_transaction:
             raise TransactionError("A return commits as it goes: run it outside of a transaction.")
         done, where, options = self._done, self._where, self._options
-        self._started = self._clock.now()
+        self._budget = Budget(options.max_messages, options.max_seconds, clock=self._clock.now)
         destinations = Destinations(self._queue, self._resolver, options.redirect_to, options.malformed)
         span = Span.of(self._queue, where)
         named = where.row_versions
@@ -106,7 +107,7 @@ class ReturnToSource:
         elif done.complete:
             moved = 0 if done.dry_run else done.messages
             done.unseen = max(0, self._queue.count_left(span.up_to) - (seen - moved))
-        done.seconds = self._clock.now() - self._started
+        done.seconds = self._budget.seconds_used
         return done
 
     def _return(self, messages: Sequence[FailedMessage], destinations: Destinations) -> bool:
@@ -120,23 +121,22 @@ class ReturnToSource:
                 by_queue.setdefault(destination, deque()).append(message)
         for destination, waiting in by_queue.items():
             while waiting:
-                if (room := self._room()) <= 0:
+                room = self._reserve()
+                if not room:
                     return False
                 self._pace.wait()
-                self._move_or_leave(destination, self._next(waiting, room))
+                moved = self._move_or_leave(destination, self._next(waiting, room))
+                self._budget.give_back(room - moved)
                 self._on_progress(self._done)
         return True
 
-    def _room(self) -> int:
-        """How many messages the next transaction may move; 0 where the budget is used up."""
-        options = self._options
-        elapsed = self._clock.now() - self._started + self._pace.away
-        if options.max_seconds is not None and elapsed >= options.max_seconds:
+    def _reserve(self) -> int:
+        """How many messages the next transaction may move; 0 where the budget is used up before the rate allows it."""
+        seconds = self._budget.seconds_left
+        if seconds is not None and seconds <= self._pace.away:
             return 0
-        limits = [options.rows_per_transaction, self._pace.burst]
-        if options.max_messages is not None:
-            limits.append(options.max_messages - self._done.messages)
-        return min(limit for limit in limits if limit is not None)
+        rows, burst = self._options.rows_per_transaction, self._pace.burst
+        return self._budget.reserve(rows if burst is None else min(rows, burst))
 
     def _next(self, waiting: deque[FailedMessage], room: int) -> list[FailedMessage]:
         chunk = [waiting.popleft()]
@@ -196,7 +196,7 @@ class ReturnToSource:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Tell what concerns the receiving queue from what stops the whole return."""
+    """Raise :class:`_Refused` for errors of the receiving queue; all others stop the whole return."""
     try:
         yield
     except tuple(_REFUSALS) as error:

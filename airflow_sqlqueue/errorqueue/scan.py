@@ -9,12 +9,12 @@ from itertools import chain
 from airflow_sqlqueue.errorqueue.failed import FailedMessage, classify
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errors import MessageNotFoundError
-from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.browsing import MessageHead, heads
+from airflow_sqlqueue.queue import QueueTable, browsing
+from airflow_sqlqueue.queue.browsing import MessageHead
 from airflow_sqlqueue.queue.table_access import FIRST
 
-PAGE = 256
-"""Rows whose headers are in memory at a time; the headers of a failed message are some ten kilobytes."""
+FAILED_PAGE = 256
+"""Messages whose headers are in memory at one time; those of a failed message are some ten kilobytes."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Span:
 
         Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`.
         """
-        queue.layout  # noqa: B018 - a clear error where there is no queue
+        queue.require()
         end = queue.session.value(queue.query("errors.end"))
         last = FIRST if end is None else int(end)
         if where.row_versions is None:
@@ -39,15 +39,9 @@ class Span:
 
 
 def pages(queue: QueueTable, span: Span) -> Iterator[list[FailedMessage]]:
-    """The messages of a span that nobody has locked, lowest RowVersion first, :data:`PAGE` at a time."""
-    after = span.after
-    while after < span.up_to:
-        page = heads(queue, PAGE, after=after, up_to=span.up_to)
-        if page:
-            yield [classified(head) for head in page]
-        if len(page) < PAGE:
-            return
-        after = page[-1].row_version
+    """The messages of a span that nobody has locked, lowest RowVersion first, :data:`FAILED_PAGE` at a time."""
+    for page in browsing.pages(queue, after=span.after, up_to=span.up_to, rows=FAILED_PAGE):
+        yield [classified(head) for head in page]
 
 
 def scan(queue: QueueTable, span: Span) -> Iterator[FailedMessage]:
@@ -56,12 +50,12 @@ def scan(queue: QueueTable, span: Span) -> Iterator[FailedMessage]:
 
 
 def classified(head: MessageHead) -> FailedMessage:
-    """What a row without its body tells of a failure."""
+    """What a row without its body says of a failure."""
     return classify(head.row_version, head.id, head.headers, head.body_bytes)
 
 
 def not_found(queue: QueueTable, what: str) -> MessageNotFoundError:
     """The error where a message that was named, as in ``the RowVersion 5``, cannot be seen."""
     return MessageNotFoundError(
-        f"No message with {what} is in the queue {queue.address.canonical}, or somebody holds it: look again."
+        f"No message with {what} is in the queue {queue.address.canonical}, or it is locked: try again."
     )

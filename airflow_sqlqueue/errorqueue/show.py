@@ -32,8 +32,8 @@ def show_error(
 ) -> ShownError:
     """Look at one message by its RowVersion or its message id. Nothing is removed.
 
-    Raises :class:`MessageNotFoundError` where nobody can see it, :class:`ConfigurationError` where not exactly one of
-    the two is given or several rows have the message id (each subscriber that failed to handle an event leaves one).
+    Raises :class:`MessageNotFoundError` where it is gone or locked, :class:`ConfigurationError` where not exactly one
+    of the two is given or several rows have the message id (each subscriber that failed to handle an event leaves one).
     """
     if (row_version is None) == (message_id is None):
         raise ConfigurationError("Name a message by its RowVersion or by its message id: one of the two.")

@@ -14,7 +14,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
 
 MAX_SCANNED = 100_000
-"""Messages that a triage looks at unless told otherwise."""
+"""Messages that a triage looks at by default."""
 
 
 def _in_utc(form: str) -> Callable[[FailedMessage], str | None]:

@@ -182,7 +182,7 @@ def _consumers(inspected: InspectedTable) -> Iterator[Finding]:
     try:
         others = inspected.session.run(query("inspect.consumers"), APPLICATION_NAME, name)
     except PermissionDeniedError:
-        text = "Whether somebody else consumes it cannot be seen: that takes the permission VIEW SERVER STATE."
+        text = "Whether another receiver consumes it cannot be seen: that takes the permission VIEW SERVER STATE."
         yield Finding("consumers-unknown", "note", text)
         tables = list_tables(inspected.session, table.catalog)
         others = [(found.table.table, None) for found in tables if _is_service_control(found.table.table)][:1]

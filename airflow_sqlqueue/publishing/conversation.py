@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError, SqlQueueError, TransactionError
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import PAGE
+from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment
@@ -26,10 +28,6 @@ log = logging.getLogger(__name__)
 PRIVATE_PREFIX = "sqlqueue.replies"
 """What the name of a private queue begins with; a GUID follows."""
 
-PAGE = 500
-"""Rows that one look at the reply queue returns."""
-
-_BEFORE_ALL = -(2**63)
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.05, 2.0, 1.5
 
 
@@ -122,7 +120,7 @@ def wait_for_reply(replies: QueueTable, correlation_id: str, polling: Polling) -
     """Wait for the message with this correlation id, and take it out of the queue. Raises :class:`NoReplyError`."""
     for _ in polling.polls():
         for row_version in _waiting(replies, correlation_id):
-            # Somebody else may be quicker, or hold it: then it is looked for again.
+            # Another receiver may have taken or locked it: then it is looked for again.
             for message in replies.take([row_version]):
                 return _reply(message)
     raise NoReplyError(
@@ -135,7 +133,7 @@ def _waiting(replies: QueueTable, correlation_id: str) -> Iterator[int]:
     """The RowVersions of the messages with this correlation id, from the head: their order is not that of commits."""
     has_column = "CorrelationId" in replies.layout.types
     column = Fragment("[CorrelationId]" if has_column else "CAST(NULL AS varchar(255))")
-    after = _BEFORE_ALL
+    after = FIRST
     while True:
         page = replies.rows("conversation.waiting", PAGE, after, correlation_id=column)
         for row_version, headers, in_column in page:

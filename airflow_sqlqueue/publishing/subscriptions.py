@@ -155,7 +155,7 @@ def _subscribed_queues(
         found.setdefault(address.canonical, QueueTable(table.session, address))
     for queue in found.values():
         try:
-            queue.layout  # noqa: B018 - a clear error where there is no queue
+            queue.require()
         except QueueNotFoundError as error:
             raise QueueNotFoundError(
                 f"The queue {queue.address.canonical} of a subscriber does not exist, and nothing was published: "

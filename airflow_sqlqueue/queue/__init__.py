@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_sqlqueue.queue.browsing import Filter, MessageHead
+from airflow_sqlqueue.queue.browsing import MessageFilter, MessageHead
 from airflow_sqlqueue.queue.depth import Backlog, Depth
 from airflow_sqlqueue.queue.purge import PurgeOptions, PurgeResult
 from airflow_sqlqueue.queue.queue_table import QueueTable
@@ -12,7 +12,7 @@ __all__ = [
     "MAX_ROWS_PER_STATEMENT",
     "Backlog",
     "Depth",
-    "Filter",
+    "MessageFilter",
     "MessageHead",
     "PurgeOptions",
     "PurgeResult",

@@ -1,7 +1,7 @@
 """Looking through a queue page by page without its bodies, and finding messages by their headers.
 
 Headers are read as :func:`decode_headers` reads them, never by SQL: they may be malformed or ``varchar``, and JSON in
-SQL needs a compatibility level that an old database lacks.
+SQL needs a compatibility level that an old database does not have.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from airflow_sqlqueue.sql import Fragment
 from airflow_sqlqueue.sql.columns import head_columns
 
 WINDOW = 10_000
-"""Messages at the head of a queue that a search looks at, unless it is told otherwise."""
+"""Messages at the head of a queue that a search looks at by default."""
 
 PAGE = 500
-"""Messages whose headers a search holds at one time."""
+"""Messages whose headers a search holds in memory at one time."""
 
 MAX_VALUES = 1_000
 """Values that one statement names; a statement takes 2,100 parameters."""
@@ -47,7 +47,7 @@ class MessageHead:
 
 
 @dataclass(frozen=True)
-class Filter:
+class MessageFilter:
     """Which messages are meant: those that match all that is given.
 
     ``message_type`` is a full .NET name without the assembly, and matches any of the enclosed types. ``headers`` must
@@ -70,7 +70,7 @@ class Filter:
         return {**self.headers, **{name: value for name, value in known.items() if value is not None}}
 
     def matches(self, head: MessageHead) -> bool:
-        """Whether the message is meant. One without a message id in its headers goes by its row's Id."""
+        """Whether the message matches. Without a message id in its headers its row's Id stands for it."""
         values = {HeaderNames.MESSAGE_ID: str(head.id), **head.decoded.values}
         if any(name not in values or values[name] != value for name, value in self._equal.items()):
             return False
@@ -90,19 +90,22 @@ def heads(table: TableAccess, limit: int, *, after: int = FIRST, up_to: int = LA
     return [_head(row) for row in rows]
 
 
-def pages(table: TableAccess, window: int, *, after: int = FIRST) -> Iterator[list[MessageHead]]:
-    """The first ``window`` messages above ``after``, in pages: no more than one is held in memory."""
-    while window > 0:
-        page = heads(table, min(PAGE, window), after=after)
+def pages(
+    table: TableAccess, window: int = LAST, *, after: int = FIRST, up_to: int = LAST, rows: int = PAGE
+) -> Iterator[list[MessageHead]]:
+    """The first ``window`` messages as :func:`heads` has them, ``rows`` at a time: one page is held in memory."""
+    while window > 0 and after < up_to:
+        wanted = min(rows, window)
+        page = heads(table, wanted, after=after, up_to=up_to)
         if page:
             yield page
-        if len(page) < min(PAGE, window):
+        if len(page) < wanted:
             return
         window, after = window - len(page), page[-1].row_version
 
 
 def find(
-    table: TableAccess, where: Filter, limit: int, window: int = WINDOW, *, expired: bool = True
+    table: TableAccess, where: MessageFilter, limit: int, window: int = WINDOW, *, expired: bool = True
 ) -> Iterator[MessageHead]:
     """The first ``limit`` messages that match, among the first ``window`` of the queue. Nothing is removed."""
     for page in pages(table, window):
@@ -117,7 +120,7 @@ def find(
 
 def row_versions_of(table: TableAccess, ids: Sequence[uuid.UUID]) -> list[int]:
     """The RowVersions of the rows with these Ids, which need not be unique. Reads the whole table: Id has no index."""
-    table.layout  # noqa: B018 - a clear error where there is no queue
+    table.require()
     found: set[int] = set()
     for chunk in padded_chunks(sorted({str(identity) for identity in ids})):
         statement = table.query("queue.find_ids", ids=placeholders(chunk))

@@ -35,8 +35,8 @@ KINDS = ("exact", "quick", "catalog")
 class Depth:
     """How many messages a queue holds.
 
-    ``exact`` tells ``expired`` messages apart, which are not part of ``messages``. The other kinds cannot: ``expired``
-    is None there, and they are part of ``messages``.
+    ``exact`` counts ``expired`` messages separately; they are not part of ``messages``. The other kinds cannot:
+    ``expired`` is None there, and they are part of ``messages``.
     """
 
     messages: int
@@ -112,7 +112,7 @@ def total_sent(table: TableAccess) -> int:
     """How many rows were ever inserted, by the last identity value that the table gave out.
 
     Too high by sends that were rolled back, by numbers that the server skipped when it was restarted (it takes them in
-    blocks of 10,000), and by messages that came back to the queue. TRUNCATE and a reseed start it anew.
+    blocks of 10,000), and by messages that came back to the queue. TRUNCATE and a reseed restart it.
     """
     base = table.layout.table
     rows = _run(table, "identity", base, base.qualified_name)

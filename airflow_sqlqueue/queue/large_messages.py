@@ -9,11 +9,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.queue.table_access import TableAccess
+from airflow_sqlqueue.row import Row
 
-PIECE = 4 * 1024 * 1024
+PIECE = 4 * MIB
 """Bytes of a body that one statement reads."""
 
 
@@ -28,8 +29,9 @@ class LargeMessage:
 
 def lock_large(queue: TableAccess, after: int, up_to: int, max_body: int) -> LargeMessage | None:
     """Lock the first message above ``after`` with more than ``max_body`` bytes of body, passing over locked ones."""
-    rows = queue.rows("queue.lock_large", after, up_to, max_body)
-    return LargeMessage(rows[0][0], uuid.UUID(str(rows[0][1])), bool(rows[0][2])) if rows else None
+    for row_version, row_id, expired in queue.rows("queue.lock_large", after, up_to, max_body):
+        return LargeMessage(row_version, uuid.UUID(str(row_id)), bool(expired))
+    return None
 
 
 def read_body(queue: TableAccess, message: LargeMessage) -> Iterator[bytes]:
@@ -40,7 +42,7 @@ def read_body(queue: TableAccess, message: LargeMessage) -> Iterator[bytes]:
         start += len(piece)
 
 
-def take_large(queue: TableAccess, message: LargeMessage) -> Any:
+def take_large(queue: TableAccess, message: LargeMessage) -> Row:
     """Delete a locked message and return its row, as ``take_head`` does, with None for the body."""
     (row,) = queue.delete_output("queue.take_large", message.row_version, str(message.id), body=False)
     return row

@@ -1,4 +1,4 @@
-"""Deleting messages in bulk, in small transactions that wait for nobody.
+"""Deleting messages in bulk, in small transactions that do not wait for locks.
 
 Source: reference/statements.md 2.7, transactions_and_failures.md 10 to 14.
 """
@@ -10,18 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Protocol
 
+from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, SqlQueueError, TransactionError
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.queue.browsing import MAX_VALUES, MessageHead, heads, padded_chunks, placeholders
-from airflow_sqlqueue.queue.table_access import FIRST, TableAccess, check_rows
+from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess, check_rows
 from airflow_sqlqueue.session import Session, retrying
 from airflow_sqlqueue.sql import query
 
 CHUNK = 1_000
-"""Rows of one transaction, unless told otherwise."""
+"""Rows of one transaction, by default."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class PurgeOptions:
     Without more it is what has expired, by the server's clock. ``all_messages`` is all that is in the queue when it
     begins. ``older_than`` is all that was sent longer ago, by the header TimeSent (no column has the time) and the
     server's clock: the headers of the whole queue are read for it, and messages that do not say when they were sent
-    stay. The last two lose messages that somebody may wait for, so they want ``confirm``, except for a ``dry_run``,
+    stay. The last two lose messages that a receiver may wait for, so they want ``confirm``, except for a ``dry_run``,
     which only counts.
 
     ``chunk`` rows at most go in a transaction (1 to 2,000; 1,000 by age), with ``pause`` seconds between two.
@@ -68,10 +70,10 @@ class PurgeResult:
     """What a purge did.
 
     ``remaining`` are messages of those that were asked for that are left and that nobody has locked; None where a
-    budget ended a search by age before it had seen them all. ``locked`` are those that others hold: 0 is certain, a
-    number above it is the least there can be, as messages that are being received right now may not be seen. (By age
-    they are counted when they are met.) ``undated`` are messages that a purge by age left because they do not say when
-    they were sent. ``complete`` is False when a budget or a lock on the whole table ended it.
+    budget ended a search by age before it had seen them all. ``locked`` are those that others have locked: 0 is
+    certain, a number above it is the least there can be, as messages that are being received right now may not be seen.
+    (By age they are counted when they are met.) ``undated`` are messages that a purge by age left because they do not
+    say when they were sent. ``complete`` is False when a budget or a lock on the whole table ended it.
     """
 
     deleted: int
@@ -94,32 +96,27 @@ def purge(table: TableAccess, options: PurgeOptions) -> PurgeResult:
 
     Where a deadlock chooses a victim it is this statement, which is then repeated. Raises :class:`TransactionError`
     inside a transaction, which would keep the locks of every chunk to its end, and :class:`LockTimeoutError` where
-    somebody has locked the table as a whole when what remains is counted; what was deleted before is gone.
+    another transaction has locked the table as a whole when what remains is counted; what was deleted before is gone.
     """
     session = table.session
     if session.in_transaction:
         raise TransactionError("A purge commits its chunks one by one: call it outside the transaction.")
-    started = time.monotonic()
+    budget = Budget(options.max_messages, options.max_seconds)
     work = _work(table, options)
     deleted, complete = 0, False
     with _yielding(session, options.lock_timeout):
-        while not complete:
-            take = options.chunk
-            if options.max_messages is not None:
-                take = min(take, options.max_messages - deleted)
-            over = options.max_seconds is not None and time.monotonic() - started >= options.max_seconds
-            if options.dry_run or take <= 0 or over:
-                break
+        while not complete and not options.dry_run and (take := budget.reserve(options.chunk)):
             try:
-                count, complete = retrying(lambda take=take: work.delete(take))  # type: ignore[misc]
+                count, complete = retrying(partial(work.delete, take))
             except LockTimeoutError:
                 break
             deleted += count
+            budget.give_back(take - count)
             if options.pause and not complete:
                 time.sleep(options.pause)
     remaining, locked, undated = work.report(complete or options.dry_run)
     done = complete or (remaining == 0 and not locked)
-    return PurgeResult(deleted, remaining, done, time.monotonic() - started, locked, undated)
+    return PurgeResult(deleted, remaining, done, budget.seconds_used, locked, undated)
 
 
 @contextmanager
@@ -143,7 +140,7 @@ def _work(table: TableAccess, options: PurgeOptions) -> _Work:
 class _Expired:
     def __init__(self, table: TableAccess) -> None:
         self._table = table
-        table.layout  # noqa: B018 - a clear error where there is no queue
+        table.require()
 
     def delete(self, take: int) -> tuple[int, bool]:
         count = int(self._table.value("queue.purge_expired", take))
@@ -171,7 +168,7 @@ class _All:
 
     def report(self, complete: bool) -> tuple[int | None, int, int]:
         if self._up_to is None:
-            return 0, _held(self._table, "left", 0, 2**63 - 1), 0
+            return 0, _held(self._table, "left", 0, LAST), 0
         remaining = int(self._table.value("queue.count_up_to", self._up_to))
         return remaining, _held(self._table, "left", remaining, self._up_to), 0
 
@@ -229,7 +226,7 @@ def _sent(head: MessageHead) -> datetime | None:
 
 
 def _held(table: TableAccess, name: str, visible: int, *values: int) -> int:
-    """How many of these messages others hold. A locking read tells whether there is one at all, NOLOCK how many."""
+    """How many of these messages others hold. A locking read shows whether there is one at all, NOLOCK how many."""
     if not visible:
         with table.session.lock_timeout(0), suppress(LockTimeoutError):
             if table.value(f"queue.first_{name}", *values) is None:

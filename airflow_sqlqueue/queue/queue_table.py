@@ -11,13 +11,14 @@ from typing import Any
 from airflow_sqlqueue.errors import LockTimeoutError, NotAQueueError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import browsing
-from airflow_sqlqueue.queue.browsing import WINDOW, Filter, MessageHead
+from airflow_sqlqueue.queue.browsing import WINDOW, MessageFilter, MessageHead
 from airflow_sqlqueue.queue.depth import Backlog, Depth, backlog, depth
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions, PurgeResult, purge
-from airflow_sqlqueue.queue.restoring import StoredRow, parameters_of
+from airflow_sqlqueue.queue.restoring import parameters_of
 from airflow_sqlqueue.queue.sending import chunks, rows_of
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess, check_rows
 from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.row import Row
 from airflow_sqlqueue.sql.columns import insertion, restoration, row_columns
 from airflow_sqlqueue.tables.layout import Layout
 
@@ -45,7 +46,7 @@ class QueueTable(TableAccess):
         """:meth:`send`, and return the messages' RowVersions, in their order. The login needs SELECT for it as well."""
         return [number for chunk in chunks(messages) for (number,) in self._insert("queue.send_numbered", chunk)]
 
-    def restore(self, rows: Iterable[StoredRow]) -> int:
+    def restore(self, rows: Iterable[Row]) -> int:
         """Put rows back as they were, in the order given, and return how many; to be called in a transaction.
 
         Ids, headers (their text), bodies, expiry and NULLs are those that the rows had, the RowVersions are new ones.
@@ -57,7 +58,7 @@ class QueueTable(TableAccess):
             restored += len(chunk)
         return restored
 
-    def _restore(self, layout: Layout, rows: Sequence[StoredRow]) -> None:
+    def _restore(self, layout: Layout, rows: Sequence[Row]) -> None:
         self._check_fillable(layout)
         values, sizes = parameters_of(rows, layout.types)
         statement = self.query("queue.send", **restoration(layout.types, len(rows)))
@@ -80,14 +81,14 @@ class QueueTable(TableAccess):
         return self.run_for_layout(run)
 
     def receive(
-        self, limit: int = 1, *, where: Filter | None = None, window: int = WINDOW, keep_expired: bool = False
+        self, limit: int = 1, *, where: MessageFilter | None = None, window: int = WINDOW, keep_expired: bool = False
     ) -> list[ReceivedMessage]:
         """Take up to ``limit`` messages out of the queue, lowest RowVersion first, passing over locked ones.
 
         Outside a transaction the messages are gone when this returns (at most once); inside ``session.transaction()``
         they come back if it rolls back. Expired messages on the way are deleted, as endpoints do, or with
         ``keep_expired`` returned, flagged; an empty answer means that nothing was left to take. FIFO is best effort:
-        rolled-back messages come back, and whoever passes over locked ones overtakes.
+        rolled-back messages come back, and a receiver that passes over locked ones overtakes them.
 
         With ``where`` only matching messages are taken, among the first ``window`` of the queue: their headers are read
         page by page, without their bodies. Expired ones do not match then, unless they are kept.
@@ -98,7 +99,7 @@ class QueueTable(TableAccess):
             return self.take([head.row_version for head in found])
         while True:
             rows = self.delete_output("queue.receive", limit, FIRST)
-            alive = rows if keep_expired else [row for row in rows if not row[-1]]
+            alive = rows if keep_expired else [row for row in rows if not row.expired]
             # What was taken is handed out at once: outside a transaction an error of one more statement would lose it.
             if alive or len(rows) < limit:
                 return _in_order(alive)
@@ -120,14 +121,14 @@ class QueueTable(TableAccess):
                 self.query("queue.peek", columns=row_columns(layout.types)), limit, after, LAST
             )
         )
-        return [_received(row) for row in rows]
+        return [_received(Row._make(row)) for row in rows]
 
     def browse(self, limit: int = 10, *, after: int = FIRST) -> list[MessageHead]:
         """:meth:`peek` without bodies: what a look at the headers takes, however large the bodies are."""
         check_rows(limit)
         return browsing.heads(self, limit, after=after)
 
-    def find(self, where: Filter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
+    def find(self, where: MessageFilter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
         """The first ``limit`` messages that match, expired or not, among the first ``window``; nothing is removed.
 
         The headers of the window are read page by page, so the cost is theirs and memory holds one page.
@@ -137,22 +138,22 @@ class QueueTable(TableAccess):
     def take(self, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = ()) -> list[ReceivedMessage]:
         """Take the messages with these RowVersions or row Ids out of the queue, lowest first, passing over locked ones.
 
-        What is missing from the answer is gone, or somebody else holds it. An Id may be that of several rows, all of
-        which are taken; finding them reads the whole table. Expired messages are returned, flagged: they were asked
-        for. Delivery as for :meth:`receive`.
+        What is missing from the answer is gone, or another transaction has locked it. An Id may be that of several
+        rows, all of which are taken; finding them reads the whole table. Expired messages are returned, flagged: they
+        were asked for. Delivery as for :meth:`receive`.
         """
         wanted = set(row_versions).union(browsing.row_versions_of(self, ids) if ids else ())
-        taken: list[Any] = []
+        taken: list[Row] = []
         for chunk in browsing.padded_chunks(sorted(wanted)):
             taken += self.delete_output("queue.take", *chunk, row_versions=browsing.placeholders(chunk))
         return _in_order(taken)
 
-    def take_head(self, count: int, after: int, up_to: int, max_bytes: int, max_body: int = LAST) -> list[Any]:
-        """Raw rows of a drain: like :meth:`receive`, for RowVersions above ``after`` and not above ``up_to``.
+    def take_head(self, count: int, after: int, up_to: int, max_bytes: int, max_body: int = LAST) -> list[Row]:
+        """Take the rows of a drain: like :meth:`receive`, for RowVersions above ``after`` and not above ``up_to``.
 
         They are at most ``max_bytes`` of headers and bodies and one row more, and at least one row where there is one.
         Rows with more than ``max_body`` bytes of body are passed over: they are for ``large_messages``.
-        The order of the rows is undefined; their columns are those of :func:`row_columns`. Expired ones are among them.
+        The order of the rows is undefined. Expired ones are among them.
         """
         check_rows(count)
         return self.delete_output("queue.take_head", count, after, up_to, max_body, max_bytes)
@@ -189,8 +190,8 @@ class QueueTable(TableAccess):
     def count_left(self, up_to: int, *, wait: float = 0.0) -> int:
         """How many messages up to a RowVersion are left, those that others have locked included; 0 is certain.
 
-        Waits up to ``wait`` seconds for whoever holds the first of them. Messages that are being received right now may
-        be missing from a count above 0, which is at least 1.
+        Waits up to ``wait`` seconds for the transaction that has locked the first of them. Messages that are being
+        received right now may be missing from a count above 0, which is at least 1.
         """
         with self.session.lock_timeout(wait):
             try:
@@ -219,20 +220,19 @@ class QueueTable(TableAccess):
         )
 
 
-def _in_order(rows: Iterable[Any]) -> list[ReceivedMessage]:
+def _in_order(rows: Iterable[Row]) -> list[ReceivedMessage]:
     return sorted(map(_received, rows), key=lambda message: message.row_version)
 
 
-def _received(row: Any) -> ReceivedMessage:
-    identity, correlation, reply_to, recoverable, expires, headers, body, row_version, expired = row
+def _received(row: Row) -> ReceivedMessage:
     return ReceivedMessage(
-        id=identity if isinstance(identity, uuid.UUID) else uuid.UUID(str(identity)),
-        row_version=row_version,
-        headers=headers,
-        body=bytes(body or b""),
-        expires=expires.replace(tzinfo=timezone.utc) if expires else None,
-        expired=bool(expired),
-        correlation_id=correlation,
-        reply_to_address=reply_to,
-        recoverable=recoverable,
+        id=row.id if isinstance(row.id, uuid.UUID) else uuid.UUID(row.id),
+        row_version=row.row_version,
+        headers=row.headers,
+        body=bytes(row.body or b""),
+        expires=row.expires.replace(tzinfo=timezone.utc) if row.expires else None,
+        expired=bool(row.expired),
+        correlation_id=row.correlation_id,
+        reply_to_address=row.reply_to_address,
+        recoverable=row.recoverable,
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
+from airflow_sqlqueue.row import Row
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.sql.columns import (
     ADDRESSED,
@@ -17,34 +17,21 @@ from airflow_sqlqueue.sql.columns import (
 )
 
 
-@dataclass(frozen=True)
-class StoredRow:
-    """A row as it stood in the queue, None for NULL. ``headers`` is the raw text, ``expires`` an instant.
+def parameters_of(rows: Sequence[Row], present: Collection[str]) -> tuple[list[Any], list[Any]]:
+    """Values and types of the parameters, as ``sql.columns.restoration`` has them, for a table with these columns.
 
-    Where ``recoverable`` is None, the table had no such column; one that has it gets the 1 that every sender writes.
+    Where ``recoverable`` is None, the row's table had no such column; one that has it gets the 1 that every sender
+    writes.
     """
-
-    row_version: int
-    id: str
-    correlation_id: str | None
-    reply_to_address: str | None
-    recoverable: bool | None
-    expires: datetime | None
-    headers: str = field(repr=False)
-    body: bytes | None = field(repr=False)
-
-
-def parameters_of(rows: Sequence[StoredRow], present: Collection[str]) -> tuple[list[Any], list[Any]]:
-    """Values and types of the parameters, as ``sql.columns.restoration`` has them, for a table with these columns."""
     values: list[Any] = []
     for row in rows:
         addressed = {"CorrelationId": row.correlation_id, "ReplyToAddress": row.reply_to_address}
-        values += (row.id, _flags(row), _utc(row.expires), row.headers, row.body or b"")
+        values += (str(row.id), _flags(row), _iso(row.expires), row.headers, row.body or b"")
         values += (addressed[name] or "" for name in ADDRESSED if name in present)
     return values, _sizes(present) * len(rows)
 
 
-def _flags(row: StoredRow) -> int:
+def _flags(row: Row) -> int:
     flags = {
         NULL_CORRELATION_ID: row.correlation_id is None,
         NULL_REPLY_TO_ADDRESS: row.reply_to_address is None,
@@ -54,10 +41,8 @@ def _flags(row: StoredRow) -> int:
     return sum(flag for flag, holds in flags.items() if holds)
 
 
-def _utc(instant: datetime | None) -> str:
-    if instant is None:
-        return ""
-    return instant.astimezone(timezone.utc).replace(tzinfo=None).isoformat(timespec="microseconds")
+def _iso(expires: datetime | None) -> str:
+    return "" if expires is None else expires.isoformat(timespec="microseconds")
 
 
 def _sizes(present: Collection[str]) -> list[Any]:

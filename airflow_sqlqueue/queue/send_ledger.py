@@ -1,7 +1,7 @@
-"""The sent-ledger: which sendings were made, in a table beside the queue.
+"""The send ledger: which sends were made, in a table beside the queue.
 
-The entry and the messages share one transaction, so a sending that is repeated, by a retried task or by a second one
-with the same id, finds its entry and sends nothing. Exactly once, as long as the entry is remembered.
+The entry and the messages share one transaction, so a send that is repeated, by a retried task or by a second one
+with the same id, finds its entry and sends nothing. Exactly once, as long as the entry is kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from airflow_sqlqueue.tables.reading import exists
 
 @dataclass(frozen=True)
 class SendResult:
-    """``messages`` of a sending; ``repeated`` where an earlier one with the same id had sent them already."""
+    """``messages`` of a send; ``repeated`` where an earlier one with the same id had sent them already."""
 
     messages: int
     repeated: bool
@@ -33,18 +33,18 @@ _NAMESPACE = uuid.UUID("2c1d4bb2-7a53-5b7e-8f3e-0d6c3b9a4f10")
 
 
 def send_id_for(*key: str | int) -> uuid.UUID:
-    """The id of a sending that is named by something that stays the same when it is repeated."""
+    """The id of a send that is named by something that stays the same when it is repeated."""
     return uuid.uuid5(_NAMESPACE, "\0".join(map(str, key)))
 
 
 def send_ledger_definition(catalog: str, schema: str = LEDGER_SCHEMA) -> Definition:
-    """The sent-ledger's table, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
+    """The send ledger's table, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
     table = ResolvedAddress("Send", schema, catalog)
     return Definition(table, "ledger", (query("send_ledger.make", sent=identifier(table)),), with_schema=True)
 
 
 class SendLedger:
-    """The sent-ledger of one database, through one connection."""
+    """The send ledger of one database, through one connection."""
 
     def __init__(self, session: Session, catalog: str, schema: str = LEDGER_SCHEMA) -> None:
         self.session = session
@@ -54,7 +54,7 @@ class SendLedger:
         return query(f"send_ledger.{name}", sent=identifier(self._definition.table))
 
     def exists(self) -> bool:
-        """Whether the table is there: before the first sending of a database it is not."""
+        """Whether the table is there: before the first send of a database it is not."""
         return exists(self.session, self._definition.table)
 
     def create(self) -> None:
@@ -63,9 +63,9 @@ class SendLedger:
             create(self.session, self._definition)
 
     def send(self, queue: QueueTable, send_id: uuid.UUID, messages: Iterable[Message], origin: str = "") -> SendResult:
-        """Send the messages, unless a sending with this id was committed before: exactly once.
+        """Send the messages, unless a send with this id was committed before: exactly once.
 
-        Queue and ledger may stand in different databases of the server. Inside a transaction the sending is part of it.
+        Queue and ledger may stand in different databases of the server. Inside a transaction the send is part of it.
         Raises :class:`TransactionError` where the id was used for another queue.
         """
         address = queue.address.canonical[:400]
@@ -80,7 +80,7 @@ class SendLedger:
     def _repeated(self, send_id: uuid.UUID, address: str) -> SendResult:
         ((known, count),) = self.session.run(self.query("find"), str(send_id))
         if known != address:
-            raise TransactionError(f"The sending {send_id} went to {known}, not to {address}: take another id.")
+            raise TransactionError(f"The send {send_id} went to {known}, not to {address}: take another id.")
         return SendResult(int(count), repeated=True)
 
     def count_older(self, than: timedelta) -> int:
@@ -88,7 +88,7 @@ class SendLedger:
         return int(self.session.value(self.query("count_older"), -int(than.total_seconds())))
 
     def forget(self, older_than: timedelta) -> int:
-        """Delete entries older than that and return how many. A sending that is repeated later sends again."""
+        """Delete entries older than that and return how many. A send that is repeated later sends again."""
         seconds = -int(older_than.total_seconds())
         forgotten = 0
         while deleted := int(self.session.value(self.query("forget"), MAX_ROWS_PER_STATEMENT, seconds)):

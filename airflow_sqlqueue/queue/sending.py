@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
+from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.message import HeaderNames, Headers, Message, encode_headers, escape_non_ascii
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.sql.columns import NEVER
@@ -16,7 +17,7 @@ ROWS = (256, 64, 16, 4, 1)
 """Rows of a statement. A few fixed sizes, so that the server sees few texts; a row has up to seven parameters, and a
 statement takes 2,100."""
 
-BYTES = 4 * 1024 * 1024
+BYTES = 4 * MIB
 """Bodies of a statement: above this it is sent, whatever the number of its rows."""
 
 _COLUMN_HEADERS = {
@@ -32,11 +33,11 @@ class _WithBody(Protocol):
     def body(self) -> bytes | None: ...
 
 
-Row = TypeVar("Row", bound=_WithBody)
+T = TypeVar("T", bound=_WithBody)
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowParameters:
     """The parameters of one INSERT: ``count`` rows as ``sql.columns.insertion`` spells them, with what is ``given``."""
 
     count: int
@@ -45,9 +46,9 @@ class Rows:
     sizes: list[Any]
 
 
-def chunks(messages: Iterable[Row]) -> Iterator[list[Row]]:
+def chunks(messages: Iterable[T]) -> Iterator[list[T]]:
     """Cut a stream of messages into the pieces that one statement carries."""
-    waiting: list[Row] = []
+    waiting: list[T] = []
     size = 0
     for message in messages:
         waiting.append(message)
@@ -58,7 +59,7 @@ def chunks(messages: Iterable[Row]) -> Iterator[list[Row]]:
     yield from _of_fixed_sizes(waiting)
 
 
-def _of_fixed_sizes(messages: list[Row]) -> Iterator[list[Row]]:
+def _of_fixed_sizes(messages: list[T]) -> Iterator[list[T]]:
     start = 0
     for rows in ROWS:
         while len(messages) - start >= rows:
@@ -66,7 +67,7 @@ def _of_fixed_sizes(messages: list[Row]) -> Iterator[list[Row]]:
             start += rows
 
 
-def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> Rows:
+def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> RowParameters:
     """The parameters for a piece of :func:`chunks`, for a table with columns of these base types.
 
     A column that none of the messages fills takes no parameters: their number is what a bulk send spends its time on.
@@ -90,7 +91,7 @@ def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> Rows:
             values += _lifetime(message.time_to_be_received)
         values += (headers_text(message.headers, types["Headers"]), message.body)
         values += (texts[position] for texts in columns.values())
-    return Rows(len(messages), frozenset(given), values, _sizes(given) * len(messages))
+    return RowParameters(len(messages), frozenset(given), values, _sizes(given) * len(messages))
 
 
 def _lifetime(interval: timedelta | None) -> tuple[int, int]:
@@ -102,7 +103,7 @@ def _lifetime(interval: timedelta | None) -> tuple[int, int]:
 
 
 def headers_text(headers: Headers | str, column_type: str) -> str:
-    """The text of the Headers column; a varchar column would make question marks of what its code page lacks."""
+    """The text of the Headers column; a varchar column makes question marks of what is not in its code page."""
     text = headers if isinstance(headers, str) else encode_headers(headers)
     return escape_non_ascii(text) if column_type == "varchar" else text
 

@@ -12,6 +12,7 @@ from airflow_sqlqueue.errors import (
     StatementError,
 )
 from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.row import Row
 from airflow_sqlqueue.session import Session, retrying
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query, seek
 from airflow_sqlqueue.sql.columns import output
@@ -37,7 +38,7 @@ T = TypeVar("T")
 class TableAccess:
     """One queue table, through one connection. ``address`` is where it was looked for; a synonym may stand there.
 
-    ``layout`` is what somebody else has just read of it.
+    ``layout`` spares reading it where the caller has just done so.
     """
 
     def __init__(self, session: Session, address: ResolvedAddress, layout: Layout | None = None) -> None:
@@ -56,6 +57,10 @@ class TableAccess:
             layout.require("queue")
             self._layout = layout
         return self._layout
+
+    def require(self) -> None:
+        """Raise :class:`QueueNotFoundError` or :class:`NotAQueueError` where no queue stands at the address."""
+        _ = self.layout
 
     def run_for_layout(self, work: Callable[[Layout], T], *, attempts: int = _ATTEMPTS) -> T:
         """Run a statement made for the layout, once more with the new one where the table was altered meanwhile.
@@ -97,12 +102,12 @@ class TableAccess:
         """The rows of a query, which is not repeated after a lock timeout. Raises where no queue stands there."""
         return self.run_for_layout(lambda _: self.session.run(self.query(name, **fragments), *values), attempts=1)
 
-    def delete_output(self, name: str, *values: Any, body: bool = True, **fragments: Fragment) -> list[Any]:
-        """The rows that a deleting query puts out; their order is undefined, their columns are ``row_columns``."""
+    def delete_output(self, name: str, *values: Any, body: bool = True, **fragments: Fragment) -> list[Row]:
+        """The rows that a deleting query returns by its OUTPUT clause; their order is undefined."""
 
-        def run(layout: Layout) -> list[Any]:
+        def run(layout: Layout) -> list[Row]:
             statement = self.query(name, **fragments, **output(layout.types, into=layout.output_into, body=body))
-            return self.session.run(statement, *values)
+            return list(map(Row._make, self.session.run(statement, *values)))
 
         return self.run_for_layout(run)
 

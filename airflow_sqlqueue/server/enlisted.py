@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class EnlistedConnection:
-    """A pyodbc connection whose transaction belongs to somebody else; other attributes are the connection's own."""
+    """A pyodbc connection whose transaction belongs to other code; other attributes are the connection's own."""
 
     def __init__(self, connection: pyodbc.Connection, doom: Callable[[], None], check: Callable[[], None]) -> None:
         self._connection, self._doom, self._check = connection, doom, check

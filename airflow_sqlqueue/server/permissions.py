@@ -2,7 +2,7 @@
 
 The texts are those of ``sys.messages`` in English. They name permissions and securables, never values. On a server that
 speaks another language only the number is understood. SQL Server hides what a login may not see, so most of them cannot
-tell what is missing from what is forbidden. Which permission a statement needs stands in Microsoft's page on it.
+distinguish what is missing from what is forbidden. Which permission a statement needs stands in Microsoft's page on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_sqlqueue.errors import PermissionDeniedError
 class _Denial:
     """One error: its text, our clause with the text's names in it, and our clause for a text in another language.
 
-    ``permission`` is the one that the number alone tells; a group of that name in the text goes before it. ``remedy``
+    ``permission`` is the one that the number alone implies; a group of that name in the text goes before it. ``remedy``
     is what to do.
     """
 
@@ -35,7 +35,7 @@ _PERMISSION = r"(?P<permission>[A-Z][A-Z ]*) permission"
 _NAMELESS = _Denial(
     r"(?!)",
     "",
-    "the login lacks a permission, and the server does not say which one",
+    "the login is missing a permission, and the server does not say which one",
     remedy="ask those who run the server",
 )
 _CANNOT = (

@@ -70,7 +70,7 @@ class ConnectionSettings:
             parts = urlsplit(url)
             port = parts.port or DEFAULT_PORT
         except ValueError:
-            # Python's error quotes what it took for the port: a part of the password, if that is not percent-encoded.
+            # Python's error quotes what it parsed as the port: a part of the password, if that is not percent-encoded.
             raise ConfigurationError(
                 "The URL's port is not a number: write mssql://user:password@host:port/database, and percent-encode "
                 "the password."

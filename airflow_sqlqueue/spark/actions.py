@@ -1,4 +1,4 @@
-"""One action of Spark, in a thread of its own, so that whoever waits for it can do something else and can stop it."""
+"""One action of Spark, in a thread of its own, so that the caller can do something else meanwhile, and cancel it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Action:
             return self._result
         if "No module named 'airflow_sqlqueue" in str(self._failure):
             raise ConfigurationError(
-                "The Spark executors lack this package: install airflow-sqlqueue and an ODBC driver in their Python."
+                "The Spark executors do not have this package: install airflow-sqlqueue and an ODBC driver there."
             ) from self._failure
         raise SparkJobError(f"Spark could not {self._title}: see the error that it gave.") from self._failure
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.row import spark_schema
 from airflow_sqlqueue.spark.headers import first_type, headers_malformed, last_wins, parse_headers, wire_time
 from airflow_sqlqueue.spark.read_errors import translate_read_errors
 
@@ -38,23 +39,10 @@ _TIMES = {
 
 
 def raw_schema() -> StructType:
-    """``message.drained_row_schema()`` in Spark's types, so that reading needs neither pyarrow nor a look at a file."""
-    from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, StructField, StructType, TimestampType
+    """``row.drained_row_schema()`` in Spark's types, so that reading needs neither pyarrow nor a look at a file."""
+    from pyspark.sql.types import StructType
 
-    return StructType(
-        [
-            StructField("Id", StringType(), False),
-            StructField("CorrelationId", StringType()),
-            StructField("ReplyToAddress", StringType()),
-            StructField("Recoverable", BooleanType()),
-            StructField("Expires", TimestampType()),
-            StructField("Headers", StringType(), False),
-            StructField("Body", BinaryType()),
-            StructField("RowVersion", LongType(), False),
-            StructField("Expired", BooleanType(), False),
-            StructField("BodyFile", StringType()),
-        ]
-    )
+    return StructType.fromJson(spark_schema())
 
 
 def read_batch(
@@ -81,8 +69,8 @@ def read_batch(
     Spark Connect. Of a batch in a table (stage ``table``) Spark's tasks read from the server, part by part, and each
     checks that it has as many messages as the ledger says: that needs ``connection``, the ledger's schema where it is
     another, this package and an ODBC driver on the executors, and a session with a master. The login is in no plan, no
-    web UI and no event log. Every action reads from the server anew, all columns, and large bodies stand in their rows:
-    ``persist`` the DataFrame where it is used twice. Either way reading twice gives the same rows.
+    web UI and no event log. Every action reads from the server again, all columns, and large bodies stand in their
+    rows: ``persist`` the DataFrame where it is used twice. Either way reading twice gives the same rows.
 
     Raises :class:`BatchError` for a batch that is open (it is not final) or requeued (its messages are in the queue
     again), :class:`BatchMismatchError` where a file is missing; with Spark Connect, or where a file or rows go missing

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.drain.ledger import Ledger, Part
+from airflow_sqlqueue.budget import Budget
+from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
-from airflow_sqlqueue.drain.worker_pool import MAX_FAILURES, RETRIED, Quota, drain_window, pause_after
+from airflow_sqlqueue.drain.worker_pool import drain_window
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.spark.task_errors import error_to_text
 from airflow_sqlqueue.sql import identifier
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-log = logging.getLogger(__name__)
-
-RETURNED = "part string, error string, message string"
-"""What a task returns, as Spark writes a schema."""
+RETURNED = "part string, error string"
+"""What a task returns, as Spark writes a schema: the id of a part, or the text of an error."""
 
 
 @dataclass(frozen=True)
@@ -73,67 +73,45 @@ def drain_tasks(plan: ExecutorPlan, batches: Iterable[pa.RecordBatch]) -> Iterat
     """What an executor runs: drain the windows of the tasks that the batches number.
 
     Gives a row for each part, which shows in Spark's metrics, and one for an error of ours, which ends the task without
-    Spark repeating it: this has tried again whatever is worth it.
+    Spark repeating it: whatever is worth a retry was retried here.
     """
     for batch in batches:
         for number in batch.column(0).to_pylist():
             try:
                 plan.check()
-                with closing(_Executor(plan)) as executor:
-                    for window in plan.windows[number]:
-                        for part in executor.drain(window):
-                            yield _row(part=str(part.id))
+                for part in _drain(plan, plan.windows[number]):
+                    yield _row(part=str(part.id))
             except SqlQueueError as error:
-                yield _row(error=type(error).__name__, message=str(error))
+                yield _row(error=error_to_text(error))
 
 
-class _Executor:
-    """Drains windows through one connection, opened anew after a failure that a drain outlives."""
+def _drain(plan: ExecutorPlan, windows: Iterable[Window]) -> Iterator[Part]:
+    """Take parts until each window is empty or its limit is reached, through one connection that is replaced."""
+    with closing(Reconnecting(plan.connect, "A part")) as connection:
+        for window in windows:
+            yield from connection.stream(partial(_parts, plan, window))
 
-    def __init__(self, plan: ExecutorPlan) -> None:
-        self._orders, self._task = plan, plan.task
-        self._session: Session | None = None
 
-    def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
-        self._session = None
+def _parts(plan: ExecutorPlan, window: Window, session: Session) -> Iterator[Part]:
+    budget = _budget(plan, window, session)
+    yield from drain_window(Worker(session, plan.task), window.after, window.up_to, budget)
 
-    def drain(self, window: Window) -> Iterator[Part]:
-        """Take parts until the window is empty or its limit is reached; a part that was undone is taken anew."""
-        failures = 0
-        while True:
-            try:
-                for part in self._parts(window):
-                    failures = 0
-                    yield part
-                return
-            except RETRIED as error:
-                self.close()
-                failures += 1
-                if failures > MAX_FAILURES:
-                    raise
-                log.warning("A part was undone; what it took is taken anew: %s", error)
-                time.sleep(pause_after(failures))
 
-    def _parts(self, window: Window) -> Iterator[Part]:
-        self._session = self._session or self._orders.connect()
-        quota = self._quota(self._task.ledger(self._session), window)
-        yield from drain_window(Worker(self._session, self._task), window.after, window.up_to, quota)
-
-    def _quota(self, ledger: Ledger, window: Window) -> Quota:
-        """What the limits leave of the window, by the ledger: an earlier attempt of this task may have drained some."""
-        batch_id, seconds = self._task.batch_id, self._task.options.max_seconds
-        until = None if seconds is None else time.monotonic() + seconds - ledger.find(batch_id).age
-        if window.limit is None:
-            return Quota(None, until)
-        # While the earlier attempt lives, or its COMMIT is under way, the ledger cannot say what its share comes to.
-        resource = f"sqlqueue.window.{batch_id}.{window.after}"
-        wait = int(self._orders.lock_timeout * 1000)
-        lock = ledger.query("lock_window", catalog=identifier(ledger.catalog))
-        if ledger.session.value(lock, resource, wait) < 0:
-            return Quota(0)
-        return Quota(max(0, window.limit - window.rows(ledger.parts(batch_id))), until)
+def _budget(plan: ExecutorPlan, window: Window, session: Session) -> Budget:
+    """What the limits leave of the window, by the ledger: an earlier attempt of this task may have drained some."""
+    batch_id, seconds = plan.task.batch_id, plan.task.options.max_seconds
+    ledger = plan.task.ledger(session)
+    if seconds is not None:
+        seconds = max(0.0, seconds - ledger.find(batch_id).age)
+    if window.limit is None:
+        return Budget(None, seconds)
+    # While the earlier attempt lives, or its COMMIT is under way, the ledger cannot say what its share comes to.
+    resource = f"sqlqueue.window.{batch_id}.{window.after}"
+    wait = int(plan.lock_timeout * 1000)
+    lock = ledger.query("lock_window", catalog=identifier(ledger.catalog))
+    if session.value(lock, resource, wait) < 0:
+        return Budget(0)
+    return Budget(max(0, window.limit - window.rows(ledger.parts(batch_id))), seconds)
 
 
 def _row(**values: str) -> pa.RecordBatch:

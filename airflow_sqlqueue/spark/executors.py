@@ -11,27 +11,28 @@ from __future__ import annotations
 
 import logging
 import pickle
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import airflow_sqlqueue.errors
+from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import MAX_WORKERS
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.object_stores import error_text
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
-from airflow_sqlqueue.drain.worker_pool import MAX_FAILURES, RETRIED, Quota, Windows, pause_after
-from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, StagingError
+from airflow_sqlqueue.drain.worker_pool import Windows
+from airflow_sqlqueue.errors import ConfigurationError, StagingError
+from airflow_sqlqueue.reconnecting import RETRIED, Reconnecting
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.spark.actions import Action
 from airflow_sqlqueue.spark.executor_tasks import RETURNED, ExecutorPlan, Window, drain_tasks
 from airflow_sqlqueue.spark.secrets import SecretBroadcast, broadcast
+from airflow_sqlqueue.spark.task_errors import error_from_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,10 +40,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-_LOOK_SECONDS = 2.0
-"""How often the driver looks into the ledger for parts that the executors have committed."""
+_POLL_SECONDS = 2.0
+"""How often the driver asks the ledger for parts that the executors have committed."""
 
 
 class SparkEngine:
@@ -50,7 +49,7 @@ class SparkEngine:
 
     The login and the staging folder's options, which may hold keys, go to the executors in a broadcast that is removed
     afterwards; neither plan, web UI nor event log shows them. Every worker has a connection of its own. How many work
-    at once is up to Spark, and ``tasks`` at the most. A part file is written by the executor, so a local folder must be
+    at once is up to Spark, and at most ``tasks``. A part file is written by the executor, so a local folder must be
     the same one on every machine.
 
     Raises :class:`ConfigurationError` for a session with speculation, whose tasks would run twice, and for Spark
@@ -58,7 +57,7 @@ class SparkEngine:
 
     :param spark: the session; of a master, not of Spark Connect.
     :param settings: how executors, and the driver, reach the server.
-    :param tasks: how many Spark tasks the windows are dealt out to at the most.
+    :param tasks: how many Spark tasks the windows are distributed to, at most.
     """
 
     def __init__(
@@ -82,61 +81,43 @@ class SparkEngine:
         self._spark, self._settings = spark, settings
         self._lock_timeout, self._tasks = lock_timeout, tasks
 
-    def run(self, task: DrainTask, up_to: int, quota: Quota, on_part: Callable[[Part], None]) -> None:
-        """Take what is there, as far as the quota goes; what executors leave, the drain takes afterwards by itself.
+    def run(self, task: DrainTask, up_to: int, budget: Budget, on_part: Callable[[Part], None]) -> None:
+        """Take what is there, within the budget; what executors leave, the drain takes afterwards by itself.
 
-        ``on_part`` is told of the parts that the ledger has, every two seconds and at the end. Raises the first error
-        that an executor reports, when all others have ended, and :class:`SparkJobError` where the job itself fails. An
-        error of the caller's own (a timeout, a stop) cancels the job; its parts stay in the batch.
+        ``on_part`` is called with the parts that the ledger has, every two seconds and at the end. Raises the first
+        error that an executor reports, when all others have ended, and :class:`SparkJobError` where the job itself
+        fails. An error of the caller's own (a timeout, a stop) cancels the job; its parts stay in the batch.
         """
         plan = ExecutorPlan(self._settings, self._lock_timeout, task)
-        before, windows = _persistently(lambda: self._cut(plan, up_to, quota))
+        with closing(Reconnecting(plan.connect, "Cutting the queue into windows")) as connection:
+            known, windows = connection.run(lambda session: _cut_windows(session, task, up_to, budget))
         if not windows:
             return
         tasks = min(len(windows), self._tasks)
         plan = replace(plan, windows=tuple(tuple(windows[number::tasks]) for number in range(tasks)))
         log.info("Batch %s: Spark drains %d windows in %d tasks", task.batch_id, len(windows), tasks)
-        with closing(_LedgerPoller(plan, {part.id for part in before}, on_part)) as watch:
+        with closing(_LedgerPoller(plan, {part.id for part in known}, on_part)) as poller:
             with _marker_file(task) as marker_file:
-                returned = self._act(replace(plan, marker_file=marker_file), watch)
-            watch.look()
+                returned = self._run_tasks(replace(plan, marker_file=marker_file), poller)
+            poller.poll()
         for row in returned:
             if row["error"] is not None:
-                raise _error(row["error"], row["message"])
+                raise error_from_text(row["error"])
 
-    def _act(self, plan: ExecutorPlan, watch: _LedgerPoller) -> Any:
-        """Run the one action; what it returns are its tasks' rows."""
-        secret = self._ship(plan)
+    def _run_tasks(self, plan: ExecutorPlan, poller: _LedgerPoller) -> Any:
+        """Run the one action of Spark and return its tasks' rows."""
+        secret = self._broadcast(plan)
         try:
             title = f"drain {plan.task.queue.canonical} into batch {plan.task.batch_id}"
             drained = drained_frame(self._spark, secret, len(plan.windows))
             with Action(self._spark, title, drained.collect) as action:
-                while not action.ended(within=_LOOK_SECONDS):
-                    watch.look()
+                while not action.ended(within=_POLL_SECONDS):
+                    poller.poll()
                 return action.result()
         finally:
             secret.destroy()
 
-    def _cut(self, plan: ExecutorPlan, up_to: int, quota: Quota) -> tuple[list[Part], list[Window]]:
-        """The parts that the batch has, and windows of about a part's size with their shares of what is left."""
-        task, left = plan.task, quota.left
-        windows, cut = [], Windows(up_to)
-        with closing(plan.connect()) as session:
-            parts = task.ledger(session).parts(task.batch_id)
-            worker = Worker(session, task)
-            while left != 0 and quota.seconds_left != 0:
-                rows = worker.rows_per_part if left is None else min(worker.rows_per_part, left)
-                ends = cut.take(worker.queue, rows)
-                if ends is None:
-                    break
-                window = Window(*ends)
-                if left is not None:
-                    left -= rows
-                    window = replace(window, limit=rows + window.rows(parts))
-                windows.append(window)
-        return parts, windows
-
-    def _ship(self, plan: ExecutorPlan) -> SecretBroadcast[ExecutorPlan]:
+    def _broadcast(self, plan: ExecutorPlan) -> SecretBroadcast[ExecutorPlan]:
         try:
             # Beforehand, as Spark would print the error and leave what it has written by then.
             pickle.dumps(plan)
@@ -148,19 +129,34 @@ class SparkEngine:
         return broadcast(self._spark, plan)
 
 
+def _cut_windows(session: Session, task: DrainTask, up_to: int, budget: Budget) -> tuple[list[Part], list[Window]]:
+    """The parts that the batch has, and windows of about a part's size with their shares of the budget."""
+    worker, cut = Worker(session, task), Windows(up_to)
+    parts = task.ledger(session).parts(task.batch_id)
+    left = budget.share(budget.messages_left)
+    windows = []
+    while rows := left.reserve(worker.rows_per_part):
+        ends = cut.take(worker.queue, rows)
+        if ends is None:
+            break
+        window = Window(*ends)
+        if left.messages_left is not None:
+            window = replace(window, limit=rows + window.rows(parts))
+        windows.append(window)
+    return parts, windows
+
+
 class _LedgerPoller:
-    """Tells of the parts that the ledger has and nobody was told of. For people: the batch does not depend on it."""
+    """Reports the parts of the ledger that were not reported before. Progress only: the batch does not depend on it."""
 
     def __init__(self, plan: ExecutorPlan, known: set[uuid.UUID], on_part: Callable[[Part], None]) -> None:
-        self._orders, self._known, self._on_part = plan, known, on_part
-        self._session: Session | None = None
+        self._plan, self._known, self._on_part = plan, known, on_part
+        self._connection = Reconnecting(plan.connect, "Reading the ledger")
 
     def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
-        self._session = None
+        self._connection.close()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         for part in self._parts():
             if part.id not in self._known:
                 self._known.add(part.id)
@@ -168,15 +164,15 @@ class _LedgerPoller:
 
     def _parts(self) -> list[Part]:
         try:
-            self._session = self._session or self._orders.connect()
-            return self._orders.task.ledger(self._session).parts(self._orders.task.batch_id)
+            return self._plan.task.ledger(self._connection.connect()).parts(self._plan.task.batch_id)
         except RETRIED:
-            self.close()
+            # Not retried here: the next poll does it.
+            self._connection.close()
             return []
 
 
 def drained_frame(spark: SparkSession, secret: SecretBroadcast[ExecutorPlan], tasks: int) -> DataFrame:
-    """The drain as a DataFrame, a partition per Spark task: whoever runs an action on it drains."""
+    """The drain as a DataFrame, a partition per Spark task: each action on it drains."""
 
     def drain_windows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return drain_tasks(secret.value, batches)
@@ -200,20 +196,3 @@ def _marker_file(task: DrainTask) -> Iterator[Path | None]:
         yield path
     finally:
         path.unlink(missing_ok=True)
-
-
-def _error(name: str, message: str) -> SqlQueueError:
-    kind: Any = getattr(airflow_sqlqueue.errors, name, SqlQueueError)
-    error: SqlQueueError = kind(f"On a Spark executor: {message}")
-    return error
-
-
-def _persistently(work: Callable[[], T]) -> T:
-    """Run work that can be repeated, again after a failure that a drain outlives."""
-    for failures in range(1, MAX_FAILURES + 1):
-        try:
-            return work()
-        except RETRIED as error:
-            log.warning("A look at the queue failed and is taken anew: %s", error)
-            time.sleep(pause_after(failures))
-    return work()

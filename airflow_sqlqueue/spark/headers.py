@@ -19,9 +19,9 @@ _MEMBER = rf"{_STRING}{_SPACE}:{_SPACE}(?:{_STRING}|null){_SPACE}"
 FLAT_OBJECT = rf"\A{_SPACE}\{{{_SPACE}(?:{_MEMBER}(?:,{_SPACE}{_MEMBER})*+)?+\}}{_SPACE}\z"
 """A JSON object whose values are all texts or null, as a Java regular expression.
 
-``from_json`` alone cannot tell: it makes text of numbers and nested objects, and it accepts what follows the object.
-Every quantifier is possessive because Java matches such groups in a loop; the others recurse, and overflow the stack on
-a long stack trace.
+``from_json`` alone cannot see that: it makes text of numbers and nested objects, and it accepts what follows the
+object. Every quantifier is possessive because Java matches such groups in a loop; the others recurse, and overflow the
+stack on a long stack trace.
 """
 
 _WIRE_TIME = r"\A\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{6} Z\z"

@@ -52,7 +52,7 @@ def local_session(
         "spark.ui.showConsoleProgress": "false",
         **(config or {}),
     }
-    # A worker started from the PATH's Python may lack this one's packages (reference/spark.md 2.1).
+    # A worker started from the PATH's Python may not have this one's packages (reference/spark.md 2.1).
     with _environment(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1"):
         spark = SparkSession.builder.master(master).appName(app_name).config(map=settings).getOrCreate()
         try:
@@ -78,7 +78,7 @@ def check_java() -> int:
     version = java_version(answer.stderr + answer.stdout)
     if version is None:
         raise ConfigurationError(
-            f"Spark needs Java {JAVA_NEEDED} or later, and {java} does not tell its own: {_INSTALL}"
+            f"Spark needs Java {JAVA_NEEDED} or later, and {java} does not report its own: {_INSTALL}"
         )
     if version < JAVA_NEEDED:
         raise ConfigurationError(f"Spark needs Java {JAVA_NEEDED} or later, and {java} is {version}: {_INSTALL}")

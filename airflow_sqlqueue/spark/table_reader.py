@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.options import MIB
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.stages.part_file import to_arrow, unwritable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, StagingError
 from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.row import Row
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.secrets import broadcast
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-_ROW_VERSION = 7
 
 TASK_BYTES = 64 * MIB
 """Bytes of headers and bodies for one task, and one part more. A task may have several small parts."""
@@ -98,7 +97,7 @@ def read_parts(
     """What a task does: read parts, given with the number of messages that the ledger says they have, one by one.
 
     Raises :class:`BatchMismatchError` where a part has another number, and :class:`StagingError` for a message that
-    somebody changed in the table to what Spark cannot hold.
+    was changed in the table to what Spark cannot hold.
     """
     with Session(connection) as session:
         table = MessageTable(session, catalog, ledger_schema)
@@ -107,11 +106,11 @@ def read_parts(
                 yield _arrow(page)
 
 
-def _arrow(page: Sequence[Any]) -> pa.RecordBatch:
+def _arrow(page: Sequence[Row]) -> pa.RecordBatch:
     try:
         return to_arrow(page)
     except Exception:
-        # The drain sets such rows aside, so somebody changed them. The cause would quote the value.
-        reasons = {row[_ROW_VERSION]: reason for row in page if (reason := unwritable(row))}
+        # The drain puts such rows in quarantine, so this one was changed later. The cause would quote the value.
+        reasons = {row.row_version: reason for row in page if (reason := unwritable(row))}
     row_version, reason = next(iter(reasons.items()))
     raise StagingError(f"The staged message {row_version} (RowVersion) cannot be read by Spark: {reason}.")

@@ -1,13 +1,15 @@
 """The columns of the transport's tables: how they are made, and the lists of them that fit what a table has.
 
 Versions 7 and later let an owner drop the three legacy columns, so every list is built from what is there
-(reference/statements.md 2.3). Selected or put out, a row always has the same nine columns in the same order.
+(reference/statements.md 2.3). Selected or returned by OUTPUT, a row always has the columns of
+:class:`~airflow_sqlqueue.row.Row`, in its order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from airflow_sqlqueue.row import COLUMNS, TABLE_NAMES
 from airflow_sqlqueue.sql import Fragment
 
 LEGACY = {"CorrelationId": "varchar(255)", "ReplyToAddress": "varchar(255)", "Recoverable": "bit"}
@@ -40,22 +42,14 @@ SUBSCRIPTION = {
     "Topic": "nvarchar(200) NOT NULL",
 }
 
-_ORDER = ("Id", "CorrelationId", "ReplyToAddress", "Recoverable", "Expires", "Headers", "Body", "RowVersion")
 _EXPIRES = f"DATEADD(millisecond, m.[Milliseconds], DATEADD(day, NULLIF(m.[Days], {NEVER}), GETUTCDATE()))"
-STAGED = {
-    "Id": "uniqueidentifier NULL",
-    "CorrelationId": "nvarchar(255) NULL",
-    "ReplyToAddress": "nvarchar(255) NULL",
-    "Recoverable": "bit NULL",
-    "Expires": "datetime2 NULL",
-    "Headers": "nvarchar(max) NULL",
-    "Body": "varbinary(max) NULL",
-    "RowVersion": "bigint NULL",
-    "Expired": "bit NULL",
-}
-"""The nine columns of a row that was taken, of whatever types the queue has them."""
+STAGED = {column.name: f"{column.sql} NULL" for column in COLUMNS}
+"""The columns of a row that was taken, as a table has them that can hold the rows of every queue."""
 
 STAGED_NAMES = Fragment(", ".join(f"[{name}]" for name in STAGED))
+STAGED_HEADS = Fragment(
+    ", ".join("CAST(NULL AS varbinary(max)) AS [Body]" if name == "Body" else f"[{name}]" for name in STAGED)
+)
 STAGED_DELETED = Fragment(", ".join(f"deleted.[{name}]" for name in STAGED))
 
 
@@ -83,27 +77,30 @@ def definitions(columns: Mapping[str, str]) -> Fragment:
 
 def row_names(present: Collection[str]) -> Fragment:
     """The columns of a row that the table has, by their names alone."""
-    return Fragment(", ".join(f"[{name}]" for name in _ORDER if name in present))
+    return Fragment(", ".join(f"[{name}]" for name in TABLE_NAMES if name in present))
 
 
 def row_columns(types: Mapping[str, str], source: str = "", *, body: bool = True) -> Fragment:
-    """The nine columns of a row, from ``deleted.`` in an OUTPUT clause or from the table itself.
+    """The columns of a :class:`~airflow_sqlqueue.row.Row`, from ``deleted.`` in OUTPUT or from the table itself.
 
-    ``types`` are the base types of the columns that the table has. The ninth column, ``Expired``, is the server's word
-    on ``Expires``, by its own clock, at the moment of the statement. Without ``body`` NULL stands for it.
+    ``types`` are the base types of the columns that the table has. ``Expired`` compares ``Expires`` with the server's
+    clock at the moment of the statement. Without ``body`` NULL stands for it.
     """
-    columns = [f"{source}[{name}]" if name in types else f"CAST(NULL AS {LEGACY[name]}) AS [{name}]" for name in _ORDER]
-    columns[_ORDER.index("Expires")] = _expires(types, source)
+    columns = {
+        name: f"{source}[{name}]" if name in types else f"CAST(NULL AS {LEGACY[name]}) AS [{name}]"
+        for name in TABLE_NAMES
+    }
+    columns["Expires"] = _expires(types, source)
     if not body:
-        columns[_ORDER.index("Body")] = "CAST(NULL AS varbinary(max)) AS [Body]"
-    return Fragment(", ".join([*columns, _expired(source)]))
+        columns["Body"] = "CAST(NULL AS varbinary(max)) AS [Body]"
+    return Fragment(", ".join([*columns.values(), _expired(source)]))
 
 
 def suspect(types: Mapping[str, str]) -> Fragment:
     """The condition that holds for every staged row that a reader may refuse, and for few others.
 
     Half a surrogate pair stands in UTF-16 only, and outside of what a binary collation has between blank and tilde; a
-    row with other such characters is looked at by a client, who can tell.
+    row with other such characters is checked by the client.
     """
     texts = [name for name in ("Headers", *ADDRESSED) if types.get(name) in {"nvarchar", "nchar"}]
     found = [f"[{name}] LIKE N'%[^ -~]%' COLLATE Latin1_General_BIN2" for name in texts]

@@ -52,7 +52,7 @@ INCLUDE ([Id], [RowVersion]) WHERE [Expires] IS NOT NULL{options};
 CREATE NONCLUSTERED INDEX [Index_Due] ON {table} ([Due] ASC){options};
 
 -- lock_whole: lock the table
--- Waits for everybody who holds a row, and tells whether one is left.
+-- Waits for every transaction that has locked a row, and returns whether one is left.
 SELECT TOP (1) 1 FROM {table} WITH (TABLOCKX, HOLDLOCK);
 
 -- count_whole: count the messages of the table

@@ -65,7 +65,7 @@ WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1);
 SELECT COUNT_BIG(*) FROM {table} WITH (READPAST, READCOMMITTEDLOCK);
 
 -- identity: read the table's last identity value
--- IDENT_CURRENT cannot tell a table that never had a row from one that had a single row; last_value is NULL there.
+-- IDENT_CURRENT cannot distinguish a table that never had a row from one with a single row; last_value is NULL there.
 SELECT CAST(c.last_value AS bigint), CAST(c.seed_value AS bigint), CAST(c.increment_value AS bigint)
 FROM {catalog}.sys.identity_columns AS c WHERE c.object_id = OBJECT_ID(?);
 

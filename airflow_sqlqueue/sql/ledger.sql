@@ -95,7 +95,7 @@ WHERE [BatchId] = ? AND [State] = 'sealed' AND [Parts] = ? AND [Messages] = ?;
 SELECT @@ROWCOUNT;
 
 -- list: list the batches
--- No hint: whoever looks at the list need not wait for a batch that is being requeued where the database has
+-- No hint: a reader of the list need not wait for a batch that is being requeued where the database has
 -- READ_COMMITTED_SNAPSHOT on. Parts with messages are counted, for an open batch all else too: nothing is frozen yet.
 SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[Stage],
        b.[OpenedAt], b.[SealedAt], b.[ConsumedAt], b.[RequeuedAt],
@@ -112,7 +112,7 @@ WHERE {where}
 ORDER BY b.[OpenedAt], b.[BatchId];
 
 -- requeue: mark the batch requeued
--- The first statement of the transaction that sends the rows: whoever else would requeue or consume waits for its end.
+-- The first statement of the transaction that sends the rows: another requeue or consume waits for its end.
 UPDATE {batch} SET [State] = 'requeued', [RequeuedAt] = SYSUTCDATETIME() WHERE [BatchId] = ? AND [State] = 'sealed';
 SELECT @@ROWCOUNT;
 

@@ -39,13 +39,12 @@ IF @expired > 0
 SELECT @taken, @expired, @bytes, @low, @high, @suspect;
 
 -- suspect: look at messages that Spark may not be able to read
-SELECT [Id], [CorrelationId], [ReplyToAddress], [Recoverable], [Expires], [Headers], CAST(NULL AS varbinary(max)),
-       [RowVersion], [Expired], COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0)
+SELECT {columns}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0)
 FROM {rows} WHERE [BatchId] = ? AND [PartId] = ? AND [RowVersion] > ? AND ({suspect});
 
 -- read: read messages of the batch
 -- A page ends with a RowVersion, so that two rows with the same one are never parted, and before the rows that begin
--- behind a number of bytes, which bounds the memory of whoever reads it.
+-- behind a number of bytes, which bounds the memory of the reader.
 DECLARE @batch uniqueidentifier = ?, @part uniqueidentifier = ?, @after bigint = ?, @to bigint;
 SELECT @to = MAX([RowVersion])
 FROM (

@@ -34,7 +34,7 @@ OUTPUT {output};
 
 -- take_head: take messages out of the queue
 -- The same, up to a high-water mark, which makes a drain of a busy queue end, and up to a number of bytes, which bounds
--- the memory of whoever reads them: the first row, and each that begins before the limit. Bodies over another limit are
+-- the memory of the client: the first row, and each that begins before the limit. Bodies over another limit are
 -- passed over, for take_large. DATALENGTH reads no bodies, and a frame that ends at the current row is what the server
 -- adds up as it goes.
 {declare}WITH sized AS (
@@ -120,7 +120,7 @@ SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek}
 WHERE [RowVersion] >= ? ORDER BY [RowVersion] DESC;
 
 -- first_left: check that the queue is drained
--- A locking read: it stops at a row that somebody else is receiving, which READPAST steps over and NOLOCK may not see
+-- A locking read: it stops at a row that is being received, which READPAST steps over and NOLOCK may not see
 -- (a row that is deleted and not committed is a ghost). Its lock timeout is the time to wait.
 SELECT TOP (1) [RowVersion] FROM {queue} WITH (READCOMMITTEDLOCK{seek}) WHERE [RowVersion] <= ? ORDER BY [RowVersion];
 

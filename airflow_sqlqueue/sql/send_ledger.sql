@@ -7,7 +7,7 @@ CREATE TABLE {sent} (
     [SentAt] datetime2(3) NOT NULL
 );
 
--- enter: enter the sending in the sent-ledger
+-- enter: enter the send in the send ledger
 -- A range lock: of two with the same id, one enters it and the other waits for that one's end.
 INSERT INTO {sent} ([SendId], [Queue], [Origin], [SentAt])
 SELECT ?, ?, ?, SYSUTCDATETIME()
@@ -20,9 +20,9 @@ UPDATE {sent} SET [Messages] = ? WHERE [SendId] = ?;
 -- find: read the sent-ledger
 SELECT [Queue], [Messages] FROM {sent} WITH (READCOMMITTEDLOCK) WHERE [SendId] = ?;
 
--- count_older: count old sendings
+-- count_older: count old sends
 SELECT COUNT_BIG(*) FROM {sent} WHERE [SentAt] < DATEADD(second, ?, SYSUTCDATETIME());
 
--- forget: forget old sendings
+-- forget: forget old sends
 DELETE TOP (?) FROM {sent} WHERE [SentAt] < DATEADD(second, ?, SYSUTCDATETIME());
 SELECT @@ROWCOUNT;

@@ -27,7 +27,7 @@ IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
 SAVE TRANSACTION [sqlqueue];
 
 -- roll_back_to_savepoint: roll back to the savepoint
--- Locks that were taken since may stay or go: whoever comes back looks again at what is there.
+-- Locks that were taken since may stay or go: what follows reads again what is there.
 ROLLBACK TRANSACTION [sqlqueue];
 
 -- ping: reach the server

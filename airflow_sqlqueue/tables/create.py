@@ -26,7 +26,7 @@ LOCK_TIMEOUT = 60.0
 """Seconds to wait for others who create the same table."""
 
 _MADE_MEANWHILE = {1913, 2714}
-"""The table or its index exists: somebody made it without the lock, or with a lock in another database."""
+"""The table or its index exists: it was made without the lock, or with a lock in another database."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,8 @@ def create_lock(session: Session, table: ResolvedAddress, *, create_schema: bool
     """A transaction that holds the application lock for creating ``table`` and has made sure that its schema exists.
 
     Endpoints take the same lock when they start (reference/statements.md 2.8). Raises :class:`QueueNotFoundError` where
-    the database or the schema is missing, and :class:`LockTimeoutError` where somebody holds the lock for too long.
+    the database or the schema is missing, and :class:`LockTimeoutError` where another session holds the lock for too
+    long.
     """
     if session.value(query("inspect.database"), table.catalog) is None:
         raise QueueNotFoundError(f"The database {table.catalog!r} does not exist: check the address.")

@@ -48,9 +48,10 @@ def list_tables(session: Session, catalog: str) -> list[FoundTable]:
 def secondary_queues(tables: Iterable[FoundTable], primary: ResolvedAddress) -> list[ResolvedAddress]:
     """The queues of an endpoint's instances and machines, such as ``Sales.WEB01`` of ``Sales``.
 
-    They are told by their names: one more part than the primary queue, in the same schema. Left out are satellites, and
-    queues that have queues of their own, which are endpoints with a longer name (``Sales.Api`` with
-    ``Sales.Api.Delayed``). An endpoint that only shares the first part of its name cannot be told from an instance.
+    They are recognized by their names: one more part than the primary queue, in the same schema. Left out are
+    satellites, and queues that have queues of their own, which are endpoints with a longer name (``Sales.Api`` with
+    ``Sales.Api.Delayed``). An endpoint that only shares the first part of its name cannot be distinguished from an
+    instance.
     """
     tables = list(tables)
     names = {found.table.table for found in tables if found.table.schema == primary.schema}

@@ -14,7 +14,7 @@ def drop_queue(session: Session, table: ResolvedAddress, *, force: bool = False)
 
     Raises :class:`NotAQueueError` for any other table, synonym or view, and :class:`QueueNotEmptyError` where it holds
     messages, those that others have locked included, unless ``force`` is set. The table is locked before it is counted,
-    so no message comes in between; :class:`LockTimeoutError` where somebody holds one for too long.
+    so no message comes in between; :class:`LockTimeoutError` where a transaction keeps one locked for too long.
     """
     layout = read_layout(session, table)
     layout.require("queue", "delayed")

@@ -90,7 +90,7 @@ def _object(session: Session, table: ResolvedAddress) -> list[Any]:
 
 
 def table_in_sql(session: Session, table: ResolvedAddress) -> ResolvedAddress | None:
-    """The existing table that somebody meant who wrote ``dbo.MyTable`` for an address; None where there is none."""
+    """The existing table that is meant where ``dbo.MyTable`` was written for an address; None where there is none."""
     address = as_sql_name(table.table)
     if address is None:
         return None

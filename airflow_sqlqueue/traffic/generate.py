@@ -20,7 +20,7 @@ from airflow_sqlqueue.traffic.headers import Facts, HeaderTemplate, malformed
 from airflow_sqlqueue.traffic.shop import FLOWS, LONGEST_CONVERSATION_S, SUBSCRIPTION, Step
 
 DEFAULT_START = datetime(2026, 3, 5, tzinfo=timezone.utc)
-"""Where traffic ends unless told: a fixed moment, so that a run can be repeated."""
+"""Where traffic ends by default: a fixed moment, so that a run can be repeated."""
 
 SPAN = timedelta(days=2)
 _MALFORMED_EVERY = 1_000

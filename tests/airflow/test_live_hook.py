@@ -13,7 +13,7 @@ import pytest
 from airflow_sqlqueue.errors import BatchError, QueueNotFoundError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.queue import Depth, Filter, PurgeOptions
+from airflow_sqlqueue.queue import Depth, MessageFilter, PurgeOptions
 
 
 def test_the_connection_test_passes_in_one_sentence(hook: SqlQueueHook) -> None:
@@ -80,7 +80,7 @@ def test_messages_are_looked_for_and_taken_one_by_one(hook: SqlQueueHook, queue_
     numbers = hook.client.queue(queue_name).send_numbered([Message({"n": f"{n}"}, b"%d" % n) for n in range(5)])
     assert [head.row_version for head in hook.client.queue(queue_name).browse(2, after=numbers[0])] == numbers[1:3]
     assert [message.body for message in hook.client.queue(queue_name).peek(1, after=numbers[3])] == [b"4"]
-    where = Filter(headers={"n": "3"})
+    where = MessageFilter(headers={"n": "3"})
     (found,) = hook.client.queue(queue_name).find(where)
     assert [message.body for message in hook.client.queue(queue_name).take(ids=[found.id])] == [b"3"]
     assert hook.receive(queue_name, 5, where=where) == []

@@ -26,8 +26,9 @@ from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError
-from airflow_sqlqueue.message import Message, drained_row_schema
+from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.row import drained_row_schema
 from airflow_sqlqueue.sql import Query, query
 from tests.contract.conftest import Connect
 

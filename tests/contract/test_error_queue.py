@@ -94,7 +94,7 @@ def test_a_filter_and_a_limit(filled: QueueTable) -> None:
 
 
 def test_pages_leave_nothing_out(queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "PAGE", 10)
+    monkeypatch.setattr(scan, "FAILED_PAGE", 10)
     queue.send(generate(100, seed=3))
     queue.take([message.row_version for message in queue.peek(100)][15:38])
     span = scan.Span.of(queue, ErrorFilter())

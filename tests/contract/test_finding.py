@@ -9,7 +9,7 @@ import pytest
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.browsing import PAGE, Filter
+from airflow_sqlqueue.queue.browsing import PAGE, MessageFilter
 from tests.contract.conftest import Connect
 
 ORDER = "Shop.PlaceOrder, Shop.Messages, Version=1.0.0.0;Shop.ICommand, Shop.Messages"
@@ -28,17 +28,17 @@ def order(number: int) -> Message:
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        (Filter(message_id="m-7"), [7]),
-        (Filter(message_type="Shop.PlaceOrder"), [1, 3, 5, 7, 9]),
-        (Filter(message_type="Shop.ICommand", correlation_id="c-0"), [3, 9]),
-        (Filter(message_type="Shop.Place"), []),
-        (Filter(headers={"Größe": "2"}), [2, 6]),
-        (Filter(headers={"größe": "2"}), []),
-        (Filter(headers={"Größe": None}), []),
-        (Filter(message_id="M-7"), []),
+        (MessageFilter(message_id="m-7"), [7]),
+        (MessageFilter(message_type="Shop.PlaceOrder"), [1, 3, 5, 7, 9]),
+        (MessageFilter(message_type="Shop.ICommand", correlation_id="c-0"), [3, 9]),
+        (MessageFilter(message_type="Shop.Place"), []),
+        (MessageFilter(headers={"Größe": "2"}), [2, 6]),
+        (MessageFilter(headers={"größe": "2"}), []),
+        (MessageFilter(headers={"Größe": None}), []),
+        (MessageFilter(message_id="M-7"), []),
     ],
 )
-def test_receive_what_matches(any_queue: QueueTable, where: Filter, expected: list[int]) -> None:
+def test_receive_what_matches(any_queue: QueueTable, where: MessageFilter, expected: list[int]) -> None:
     any_queue.send(order(number) for number in range(10))
     assert [head.decoded.values["NServiceBus.MessageId"] for head in any_queue.find(where)] == [
         f"m-{number}" for number in expected
@@ -49,7 +49,7 @@ def test_receive_what_matches(any_queue: QueueTable, where: Filter, expected: li
 
 def test_at_most_so_many_are_received(queue: QueueTable) -> None:
     queue.send(order(number) for number in range(10))
-    where = Filter(message_type="Shop.PlaceOrder")
+    where = MessageFilter(message_type="Shop.PlaceOrder")
     assert [int(message.body) for message in queue.receive(2, where=where)] == [1, 3]
     assert queue.depth().messages == 8
 
@@ -57,7 +57,7 @@ def test_at_most_so_many_are_received(queue: QueueTable) -> None:
 def test_a_search_ends_with_its_window(queue: QueueTable) -> None:
     count = PAGE + 20
     queue.send(order(number) for number in range(count))
-    last = Filter(message_id=f"m-{count - 1}")
+    last = MessageFilter(message_id=f"m-{count - 1}")
     assert queue.receive(1, where=last, window=count - 1) == []
     assert queue.find(last, window=count) != []
     assert [int(message.body) for message in queue.receive(1, where=last)] == [count - 1]
@@ -65,19 +65,19 @@ def test_a_search_ends_with_its_window(queue: QueueTable) -> None:
 
 def test_malformed_headers_are_stepped_over(any_queue: QueueTable) -> None:
     any_queue.send([Message('{"NServiceBus.MessageId": '), Message(""), Message('["m-1"]'), order(1)])
-    assert [message.body for message in any_queue.receive(5, where=Filter(message_id="m-1"))] == [b"1"]
+    assert [message.body for message in any_queue.receive(5, where=MessageFilter(message_id="m-1"))] == [b"1"]
     assert any_queue.depth().messages == 3
 
 
 def test_a_message_without_a_message_id_goes_by_its_rows_id(queue: QueueTable) -> None:
     queue.send([Message({"a": "b"}, b"plain"), order(1)])
     (first, _) = queue.browse(2)
-    assert [message.body for message in queue.receive(1, where=Filter(message_id=str(first.id)))] == [b"plain"]
+    assert [message.body for message in queue.receive(1, where=MessageFilter(message_id=str(first.id)))] == [b"plain"]
 
 
 def test_expired_messages_match_only_on_request(queue: QueueTable) -> None:
     queue.send([Message({"a": "b"}, b"late", timedelta(seconds=-1)), Message({"a": "b"}, b"alive")])
-    where = Filter(headers={"a": "b"})
+    where = MessageFilter(headers={"a": "b"})
     assert [head.expired for head in queue.find(where)] == [True, False]
     assert [message.body for message in queue.receive(5, where=where)] == [b"alive"]
     assert [message.body for message in queue.receive(5, where=where, keep_expired=True)] == [b"late"]
@@ -87,10 +87,10 @@ def test_a_message_that_others_hold_does_not_match(connect: Connect, queue: Queu
     queue.send([order(1), order(3)])
     with connect() as other, other.transaction():
         assert len(QueueTable(other, queue.address).receive(1)) == 1
-        taken = queue.receive(5, where=Filter(message_type="Shop.PlaceOrder"))
+        taken = queue.receive(5, where=MessageFilter(message_type="Shop.PlaceOrder"))
         assert [message.body for message in taken] == [b"3"]
 
 
 def test_a_filter_wants_a_condition() -> None:
     with pytest.raises(ConfigurationError, match="matches every message"):
-        Filter()
+        MessageFilter()

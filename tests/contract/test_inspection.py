@@ -128,12 +128,16 @@ def test_a_finding_that_the_queue_does_not_have_is_not_fixed(session: Session, t
 
 
 def test_empty_pages_of_a_heap_are_found_and_given_back(session: Session, table: ResolvedAddress) -> None:
-    """Four rows to a page, deleted row by row: a heap keeps their pages."""
+    """Four rows to a page, deleted row by row: a heap keeps their pages.
+
+    The last row stays, in the last page: the local server gives pages back at the end of a table, whenever it likes.
+    """
     create_queue(session, table)
     queue = QueueTable(session, table)
     queue.send(Message(body=os.urandom(1_900)) for _ in range(4_900))
     assert "heap-bloat" not in codes(session, table)
-    run_sql(session, f"DELETE FROM {table.qualified_name} WITH (ROWLOCK)")
+    last = f"(SELECT MAX([RowVersion]) FROM {table.qualified_name})"
+    run_sql(session, f"DELETE FROM {table.qualified_name} WITH (ROWLOCK) WHERE [RowVersion] < {last}")
     (finding,) = inspect(session, table).findings
     assert finding.code == "heap-bloat"
     assert re.search(r"at least 1,[0-9]{3} pages of", finding.text)

@@ -211,8 +211,8 @@ def test_a_drains_statement_is_bounded_by_bytes(session: Session, table: Resolve
     queue.send(Message(body=b"x" * size) for size in sizes)
     after, taken = -1, []
     while rows := queue.take_head(4, after, 2**62, 4_000):
-        rows.sort(key=lambda row: row[7])
-        after = rows[-1][7]
+        rows.sort(key=lambda row: row.row_version)
+        after = rows[-1].row_version
         taken.append([len(row[6]) for row in rows])
     assert taken == [[5_000], [10, 10, 4_000], [3_000, 0, 1, 9_000], [9_000]]
 

@@ -110,7 +110,7 @@ def test_a_sender_killed_in_the_middle_has_sent_nothing(server_url: str, queue: 
     assert queue.depth().messages == 300
 
 
-def test_old_sendings_are_forgotten(queue: QueueTable, ledger: SendLedger) -> None:
+def test_old_sends_are_forgotten(queue: QueueTable, ledger: SendLedger) -> None:
     send_id = uuid.uuid4()
     ledger.send(queue, send_id, MESSAGES[:1])
     ledger.forget(timedelta(hours=1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from airflow_sqlqueue.drain.options import DrainOptions, batch_after
 from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.worker_pool import Quota
 from airflow_sqlqueue.errors import ConfigurationError, ConnectionLostError, ServerUnreachableError, WrongBatchError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
@@ -83,16 +81,6 @@ def test_time_counts_from_the_opening_of_the_batch(
     assert queue.depth().total == 200 - taken
 
 
-def test_a_quota_is_over_with_its_time() -> None:
-    assert Quota(until=time.monotonic() - 1).reserve(10) == 0
-    quota = Quota(left=3, until=time.monotonic() + 60)
-    assert quota.seconds_left is not None
-    assert 0 < quota.seconds_left <= 60
-    assert [quota.reserve(2), quota.reserve(2), quota.reserve(2)] == [2, 1, 0]
-    quota.give_back(2)
-    assert (quota.left, quota.reserve(5)) == (2, 2)
-
-
 @pytest.mark.parametrize("seconds", [0, -1])
 def test_a_drain_of_no_seconds_is_refused(seconds: float) -> None:
     with pytest.raises(ConfigurationError, match="max_seconds must be more than 0"):
@@ -130,7 +118,7 @@ def test_a_server_that_comes_back_is_waited_for(
     connect: Connect, queue: QueueTable, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once the drain has begun: connections may be refused while a server is restarted."""
-    monkeypatch.setattr("airflow_sqlqueue.drain.drain.pause_after", lambda _: 0)
+    monkeypatch.setattr("airflow_sqlqueue.reconnecting.pause_after", lambda _: 0)
     fill(queue, 20)
     answers = iter([True, False, False, True])
 

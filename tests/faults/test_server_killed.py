@@ -94,8 +94,7 @@ def test_a_server_that_stays_away_ends_the_try_and_not_the_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The try ends with an error; the next one resumes the batch."""
-    monkeypatch.setattr("airflow_sqlqueue.drain.drain.pause_after", lambda _: 0)
-    monkeypatch.setattr("airflow_sqlqueue.drain.worker_pool.pause_after", lambda _: 0)
+    monkeypatch.setattr("airflow_sqlqueue.reconnecting.pause_after", lambda _: 0)
     account.send(60)
 
     def kill(link: Link) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.message import Message, drained_row_schema, encode_headers
+from airflow_sqlqueue.message import Message, encode_headers
+from airflow_sqlqueue.row import drained_row_schema
 from airflow_sqlqueue.spark import local_session
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 
+from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.drain import Drain, DrainResult, Engine
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.options import DrainOptions
@@ -23,7 +24,6 @@ from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import DrainTask
-from airflow_sqlqueue.drain.worker_pool import Quota
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError, StagingError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
@@ -31,6 +31,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.actions import Action
 from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, Window, drain_tasks
 from airflow_sqlqueue.spark.executors import SparkEngine
+from airflow_sqlqueue.spark.task_errors import error_from_text
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Connect
 from tests.faults.account import Account
@@ -211,8 +212,8 @@ class DiesAfterwards:
     def __init__(self, engine: SparkEngine) -> None:
         self._engine = engine
 
-    def run(self, task: DrainTask, up_to: int, quota: Quota, on_part: Callable[[Part], None]) -> None:
-        self._engine.run(task, up_to, quota, on_part)
+    def run(self, task: DrainTask, up_to: int, budget: Budget, on_part: Callable[[Part], None]) -> None:
+        self._engine.run(task, up_to, budget, on_part)
         raise Died
 
 
@@ -297,7 +298,10 @@ def test_executors_without_this_package_are_told_of(spark: SparkSession) -> None
     def fail() -> None:
         raise RuntimeError("ModuleNotFoundError: No module named 'airflow_sqlqueue'")
 
-    with Action(spark, "drain", fail) as action, pytest.raises(ConfigurationError, match="executors lack this package"):
+    with (
+        Action(spark, "drain", fail) as action,
+        pytest.raises(ConfigurationError, match="executors do not have this package"),
+    ):
         action.result()
 
 
@@ -305,8 +309,9 @@ def test_a_folder_that_executors_do_not_share_is_refused_before_anything_is_take
     plan: ExecutorPlan, account: Account, tmp_path: Path
 ) -> None:
     (row,) = drain_tasks(replace(plan, marker_file=tmp_path / "elsewhere"), [NUMBERS])
-    assert row.to_pylist()[0]["error"] == "ConfigurationError"
-    assert "not the one of the driver" in row.to_pylist()[0]["message"]
+    error = error_from_text(row.to_pylist()[0]["error"])
+    assert isinstance(error, ConfigurationError)
+    assert "not the one of the driver" in str(error)
     assert account.queued() == 30
 
 

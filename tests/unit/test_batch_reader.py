@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from airflow_sqlqueue.drain.batch_reader import merged
 from airflow_sqlqueue.drain.ledger import Part
-from airflow_sqlqueue.queue.restoring import StoredRow
+from airflow_sqlqueue.row import Row
 
 
 class Files:
@@ -23,11 +23,11 @@ class Files:
     def _part(rows: list[int], lowest: int | None) -> Part:
         return Part(uuid.uuid4(), "file", len(rows), 0, 0, min([*rows, lowest or 10**6]), max([*rows, 0]))
 
-    def read(self, part: Part) -> Iterator[StoredRow]:
+    def read(self, part: Part) -> Iterator[Row]:
         self._open += 1
         self.most_open = max(self.most_open, self._open)
         for number in self._rows[part.id]:
-            yield StoredRow(number, "", None, None, None, None, "", None)
+            yield Row("", None, None, None, None, "", None, number, False)
         self._open -= 1
 
     def merged(self) -> list[int]:

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.worker import CancelledError, CommittedPart
-from airflow_sqlqueue.drain.worker_pool import Quota, Windows, WorkerPool
+from airflow_sqlqueue.drain.worker_pool import Windows, WorkerPool
 from airflow_sqlqueue.errors import ConnectionLostError, DeadlockError, StagingError
 
 
@@ -56,7 +57,7 @@ class Worker:
         return CommittedPart(Part(uuid.uuid4(), "file", len(rows), 0, 0, rows[0], rows[-1]), False)
 
 
-def crew(
+def pool_of(
     queue: Queue, before: Callable[[threading.Event], None], *, left: int | None = None, **options: Any
 ) -> tuple[WorkerPool, list[Part]]:
     parts: list[Part] = []
@@ -70,7 +71,7 @@ def crew(
             worker,
             parts.append,
             DrainOptions(**{"rows_per_part": 10, "workers": 4, **options}),
-            Quota(left),
+            Budget(left),
             max(queue.row_versions, default=0),
         ),
         parts,
@@ -102,15 +103,15 @@ def test_workers_work_side_by_side() -> None:
             first.met = True
             barrier.wait(30)
 
-    together, parts = crew(Queue(list(range(100))), meet)
-    together.run()
+    pool, parts = pool_of(Queue(list(range(100))), meet)
+    pool.run()
     assert rows(parts) == [(n, n + 9) for n in range(0, 100, 10)]
 
 
 def test_an_idle_queue_costs_one_look() -> None:
     queue = Queue([])
-    together, parts = crew(queue, lambda _: None)
-    together.run()
+    pool, parts = pool_of(queue, lambda _: None)
+    pool.run()
     assert (queue.looks, parts) == (1, [])
 
 
@@ -128,9 +129,9 @@ def test_an_error_ends_everybody() -> None:
         seen.set()
         raise CancelledError
 
-    together, parts = crew(Queue(list(range(100))), fail, workers=2)
+    pool, parts = pool_of(Queue(list(range(100))), fail, workers=2)
     with pytest.raises(StagingError, match="disk is full"):
-        together.run()
+        pool.run()
     assert seen.is_set()
     assert parts == []
 
@@ -143,16 +144,16 @@ def test_a_transient_error_is_one_workers_own() -> None:
         if errors:
             raise errors.pop()
 
-    together, parts = crew(Queue(list(range(100))), fail_once, workers=1)
-    together.run()
+    pool, parts = pool_of(Queue(list(range(100))), fail_once, workers=1)
+    pool.run()
     assert rows(parts) == [(n, n + 9) for n in range(10, 100, 10)]
 
 
 @pytest.mark.parametrize("workers", [1, 4])
 def test_a_limit_is_shared(workers: int) -> None:
     """And what it leaves to take is what stands at the head of the queue."""
-    together, parts = crew(Queue(list(range(100))), lambda _: None, left=35, workers=workers)
-    together.run()
+    pool, parts = pool_of(Queue(list(range(100))), lambda _: None, left=35, workers=workers)
+    pool.run()
     assert rows(parts) == [(0, 9), (10, 19), (20, 29), (30, 34)]
 
 
@@ -163,6 +164,6 @@ def test_what_may_have_been_committed_counts_against_the_limit() -> None:
         if errors:
             raise errors.pop()
 
-    together, parts = crew(Queue(list(range(100))), lose_once, left=30, workers=1)
-    together.run()
+    pool, parts = pool_of(Queue(list(range(100))), lose_once, left=30, workers=1)
+    pool.run()
     assert sum(part.messages for part in parts) == 20

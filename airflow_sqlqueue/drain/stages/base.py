@@ -57,7 +57,7 @@ class PartWriter(Protocol):
         """Make durable what was staged and return the URI of its file, None where there is none."""
 
     def abandon(self) -> None:
-        """Let go of what was staged: the transaction is rolled back."""
+        """Abandon what was staged: the transaction is rolled back."""
 
 
 class Stage(Protocol):

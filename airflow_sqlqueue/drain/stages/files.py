@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
 
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
@@ -14,8 +14,8 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.large_messages import lock_large, read_body, take_large
+from airflow_sqlqueue.row import Row
 
-_ROW_VERSION, _EXPIRED = 7, 8
 _UNDECIDED, _INLINE, _LARGE = range(3)
 
 
@@ -33,7 +33,7 @@ class FileStage:
 
 
 class FilePartWriter:
-    """One part that is written to files. What a statement took is let go of before the next one is read.
+    """One part that is written to files. The rows of a statement are released before the next ones are read.
 
     Its rows are in the order of the queue, which a requeue relies on. So a part has either messages with inline bodies
     or, once the window has no more of them, messages with large ones.
@@ -48,12 +48,12 @@ class FilePartWriter:
         self._kind = _UNDECIDED
 
     def take(self, rows: int) -> PartCounts | None:
-        # What cannot be written is undone up to here, and nothing else of the part.
+        # Rows that cannot be written are rolled back to here, and nothing else of the part.
         self._queue.session.save()
         if self._kind != _LARGE:
-            took = self._take_inline(rows)
-            if took is not None or self._kind == _INLINE:
-                return took
+            counts = self._take_inline(rows)
+            if counts is not None or self._kind == _INLINE:
+                return counts
         return self._take_large()
 
     def _take_inline(self, rows: int) -> PartCounts | None:
@@ -62,11 +62,11 @@ class FilePartWriter:
         if not taken:
             return None
         self._kind = _INLINE
-        taken.sort(key=lambda row: row[_ROW_VERSION])
-        took = self._stage(taken)
-        if not took.quarantined:
-            self._after = took.high
-        return took
+        taken.sort(key=attrgetter("row_version"))
+        counts = self._stage(taken)
+        if not counts.quarantined:
+            self._after = counts.high
+        return counts
 
     def _take_large(self) -> PartCounts | None:
         """Take one message that ``take_head`` passes over."""
@@ -79,9 +79,9 @@ class FilePartWriter:
         self._kind, self._after = _LARGE, found.row_version
         return self._stage([take_large(self._queue, found)], body_file, size)
 
-    def _stage(self, rows: Sequence[Any], body_file: str | None = None, body_bytes: int = 0) -> PartCounts:
-        kept = rows if self._options.keep_expired else [row for row in rows if not row[_EXPIRED]]
-        low, high = rows[0][_ROW_VERSION], rows[-1][_ROW_VERSION]
+    def _stage(self, rows: Sequence[Row], body_file: str | None = None, body_bytes: int = 0) -> PartCounts:
+        kept = rows if self._options.keep_expired else [row for row in rows if not row.expired]
+        low, high = rows[0].row_version, rows[-1].row_version
         try:
             size = self._file.write(kept, body_file) + (body_bytes if kept else 0)
         except UnwritableError as error:
@@ -89,7 +89,7 @@ class FilePartWriter:
         return PartCounts(len(kept), len(rows) - len(kept), 0, size, low, high)
 
     def _set_aside(self, reasons: dict[int, str], low: int, high: int) -> PartCounts:
-        """Undo the statement and move the rows that cannot be written into quarantine; the others are taken anew."""
+        """Undo the statement and move the rows that cannot be written into quarantine; the others are taken again."""
         if not reasons:
             raise StagingError(
                 f"Messages {low} to {high} (RowVersion) cannot be written together: set a lower bytes_per_statement."

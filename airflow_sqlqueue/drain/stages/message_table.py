@@ -1,7 +1,7 @@
 """The table of staged messages, beside the ledger: where batches are that no file is written for.
 
 Its rows come in the transaction that deletes them from the queue, are part of a batch once that is committed, and stay
-as they are until the batch is done with and swept.
+as they are until the batch is finished and swept.
 
 Source: reference/spark.md 1.6.
 """
@@ -13,14 +13,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.errors import BatchMismatchError
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.row import Row
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query, seek
 from airflow_sqlqueue.sql.columns import (
     STAGED,
+    STAGED_HEADS,
     STAGED_NAMES,
     definitions,
     row_columns,
@@ -30,17 +33,15 @@ from airflow_sqlqueue.sql.columns import (
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition
 from airflow_sqlqueue.tables.layout import Layout
 
-PAGE_BYTES = 8 * 1024 * 1024
+PAGE_BYTES = 8 * MIB
 """Bytes of headers and bodies that one page brings to the client, and one row more."""
-
-_ROW_VERSION = 7
 
 
 @dataclass(frozen=True)
 class MovedRows:
     """What one statement moved: ``rows`` in all, ``expired`` of them dropped, ``bytes`` of the others, RowVersions.
 
-    ``suspect`` are those of which :meth:`MessageTable.suspect` tells more.
+    ``suspect`` is how many :meth:`MessageTable.suspect` would return.
     """
 
     rows: int
@@ -109,13 +110,14 @@ class MessageTable:
         moved = queue.run_for_layout(run)
         return MovedRows(*map(int, moved)) if moved[0] else None
 
-    def suspect(self, queue: QueueTable, batch_id: uuid.UUID, part_id: uuid.UUID, after: int) -> list[Any]:
-        """The rows of the part above ``after`` that a reader may refuse, without bodies, and their bytes at the end."""
-        statement = self._query("suspect", suspect=suspect(queue.layout.types))
-        return self._session.run(statement, str(batch_id), str(part_id), after)
+    def suspect(self, queue: QueueTable, batch_id: uuid.UUID, part_id: uuid.UUID, after: int) -> list[tuple[Row, int]]:
+        """The rows of the part above ``after`` that a reader may refuse, without bodies, each with its bytes."""
+        statement = self._query("suspect", columns=STAGED_HEADS, suspect=suspect(queue.layout.types))
+        rows = self._session.run(statement, str(batch_id), str(part_id), after)
+        return [(Row._make(row), int(size)) for *row, size in rows]
 
-    def pages(self, batch_id: uuid.UUID, part_id: uuid.UUID, *, page_bytes: int = PAGE_BYTES) -> Iterator[list[Any]]:
-        """The rows of a part by ascending RowVersion, with the columns of ``take_head``, in pages.
+    def pages(self, batch_id: uuid.UUID, part_id: uuid.UUID, *, page_bytes: int = PAGE_BYTES) -> Iterator[list[Row]]:
+        """The rows of a part by ascending RowVersion, in pages.
 
         No result is open on the server between two pages, however long the caller takes.
         """
@@ -124,10 +126,11 @@ class MessageTable:
         while page := self._session.run(
             statement, str(batch_id), str(part_id), after, MAX_ROWS_PER_STATEMENT, page_bytes
         ):
-            yield page
-            after = page[-1][_ROW_VERSION]
+            rows = list(map(Row._make, page))
+            yield rows
+            after = rows[-1].row_version
 
-    def part(self, batch_id: uuid.UUID, part_id: uuid.UUID, messages: int) -> Iterator[list[Any]]:
+    def part(self, batch_id: uuid.UUID, part_id: uuid.UUID, messages: int) -> Iterator[list[Row]]:
         """:meth:`pages` of a part of which the ledger says how many messages it has.
 
         Raises :class:`BatchMismatchError`, in the end, where they are fewer or more.

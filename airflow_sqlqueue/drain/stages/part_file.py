@@ -19,9 +19,7 @@ import pyarrow.parquet as pq
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import run_in_thread
-from airflow_sqlqueue.message import drained_row_schema
-
-_ROW_VERSION = 7
+from airflow_sqlqueue.row import BODY_FILE, Row, drained_row_schema
 
 # The first array of a process loads pandas where it is installed, for a second: not while rows are locked.
 pa.array([], pa.int64())
@@ -59,8 +57,8 @@ class PartFile:
         """The URI for Spark; None where no row was written."""
         return f"{self._staging.uri}/{self._name}" if self.messages else None
 
-    def write(self, rows: Sequence[Sequence[Any]], body_file: str | None = None) -> int:
-        """Add rows, as ``QueueTable.take_head`` gives them, as one row group; return the bytes of headers and bodies.
+    def write(self, rows: Sequence[Row], body_file: str | None = None) -> int:
+        """Add rows as one row group; return the bytes of headers and bodies.
 
         ``body_file`` is the file of the body, for a single row. Raises :class:`UnwritableError` where a row cannot be
         kept, with nothing written.
@@ -71,7 +69,7 @@ class PartFile:
             batch = to_arrow(rows, body_file)
         except (pa.ArrowException, UnicodeError, ValueError):
             # The cause would quote the value.
-            raise UnwritableError({row[_ROW_VERSION]: reason for row in rows if (reason := unwritable(row))}) from None
+            raise UnwritableError({row.row_version: reason for row in rows if (reason := unwritable(row))}) from None
         self._settle()
         writer = self._writer = self._writer or self._open()
         self._writing = run_in_thread(lambda: writer.write_batch(batch))
@@ -116,7 +114,7 @@ class PartFile:
             self._file.close()
 
     def abandon(self) -> None:
-        """Let go of the streams. What is durable stays for the sweep: whoever sent a COMMIT must not remove it."""
+        """Abandon the streams. What is durable stays for the sweep: after a COMMIT was sent it must not be removed."""
         with suppress(Exception):
             self._settle()
         for file in (self._file, self._body):
@@ -128,33 +126,31 @@ class PartFile:
                 self._writer.close()
 
 
-def to_arrow(rows: Sequence[Sequence[Any]], body_file: str | None = None) -> pa.RecordBatch:
-    """Rows of a queue table as one record batch of :func:`drained_row_schema`.
+def to_arrow(rows: Sequence[Row], body_file: str | None = None) -> pa.RecordBatch:
+    """Rows as one record batch of :func:`drained_row_schema`.
 
     Raises :class:`ValueError` or an error of Arrow's for a value that the schema does not take.
     """
     schema = drained_row_schema()
-    identity, correlation, reply_to, recoverable, expires, headers, body, row_version, expired = zip(*rows, strict=True)
-    columns = [
-        [None if value is None else str(value).lower() for value in identity],
-        correlation,
-        reply_to,
-        recoverable,
-        expires,
-        headers,
-        body,
-        row_version,
-        expired,
-        [body_file] * len(rows),
-    ]
-    arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
+    columns: dict[str, Sequence[Any]] = dict(zip(Row._fields, zip(*rows, strict=True), strict=True))
+    columns["id"] = _lower_case(columns["id"])
+    columns[BODY_FILE] = pa.repeat(pa.scalar(body_file, pa.string()), len(rows))
+    arrays = [pa.array(values, type=field.type) for values, field in zip(columns.values(), schema, strict=True)]
     for array, field in zip(arrays, schema, strict=True):
         if array.null_count and not field.nullable:
             raise ValueError(f"{field.name} is NULL")
     return pa.record_batch(arrays, schema=schema)
 
 
-def unwritable(row: Sequence[Any]) -> str | None:
+def _lower_case(ids: Sequence[Any]) -> Any:
+    """GUIDs as text in lower case. The driver gives texts or, where ``pyodbc.native_uuid`` is set, UUIDs."""
+    try:
+        return pc.ascii_lower(pa.array(ids, pa.string()))
+    except pa.ArrowTypeError:
+        return [None if value is None else str(value).lower() for value in ids]
+
+
+def unwritable(row: Row) -> str | None:
     """Why neither a file nor Spark can keep a row, without what it holds; None where they can."""
     try:
         to_arrow([row])

@@ -16,8 +16,6 @@ from airflow_sqlqueue.drain.stages.part_file import unwritable
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
-_ROW_VERSION = 7
-
 
 @dataclass(frozen=True)
 class TableStage:
@@ -65,9 +63,9 @@ class TablePartWriter:
         """Move what Spark cannot read from the last statement's rows into quarantine; how many, and their bytes."""
         plan = self._plan
         reasons, size = {}, 0
-        for *row, row_bytes in self._table.suspect(self._queue, plan.batch_id, plan.part_id, self._after):
+        for row, row_bytes in self._table.suspect(self._queue, plan.batch_id, plan.part_id, self._after):
             if reason := unwritable(row):
-                reasons[row[_ROW_VERSION]] = reason
+                reasons[row.row_version] = reason
                 size += row_bytes
         where = (self._table.address, self._queue.address, plan.batch_id, plan.part_id)
         return self._quarantine.move_staged(*where, reasons) if reasons else 0, size

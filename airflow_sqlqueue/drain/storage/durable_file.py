@@ -29,7 +29,7 @@ class DurableFile:
     """
 
     def __init__(self, staging: StagingFolder, name: str) -> None:
-        """Begin the file. ``name`` is its path under ``staging``, one that nobody else uses."""
+        """Begin the file. ``name`` is its path under ``staging``, which no other writer uses."""
         self._staging = staging
         self._name = name
         self._durable = False
@@ -40,7 +40,7 @@ class DurableFile:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
                 self._stream: Any = Path(path).open("xb")  # noqa: SIM115 - closed by close() or abandon()
             else:
-                # In a transaction of fsspec's that somebody has begun, close() would not finish the upload.
+                # In a transaction of fsspec's, close() would not finish the upload.
                 self._stream = self._within_timeout(lambda: staging.filesystem.open(path, "wb", autocommit=True))
         except Exception as error:
             self._fail("written", error)
@@ -87,10 +87,10 @@ class DurableFile:
         self._durable = True
 
     def abandon(self) -> None:
-        """Let go of the stream, in silence. An upload that was not finished is cancelled, so it leaves no object.
+        """Abandon the stream, and raise nothing. An upload that was not finished is cancelled, so it leaves no object.
 
-        A file that :meth:`close` has made durable stays: whoever sent a COMMIT must not remove it, and the sweep finds
-        it. What was begun on a file system, or on a store that can neither be reached nor told, is left to the sweep.
+        A file that :meth:`close` has made durable stays: after a COMMIT was sent it must not be removed, and the sweep
+        finds it. What was begun on a file system, or on a store that cannot be reached, is left to the sweep.
         """
         if self._durable:
             # discard() of WebHDFS and FTP would remove it.
@@ -103,7 +103,7 @@ class DurableFile:
         with suppress(Exception):
             call_within(self._stream.discard, timeout)
         if isinstance(self._stream, AbstractBufferedFile):
-            # Its close(), which its finalizer calls if nobody else does, would finish the upload otherwise.
+            # Its close(), which its finalizer calls if no other code does, would finish the upload otherwise.
             self._stream.forced = True
         with suppress(Exception):
             call_within(self._stream.close, timeout)

@@ -21,8 +21,8 @@ T = TypeVar("T")
 class StagingFolder:
     """Where batches are written. ``uri`` is the form in which Spark finds ``root`` on ``filesystem``.
 
-    ``timeout`` is how many seconds a store may take to answer before a part is undone; the rows of the part are locked
-    meanwhile. It does not bound a local disk.
+    ``timeout`` is how many seconds a store may take to answer before a part is rolled back; the rows of the part are
+    locked meanwhile. It does not bound a local disk.
 
     A folder can be pickled where its filesystem can be, which then takes its storage options along, credentials
     included; it never shows them.
@@ -47,7 +47,7 @@ class StagingFolder:
             else:
                 filesystem, root = fsspec.core.url_to_fs(os.fspath(location))
         except Exception as error:
-            # Libraries raise what they like. Their words, without secrets, are all there is to tell.
+            # Libraries raise errors of any class. Their text, without secrets, is all that can be reported.
             raise ConfigurationError(
                 f"The staging location {without_secrets(str(location))} cannot be used: {error_text(error)}."
             ) from None

@@ -1,4 +1,4 @@
-"""What lies in a staging folder: the part files, told by their names from whatever else is there."""
+"""What lies in a staging folder: the part files, recognized by their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs from store to store: how Spark finds a folder, how long they take, and what they say of failures."""
+"""What differs from store to store: how Spark finds a folder, how long they take, and the text of their errors."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def run_in_thread(call: Callable[[], T]) -> Future[T]:
 
 
 def call_within(call: Callable[[], T], seconds: float) -> T:
-    """What ``call`` returns or raises, or :class:`TimeoutError`: then it goes on in a thread that nobody waits for.
+    """What ``call`` returns or raises, or :class:`TimeoutError`: then it goes on in a thread that is not waited for.
 
     The stores' own time limits are not enough. That of aiohttp, which s3fs, gcsfs and adlfs use, does not hold for
     sending, and is dropped by S3's answer to ``Expect: 100-continue`` if that comes late.

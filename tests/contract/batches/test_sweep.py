@@ -166,21 +166,21 @@ def test_files_of_another_ledger_stay_unless_there_is_none(
     assert staged(any_staging) == set()
 
 
-def test_a_sweep_forgets_old_sendings(queue: QueueTable, ledger: Ledger, staging: StagingFolder) -> None:
+def test_a_sweep_forgets_old_sends(queue: QueueTable, ledger: Ledger, staging: StagingFolder) -> None:
     catalog = queue.address.catalog
     send_id, sent = uuid.uuid4(), SendLedger(queue.session, catalog, SCHEMA)
     sent.create()
     sent.send(queue, send_id, [Message()])
-    assert sweep(ledger, staging, NOW).sendings == 0
-    assert sweep(ledger, staging, SweepOptions(forget_sent=timedelta(days=1))).sendings == 0
+    assert sweep(ledger, staging, NOW).sends == 0
+    assert sweep(ledger, staging, SweepOptions(forget_sent=timedelta(days=1))).sends == 0
     old = SweepOptions(forget_sent=timedelta(0))
     table = f"[{catalog}].[{SCHEMA}].[Send]"
     run_sql(queue.session, f"UPDATE {table} SET [SentAt] = '2020-01-01' WHERE [SendId] = '{send_id}'")
-    assert sweep(ledger, staging, replace(old, dry_run=True)).sendings == 1
+    assert sweep(ledger, staging, replace(old, dry_run=True)).sends == 1
     assert sent.send(queue, send_id, [Message()]).repeated
-    assert sweep(ledger, staging, SweepOptions(forget_sent=timedelta(days=365))).sendings == 1
+    assert sweep(ledger, staging, SweepOptions(forget_sent=timedelta(days=365))).sends == 1
     assert not sent.send(queue, send_id, [Message()]).repeated
-    assert sweep(Ledger(queue.session, catalog, "no ledger here"), staging, old).sendings == 0
+    assert sweep(Ledger(queue.session, catalog, "no ledger here"), staging, old).sends == 0
 
 
 def staged_rows(queue: QueueTable, batch: Batch) -> int:

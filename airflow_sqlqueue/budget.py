@@ -1,0 +1,77 @@
+"""How much work a call may do: a number of messages, and a number of seconds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from airflow_sqlqueue.errors import ConfigurationError
+
+MIB = 1024 * 1024
+"""Bytes of a mebibyte, which limits on bytes are multiples of."""
+
+Clock = Callable[[], float]
+"""Seconds since some moment, never running backwards."""
+
+
+class Budget:
+    """A limit on messages and on seconds; None is no limit. The seconds run from the moment the budget is made.
+
+    A loop reserves messages before it handles them and gives back those that it did not need, so that workers which
+    share a budget never exceed it together. Safe to use from several threads.
+
+    Raises :class:`ConfigurationError` for a limit below zero.
+    """
+
+    def __init__(
+        self, max_messages: int | None = None, max_seconds: float | None = None, *, clock: Clock = time.monotonic
+    ) -> None:
+        for name, limit in (("max_messages", max_messages), ("max_seconds", max_seconds)):
+            if limit is not None and limit < 0:
+                raise ConfigurationError(f"{name} is {limit}: give 0 or more, or None for no limit.")
+        self._messages, self._clock = max_messages, clock
+        self._started = clock()
+        self._until = None if max_seconds is None else self._started + max_seconds
+        self._lock = threading.Lock()
+
+    @property
+    def messages_left(self) -> int | None:
+        """How many messages can still be reserved, whatever the time; None where there is no limit."""
+        return self._messages
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The seconds that are left, at least 0; None where there is no limit."""
+        return None if self._until is None else max(0.0, self._until - self._clock())
+
+    @property
+    def seconds_used(self) -> float:
+        """The seconds since the budget was made."""
+        return self._clock() - self._started
+
+    @property
+    def used(self) -> bool:
+        """Whether one of the limits is reached."""
+        return self._messages == 0 or self.seconds_left == 0
+
+    def reserve(self, limit: int) -> int:
+        """Reserve up to ``limit`` messages and return how many: 0 once a limit is reached."""
+        with self._lock:
+            if self.seconds_left == 0:
+                return 0
+            if self._messages is None:
+                return limit
+            reserved = min(limit, self._messages)
+            self._messages -= reserved
+            return reserved
+
+    def give_back(self, unused: int) -> None:
+        """Return messages that were reserved and not handled."""
+        with self._lock:
+            if self._messages is not None:
+                self._messages += unused
+
+    def share(self, max_messages: int | None) -> Budget:
+        """A budget of its own for so many messages, whose time ends with this one's."""
+        return Budget(max_messages, self.seconds_left, clock=self._clock)

@@ -1,0 +1,100 @@
+"""A row of a queue, and its columns with their SQL, Arrow and Spark types.
+
+This is the one place that knows the columns and their order: the lists of columns in SQL, the schema of part files and
+the schema that Spark reads are made from :data:`COLUMNS`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Row(NamedTuple):
+    """A row of a queue as the driver returns it, None for NULL; :data:`COLUMNS` names the columns in the same order.
+
+    ``expires`` is in UTC without a time zone, as in the table. ``headers`` is the raw text. ``expired`` says whether
+    ``expires`` had passed when the row was read, by the server's clock. ``correlation_id``, ``reply_to_address`` and
+    ``recoverable`` are also None where the table does not have these columns. ``id`` and ``headers`` are None only in a
+    table that allows it, against the transport's own definition.
+    """
+
+    id: str | uuid.UUID
+    correlation_id: str | None
+    reply_to_address: str | None
+    recoverable: bool | None
+    expires: datetime | None
+    headers: str
+    body: bytes | None
+    row_version: int
+    expired: bool
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of :class:`Row`: its name in SQL, Arrow and Spark, and its type in each.
+
+    ``sql`` is a type that holds whatever type a queue gives the column. ``arrow`` is a name of :func:`arrow_schema`'s
+    types, ``spark`` one of Spark's JSON schema. ``nullable`` is that of Arrow and Spark.
+    """
+
+    name: str
+    sql: str
+    arrow: str
+    spark: str
+    nullable: bool = True
+
+
+COLUMNS = (
+    Column("Id", "uniqueidentifier", "string", "string", nullable=False),
+    Column("CorrelationId", "nvarchar(255)", "string", "string"),
+    Column("ReplyToAddress", "nvarchar(255)", "string", "string"),
+    Column("Recoverable", "bit", "bool", "boolean"),
+    Column("Expires", "datetime2", "utc", "timestamp"),
+    Column("Headers", "nvarchar(max)", "string", "string", nullable=False),
+    Column("Body", "varbinary(max)", "binary", "binary"),
+    Column("RowVersion", "bigint", "int64", "long", nullable=False),
+    Column("Expired", "bit", "bool", "boolean", nullable=False),
+)
+"""The columns of :class:`Row`, in its order. ``Expired`` is computed; a queue's table has the other eight."""
+
+NAMES = tuple(column.name for column in COLUMNS)
+TABLE_NAMES = NAMES[:-1]
+"""The columns that a queue's table can have."""
+
+BODY_FILE = "BodyFile"
+"""What drained rows have besides: the URI of the file with a body that is too large for its row, else null."""
+
+
+@cache
+def drained_row_schema() -> pa.Schema:
+    """The Arrow schema of a drained row: :data:`COLUMNS` and :data:`BODY_FILE`.
+
+    ``Id`` is the lower-case text of the GUID; ``Expires`` is UTC in microseconds (without a zone Spark would make it a
+    ``timestamp_ntz``); ``Headers`` is the raw text, malformed or not; ``Body`` is null where the column was, and where
+    ``BodyFile`` names the file that holds the body.
+    """
+    import pyarrow as pa
+
+    utc = pa.timestamp("us", tz="UTC")
+    types = {"string": pa.string(), "bool": pa.bool_(), "utc": utc, "binary": pa.binary(), "int64": pa.int64()}
+    fields = [pa.field(column.name, types[column.arrow], nullable=column.nullable) for column in COLUMNS]
+    return pa.schema([*fields, pa.field(BODY_FILE, pa.string())])
+
+
+def spark_schema() -> dict[str, Any]:
+    """:func:`drained_row_schema` in Spark's types, as ``StructType.fromJson`` reads a schema."""
+    columns = [(column.name, column.spark, column.nullable) for column in COLUMNS]
+    return {
+        "type": "struct",
+        "fields": [
+            {"name": name, "type": kind, "nullable": nullable, "metadata": {}}
+            for name, kind, nullable in [*columns, (BODY_FILE, "string", True)]
+        ],
+    }

@@ -1,0 +1,29 @@
+"""The columns of a row, in SQL, Arrow and Spark."""
+
+from __future__ import annotations
+
+import re
+
+from airflow_sqlqueue.row import BODY_FILE, COLUMNS, NAMES, TABLE_NAMES, Row, drained_row_schema, spark_schema
+from airflow_sqlqueue.sql.columns import REQUIRED, STAGED, row_columns
+
+
+def test_a_row_has_a_field_for_each_column_in_the_same_order() -> None:
+    assert Row._fields == tuple(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() for name in NAMES)
+
+
+def test_every_schema_has_the_same_columns_in_the_same_order() -> None:
+    drained = [*NAMES, BODY_FILE]
+    assert drained_row_schema().names == drained
+    assert [field["name"] for field in spark_schema()["fields"]] == drained
+    assert tuple(STAGED) == NAMES
+
+
+def test_statements_return_the_columns_in_the_order_of_a_row() -> None:
+    for present in (TABLE_NAMES, REQUIRED):
+        columns = row_columns(dict.fromkeys(present, "int")).split(", ")
+        assert [re.findall(r"\[(\w+)\]$", column) for column in columns] == [[name] for name in NAMES]
+
+
+def test_what_names_a_row_is_never_null() -> None:
+    assert {column.name for column in COLUMNS if not column.nullable} == {"Id", "Headers", "RowVersion", "Expired"}
