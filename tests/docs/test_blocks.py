@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,16 +68,12 @@ def run_sql(text: str) -> None:
 
 
 def run_pytest(block: Block) -> None:
-    """A block of tests is a file of tests, run with what its own fixtures set up."""
+    """A block of tests is a file of tests, run in this process, where Airflow is loaded already."""
     file = Path("test_shown.py")
     file.write_text(block.text, "utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={file.parent}", str(file)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    arguments = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-c", os.devnull, f"--rootdir={Path.cwd()}"]
+    code = pytest.main([*arguments, str(file)])
+    assert code == pytest.ExitCode.OK, f"pytest ended with {code!r}"
 
 
 @contextmanager
