@@ -1,7 +1,7 @@
 -- The two roles of airflow-sqlqueue. Run it in the database that holds the queues, as a member of db_owner; it can be
 -- run again. Queues in another schema than dbo, or a ledger in another than sqlqueue: change the names.
 --
---   sqlqueue_installer   creates, mends and drops tables: sqlqueue create, inspect --fix, drop
+--   sqlqueue_installer   creates, fixes and drops tables: sqlqueue create, inspect --fix, drop
 --   sqlqueue_runtime     everything else: send, receive, depth, peek, drain, purge, inspect
 --
 -- Then give each to the user of a login:  ALTER ROLE [sqlqueue_runtime] ADD MEMBER [airflow];

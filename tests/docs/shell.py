@@ -41,7 +41,7 @@ class Shell:
 
     def __init__(self, variables: MutableMapping[str, str]) -> None:
         self._variables = variables
-        self.ran: list[str] = []
+        self._databases: set[str] = set()
 
     def run(self, text: str) -> None:
         """Run a block. Raises where a command fails, or where a line is none of those that a block may hold."""
@@ -62,10 +62,12 @@ class Shell:
             self._sqlqueue(line)
         elif command == "export":
             for word in words[1:]:
-                _check_assignment(*word.partition("=")[::2])
+                self._check_assignment(*word.partition("=")[::2])
         elif command == "echo" and words[-2] == ">":
             Path(words[-1]).write_text(" ".join(words[1:-2]) + "\n", "utf-8")
         elif command in NOT_RUN:
+            if words[1:3] == ["-m", "fakemssql"]:
+                self._databases.add(words[words.index("--database") + 1])
             _check_shown(command, words)
         else:
             raise AssertionError(f"{command!r} is neither run nor in NOT_RUN: {line}")
@@ -78,8 +80,24 @@ class Shell:
         done = CliRunner().invoke(app, words[1:], catch_exceptions=True)
         if done.exit_code != 0:
             raise AssertionError(f"{line}\n{done.output}") from done.exception
-        self.ran.append(words[1])
         return done.stdout
+
+    def _check_assignment(self, name: str, value: str) -> None:
+        """Connections that are shown can be read; the test's own stay in force."""
+        if name in ("SQLQUEUE_URL", "SQLQUEUE_TEST_SERVER"):
+            is_string = is_connection_string(value)
+            self._check(ConnectionString.parse(value).settings() if is_string else ConnectionSettings.from_url(value))
+        elif name.startswith("AIRFLOW_CONN_"):
+            from airflow.sdk import Connection
+
+            from airflow_sqlqueue.hooks.connection import read_connection
+
+            self._check(read_connection(Connection.from_json(value, conn_id="shown")).settings)
+
+    def _check(self, settings: ConnectionSettings) -> None:
+        """A database of the fakemssql that the page starts is one that it makes."""
+        if settings.port == 14330:
+            assert settings.database in self._databases, f"no fakemssql is started with {settings.database!r}"
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -106,20 +124,6 @@ def _at(value: Any, path: str) -> Any:
     for key, index in re.findall(r"\.?(\w+)|\.?\[(\d+)\]", path):
         value = value[int(index)] if index else value[key]
     return value
-
-
-def _check_assignment(name: str, value: str) -> None:
-    """Connections that are shown can be read; the test's own stay in force."""
-    if name in ("SQLQUEUE_URL", "SQLQUEUE_TEST_SERVER"):
-        assert (ConnectionString.parse(value).settings() if is_connection_string(value) else None) or (
-            ConnectionSettings.from_url(value)
-        )
-    elif name.startswith("AIRFLOW_CONN_"):
-        from airflow.sdk import Connection
-
-        from airflow_sqlqueue.hooks.connection import read_connection
-
-        assert read_connection(Connection.from_json(value, conn_id="shown")).settings.host
 
 
 def _check_shown(command: str, words: list[str]) -> None:
