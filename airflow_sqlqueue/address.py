@@ -1,6 +1,7 @@
 """Queue addresses as the transport writes them: ``table@[schema]@[catalog]``.
 
-The grammar is the one of versions 3.1 to 9, with its leniencies (reference/addresses.md 1.2 and 1.3).
+The grammar is the one of versions 3.1 to 9, with its leniencies (docs/transport/addresses.md, "Grammar" and "Written
+forms").
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class QueueAddress:
 
     @classmethod
     def parse_as(cls, text: str, version: str) -> QueueAddress:
-        """Read an address as an endpoint of an older version does (reference/addresses.md 1.5).
+        """Read an address as an endpoint of an older version does (docs/transport/addresses.md, "Versions 1 and 2").
 
         ``"3.0"`` cuts at every ``@``, inside brackets too, and knows no catalog. ``"1"`` and ``"2"`` take everything
         after the first ``@`` for a machine name and drop it; a name of more than 128 characters becomes a GUID.
@@ -133,8 +134,8 @@ class QueueAddress:
 def without_machine(text: str) -> QueueAddress | None:
     """The bare queue of ``queue@MACHINE``, as versions 1 and 2 wrote it into headers; None for every other address.
 
-    The text alone cannot distinguish a machine from a schema that is written without brackets (reference/addresses.md
-    1.6).
+    The text alone cannot distinguish a machine from a schema that is written without brackets
+    (docs/transport/addresses.md, "Ambiguous addresses").
     """
     table, *rest = text.split("@")
     return QueueAddress(table) if len(rest) == 1 and rest[0].strip() and not rest[0].startswith("[") else None
@@ -177,7 +178,7 @@ def _split_part(text: str) -> tuple[str, str, str]:
     """Cut ``text`` at the ``@`` that ends its first part; the middle of the result is that ``@``, or empty.
 
     The search begins at index 1, so that an ``@`` in front is data; inside brackets an ``@`` ends the part only after
-    an odd number of ``]``. Both are what the transport does (reference/addresses.md 1.2, point 3).
+    an odd number of ``]``. Both are what the transport does (docs/transport/addresses.md, "Grammar", point 3).
     """
     bracketed = text.startswith("[")
     closing = 0

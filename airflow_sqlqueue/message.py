@@ -1,6 +1,6 @@
 """A message as the transport keeps it: its headers and its body.
 
-Sources: reference/envelope.md 3.1 (headers), statements.md 2.3 (the row).
+Sources: docs/transport/messages.md, "Headers as JSON"; docs/transport/queue-tables.md, "Columns".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Headers = Mapping[str, "str | None"]
 
 
 class HeaderNames:
-    """The header names of the transport and of NServiceBus, as reference/envelope.md 3.3 lists them."""
+    """The header names of the transport and of NServiceBus (docs/transport/messages.md, "Header names")."""
 
     MESSAGE_ID = "NServiceBus.MessageId"
     CORRELATION_ID = "NServiceBus.CorrelationId"

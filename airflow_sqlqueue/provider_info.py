@@ -1,7 +1,7 @@
 """The provider as Airflow registers it. Imports nothing but the version: every Airflow process reads it at its start.
 
 The shape is ``provider_info.schema.json`` of Airflow 3.3; ``conn-fields`` is that of ``provider.yaml.schema.json``
-(reference/airflow.md 2).
+(docs/design.md, "Registration with Airflow").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which table an address or an endpoint name means, given the routing settings of the transport.
 
 Schema and catalog are resolved independently: queue setting, endpoint setting (logical routing only), address, default,
-and last ``dbo`` or the connection's database (reference/addresses.md 1.4).
+and last ``dbo`` or the connection's database (docs/transport/addresses.md, "Resolution").
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Transactions that several calls join, in the modes of the transport.
 
-Source: reference/transactions_and_failures.md 4.
+Source: docs/transport/transactions.md, "Transaction modes".
 """
 
 from __future__ import annotations

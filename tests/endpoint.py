@@ -1,6 +1,6 @@
 """An endpoint as the tests meet it: the statements of the transport, on a driver's connection, and none of our code.
 
-What each statement does is described in ``reference/statements.md``; the words here are the tests' own.
+What each statement does is described in ``docs/transport/queue-tables.md``; the words here are the tests' own.
 """
 
 from __future__ import annotations

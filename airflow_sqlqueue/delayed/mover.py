@@ -1,7 +1,7 @@
 """The mover: what an endpoint does with its delayed messages when they are due, for queues that no endpoint serves.
 
-Source: reference/statements.md 2.9. Unlike the endpoint's, it moves in the order of Due, works with any layout of the
-input queue, and forwards by itself.
+Source: docs/transport/queue-tables.md, "Delayed messages". Unlike the endpoint's, it moves in the order of Due, works
+with any layout of the input queue, and forwards by itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A table of delayed messages and what can be done with it: store, look, cancel. :mod:`.mover` moves what is due.
 
-Source: reference/statements.md 2.9.
+Source: docs/transport/queue-tables.md, "Delayed messages".
 """
 
 from __future__ import annotations

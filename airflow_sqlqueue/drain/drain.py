@@ -1,7 +1,7 @@
 """A drain: a batch opened, filled part by part, sealed, and listed.
 
 Queue to files is exactly once: a row leaves the queue in the transaction that names its file in the ledger, and the
-batch is exactly the files that the ledger lists once it is sealed (DESIGN 3).
+batch is exactly the files that the ledger lists once it is sealed (docs/design.md, "Draining").
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The ledger: which parts a batch has, in two tables beside the queue.
 
-Delete and ledger row share one transaction of one database, so they share one fate (DESIGN 3, points 1 to 4).
+Delete and ledger row share one transaction of one database, so they share one fate (docs/design.md, "The ledger", "A
+part is one transaction" and "The seal").
 """
 
 from __future__ import annotations

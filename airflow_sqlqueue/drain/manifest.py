@@ -3,7 +3,7 @@
 It is small, JSON-safe and final once the batch is sealed, so it can travel through XCom or lie in a file beside the
 parts. This module imports nothing heavy: Spark executors and the scheduler read manifests too.
 
-Source: reference/spark.md 0, 1.3.
+Source: docs/design.md, "The batch is what the ledger lists" and "Manifests".
 """
 
 from __future__ import annotations

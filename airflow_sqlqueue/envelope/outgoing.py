@@ -1,6 +1,6 @@
 """Messages as people write them, with the headers that a .NET endpoint needs to handle them.
 
-Source: reference/envelope.md 3.3, "Minimum to be handled".
+Source: docs/transport/messages.md, "Headers that a receiver needs".
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ class Sender:
 def row_id(message_id: str) -> uuid.UUID:
     """The Id of a message's row: its id, or a GUID that follows from an id that is none.
 
-    The column holds GUIDs only; the header keeps the id as it is (reference/transactions_and_failures.md, point 31).
+    The column holds GUIDs only; the header keeps the id as it is (docs/transport/messages.md, "Headers that a receiver
+    needs").
     """
     try:
         return uuid.UUID(message_id)

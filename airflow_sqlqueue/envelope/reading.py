@@ -1,6 +1,6 @@
 """A message's headers as typed values, and its body as text or JSON.
 
-Source: reference/envelope.md 3.3.
+Source: docs/transport/messages.md, "Header names".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Replies as endpoints send them.
 
-Source: reference/envelope.md 3.7.
+Source: docs/transport/messages.md, "Replies".
 """
 
 from __future__ import annotations

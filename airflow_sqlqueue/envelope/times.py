@@ -1,6 +1,6 @@
 """Times and intervals as headers carry them: written in the one form that endpoints take, read in any usual one.
 
-Source: reference/envelope.md 3.2.
+Source: docs/transport/messages.md, "Times".
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The groups of headers that reference/envelope.md 3.3 lists, each as a frozen dataclass of typed values.
+"""The groups of headers, each as a frozen dataclass of typed values.
+
+Source: docs/transport/messages.md, "Header names".
 
 A field is None where its header is missing or not of its type: one bad value must not hide the others.
 """

@@ -1,6 +1,6 @@
 """A row of an error queue, with what its headers say of the failure.
 
-Sources: reference/envelope.md 3.3 (headers of failure), 3.4 (poison messages arrive as they were sent).
+Sources: docs/transport/messages.md, "Header names" and "Poison messages".
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ _FAILURE = (
     EDIT_OF,
 )
 """Beginnings of header names: what ServiceControl removes before a retry, and ``FLRetries`` of old versions, so that
-retries start over (reference/envelope.md 3.6). Like ServiceControl this leaves the processing endpoint and machine,
-which the endpoint that processes the message overwrites, and ``NServiceBus.Timeout.Expire``, which a timeout manager
-needs.
+retries start over (docs/transport/messages.md, "Returning failed messages"). Like ServiceControl this leaves the
+processing endpoint and machine, which the endpoint that processes the message overwrites, and
+``NServiceBus.Timeout.Expire``, which a timeout manager needs.
 """
 
 
@@ -27,7 +27,8 @@ def headers_without_failure(message: ReceivedMessage) -> dict[str, str | None]:
     """The headers without the failure's, as far as they can be read.
 
     Endpoints of versions 1 and 2 keep the correlation id and the reply address in columns: where the headers do not
-    have them, they come from there, so that a row of any layout can take them (reference/statements.md 2.5).
+    have them, they come from there, so that a row of any layout can take them (docs/transport/queue-tables.md,
+    "Sending").
     """
     values = decode_headers(message.headers).values
     kept = {name: value for name, value in values.items() if not name.startswith(_FAILURE)}

@@ -1,6 +1,6 @@
 """An Airflow connection read as what the core needs: settings, routing, ledger.
 
-Accepted connection types and what their extra means (reference/airflow.md 1.4):
+Accepted connection types and what their extra means (docs/concepts/connections.md, "Connection types"):
 
 - ``sqlqueue``: the fields below, and nothing else.
 - ``odbc``: the fields below; any other key is an ODBC keyword.

@@ -1,6 +1,7 @@
 """What can be wrong with a queue table: a check for each, and the statement that would fix it.
 
-Sources: reference/statements.md 2.6, 2.7 and 2.9, transactions_and_failures.md 6.2.
+Sources: docs/transport/queue-tables.md, "Queue length", "Purging" and "Delayed messages";
+docs/transport/transactions.md, "Storage of queue tables".
 """
 
 from __future__ import annotations

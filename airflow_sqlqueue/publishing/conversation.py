@@ -1,6 +1,6 @@
 """Request and response: a private queue for the reply, and waiting for it by its correlation id.
 
-Source: reference/envelope.md 3.7.
+Source: docs/transport/messages.md, "Replies".
 """
 
 from __future__ import annotations

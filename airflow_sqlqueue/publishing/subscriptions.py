@@ -1,6 +1,6 @@
 """The subscription table, and publishing to the queues it names.
 
-Source: reference/statements.md 2.10. Versions 5 and later of the transport keep subscriptions there.
+Source: docs/transport/queue-tables.md, "Subscriptions". Versions 5 and later of the transport keep subscriptions there.
 """
 
 from __future__ import annotations

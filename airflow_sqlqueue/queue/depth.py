@@ -11,7 +11,7 @@ catalog   the catalog's row count, no rows      counts expired messages and thos
                                                 committed yet; approximate by its own documentation
 ========  ====================================  =====================================================================
 
-Without an index on RowVersion ``quick`` reads the whole table. (reference/statements.md 2.6)
+Without an index on RowVersion ``quick`` reads the whole table. (docs/transport/queue-tables.md, "Queue length")
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Deleting messages in bulk, in small transactions that do not wait for locks.
 
-Source: reference/statements.md 2.7, transactions_and_failures.md 10 to 14.
+Source: docs/transport/queue-tables.md, "Purging"; docs/transport/transactions.md, "Lock escalation" and "Purges beside
+receivers".
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from airflow_sqlqueue.tables.layout import Layout
 from airflow_sqlqueue.tables.reading import read_layout, remember_trigger
 
 MAX_ROWS_PER_STATEMENT = 2_000
-"""Lock escalation starts at 5,000 locks of one statement, and a row costs two or three (DESIGN 3, point 5)."""
+"""Lock escalation starts at 5,000 locks of one statement, and a row costs two or three (docs/design.md, "Sizes of
+statements and parts")."""
 
 FIRST, LAST = -(2**63), 2**63 - 1
 """The bounds of a RowVersion: a bigint."""

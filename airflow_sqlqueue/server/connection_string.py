@@ -2,7 +2,7 @@
 
 The grammar is the one that Microsoft documents for ``DbConnectionStringBuilder``, the keys and their synonyms are those
 of ``SqlConnectionStringBuilder``, and each is mapped to what the ODBC Driver 18 for SQL Server calls it.
-``Queue Schema`` is a key of the transport's versions 1 and 2 (reference/addresses.md 1.4).
+``Queue Schema`` is a key of the transport's versions 1 and 2 (docs/transport/addresses.md, "Resolution").
 
 No error quotes a value, and none quotes what follows a password: it may be the rest of one with an unquoted semicolon.
 """

@@ -1,7 +1,7 @@
 """How a server is reached: the ODBC driver and the connection string.
 
-Facts: reference/airflow.md, findings 2 and 10 (the port goes into SERVER; every value is brace-escaped; the driver may
-come from PyPI).
+Facts: docs/concepts/connections.md, "The ODBC driver" (the port goes into SERVER; every value is brace-escaped; the
+driver may come from PyPI).
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from airflow_sqlqueue.server.permissions import permission_denied
 
 _LOST = {"08S01", "08003", "08007", "01002"}
 BUSY = {10928, 10929, 40197, 40501, 40540, 40613, 49918, 49919, 49920}
-"""A server that fails over or is asked for too much (reference/transactions_and_failures.md 4): later it may do."""
+"""A server that fails over or is asked for too much (docs/transport/transactions.md, "Transient errors"): later it may
+do."""
 
 _QUOTES_VALUES = {220, 241, 242, 244, 245, 248, 2601, 2627, 2628, 8114, 8115, 8152, 13609, 50000}
 

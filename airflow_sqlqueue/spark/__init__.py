@@ -1,6 +1,7 @@
 """What Spark reads of a drained queue.
 
-Shipped to executors, so nothing here imports airflow, and pyspark only where it is used (reference/spark.md 2.1).
+Shipped to executors, so nothing here imports airflow, and pyspark only where it is used (docs/design.md, "Python of
+Spark's workers").
 """
 
 from __future__ import annotations

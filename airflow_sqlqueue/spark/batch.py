@@ -1,6 +1,7 @@
 """A sealed batch as a DataFrame.
 
-Source: reference/spark.md 0 (points 6 to 8) and 1.4; reference/envelope.md 3.3 for the headers.
+Source: docs/design.md, "Files that Spark reads" and "Counting before a batch is consumed"; docs/transport/messages.md,
+"Header names".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The driver cuts the queue into windows of RowVersions, one action of ``mapInArro
 the ledger lists afterwards: never what tasks return, as those of a task that was repeated are returned once and
 committed twice. Executors need this package, an ODBC driver, and the network to the server and the staging folder.
 
-Source: reference/spark.md 1.3 and 1.4.
+Source: docs/design.md, "The drain on executors".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 None of it depends on the session's settings: neither on its time zone, nor on ANSI mode, the time parser's policy or
 the policy for a map's duplicate keys.
 
-Source: reference/envelope.md 3.1 and 3.2.
+Source: docs/transport/messages.md, "Headers as JSON" and "Times".
 """
 
 from __future__ import annotations

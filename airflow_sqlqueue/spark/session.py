@@ -52,7 +52,8 @@ def local_session(
         "spark.ui.showConsoleProgress": "false",
         **(config or {}),
     }
-    # A worker started from the PATH's Python may not have this one's packages (reference/spark.md 2.1).
+    # A worker started from the PATH's Python may not have this one's packages (docs/design.md, "Python of Spark's
+    # workers").
     with _environment(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1"):
         spark = SparkSession.builder.master(master).appName(app_name).config(map=settings).getOrCreate()
         try:

@@ -2,7 +2,7 @@
 
 A batch is immutable once it is sealed, so a task that is run again, or twice at the same time, reads the same rows.
 
-Source: reference/spark.md 1.6.
+Source: docs/design.md, "Batches in a table".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The columns of the transport's tables: how they are made, and the lists of them that fit what a table has.
 
 Versions 7 and later let an owner drop the three legacy columns, so every list is built from what is there
-(reference/statements.md 2.3). Selected or returned by OUTPUT, a row always has the columns of
+(docs/transport/queue-tables.md, "Columns"). Selected or returned by OUTPUT, a row always has the columns of
 :class:`~airflow_sqlqueue.row.Row`, in its order.
 """
 
@@ -20,7 +20,8 @@ REQUIRED = ("Id", "Expires", "Headers", "Body", "RowVersion")
 
 BODY_STRING = "CONVERT(varchar(max), [Body])"
 """What a BodyString column computes. Right for ASCII everywhere, and for UTF-8 in a database with a UTF-8 collation
-(SQL Server 2019 and later); the transport's own, through nvarchar, is right for neither. (reference/statements.md 2.3)
+(SQL Server 2019 and later); the transport's own, through nvarchar, is right for neither.
+(docs/transport/queue-tables.md, "Columns")
 """
 
 NEVER = 2**31 - 1
@@ -127,7 +128,7 @@ def output(types: Mapping[str, str], *, into: bool, body: bool = True) -> dict[s
     """The fragments of a deleting statement: ``names``, ``output`` and ``declare``.
 
     With ``into`` the rows go by way of a table variable: a table with triggers allows no OUTPUT without INTO
-    (error 334, reference/statements.md 2.4). Without ``body`` NULL stands for it.
+    (error 334, docs/transport/queue-tables.md, "Receiving"). Without ``body`` NULL stands for it.
     """
     columns = row_columns(types, "deleted.", body=body)
     return {

@@ -1,5 +1,5 @@
 -- store: store delayed messages in the table
--- The server's clock decides when a delay is over (reference/statements.md 2.9).
+-- The server's clock decides when a delay is over (docs/transport/queue-tables.md, "Delayed messages").
 INSERT INTO {table} ([Headers], [Body], [Due]) VALUES {rows};
 
 -- page: list the delayed messages of the table
@@ -32,8 +32,9 @@ SELECT @result;
 EXEC {catalog}.sys.sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
 
 -- due: find the messages of the table that are due
--- The transport's hints and condition (reference/statements.md 2.9). The locks last until the transaction ends. Ordered
--- by Due alone: TOP then stops after its rows, where a sort would read and lock every message that is due.
+-- The transport's hints and condition (docs/transport/queue-tables.md, "Delayed messages"). The locks last until the
+-- transaction ends. Ordered by Due alone: TOP then stops after its rows, where a sort would read and lock every message
+-- that is due.
 SELECT TOP (?) [RowVersion], {due}, [Headers]
 FROM {table} WITH (UPDLOCK, READPAST, ROWLOCK)
 WHERE [Due] < GETUTCDATE() AND [Due] >= {since} ORDER BY [Due];

@@ -48,7 +48,8 @@ FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 
 -- commit_part: commit the part
 -- The last round trip of a part's transaction: no pause of the client can stand between the ledger row and COMMIT. The
--- shared lock on the batch row is held to the end, so that a seal waits for it or refuses it (DESIGN 3, points 2 and 3).
+-- shared lock on the batch row is held to the end, so that a seal waits for it or refuses it (docs/design.md, "A part
+-- is one transaction" and "The seal").
 INSERT INTO {part} ([PartId], [BatchId], [Path], [Messages], [Expired], [QuarantinedMessage], [Bytes],
                     [MinRowVersion], [MaxRowVersion], [Worker], [CommittedAt])
 SELECT ?, b.[BatchId], ?, ?, ?, ?, ?, ?, ?, ?, SYSUTCDATETIME()

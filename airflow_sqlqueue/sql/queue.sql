@@ -1,7 +1,8 @@
 -- send: send messages to the queue
 -- The server's clock decides when a message expires: days and milliseconds apart, because DATEADD takes an int
--- (reference/statements.md 2.5). ORDER BY is what makes the identity follow the order of the messages: of all forms of
--- INSERT, only that of a SELECT with ORDER BY is documented to ("INSERT (Transact-SQL)", Limitations and restrictions).
+-- (docs/transport/queue-tables.md, "Sending"). ORDER BY is what makes the identity follow the order of the messages: of
+-- all forms of INSERT, only that of a SELECT with ORDER BY is documented to ("INSERT (Transact-SQL)", Limitations and
+-- restrictions).
 INSERT INTO {queue} ({columns})
 SELECT {values} FROM (VALUES {rows}) AS m ({names}) ORDER BY m.[Position];
 
@@ -15,9 +16,10 @@ SELECT {values} FROM (VALUES {rows}) AS m ({names}) ORDER BY m.[Position];
 SELECT [RowVersion] FROM @sent ORDER BY [RowVersion];
 
 -- receive: receive messages from the queue
--- ORDER BY needs the inner TOP, so the DELETE goes through a common table expression (reference/statements.md 2.4).
--- The last hint is FORCESEEK with the index on RowVersion, where there is one: for a small table the optimizer may prefer
--- a scan and a sort, which locks every row that it meets. A seek wants a condition, here one that every row fulfils.
+-- ORDER BY needs the inner TOP, so the DELETE goes through a common table expression (docs/transport/queue-tables.md,
+-- "Receiving"). The last hint is FORCESEEK with the index on RowVersion, where there is one: for a small table the
+-- optimizer may prefer a scan and a sort, which locks every row that it meets. A seek wants a condition, here one that
+-- every row fulfils.
 {declare}WITH head AS (
     SELECT TOP (?) {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
     WHERE [RowVersion] >= ? ORDER BY [RowVersion]
@@ -83,7 +85,8 @@ FROM (
 ) AS head;
 
 -- peek: look at the queue
--- READCOMMITTEDLOCK is what READPAST needs where READ_COMMITTED_SNAPSHOT is on (reference/statements.md 2.6).
+-- READCOMMITTEDLOCK is what READPAST needs where READ_COMMITTED_SNAPSHOT is on (docs/transport/queue-tables.md, "Queue
+-- length").
 SELECT TOP (?) {columns}
 FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek})
 WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion];
@@ -128,7 +131,8 @@ SELECT TOP (1) [RowVersion] FROM {queue} WITH (READCOMMITTEDLOCK{seek}) WHERE [R
 SELECT COUNT_BIG(*) FROM {queue} WITH (NOLOCK) WHERE [RowVersion] <= ?;
 
 -- purge_expired: purge expired messages of the queue
--- READPAST stands on the deleting statement itself, so a long receive never blocks it (reference/statements.md 2.7).
+-- READPAST stands on the deleting statement itself, so a long receive never blocks it (docs/transport/queue-tables.md,
+-- "Purging").
 DELETE TOP (?) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Expires] < GETUTCDATE();
 SELECT @@ROWCOUNT;
 

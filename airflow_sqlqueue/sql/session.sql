@@ -1,6 +1,7 @@
 -- settings: prepare the connection
 -- The filtered index on Expires needs these options on every writer, and a pooled connection may have lost them; the
--- isolation level is set because READPAST depends on it (reference/statements.md 2.7, transactions_and_failures.md 8).
+-- isolation level is set because READPAST depends on it (docs/transport/queue-tables.md, "Purging";
+-- docs/transport/transactions.md, "Isolation and READPAST").
 SET NOCOUNT, XACT_ABORT, QUOTED_IDENTIFIER, ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
 SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;

@@ -191,9 +191,9 @@ def script(definitions: Iterable[Definition], *, create_schema: bool = False) ->
 def create_lock(session: Session, table: ResolvedAddress, *, create_schema: bool = False) -> Iterator[None]:
     """A transaction that holds the application lock for creating ``table`` and has made sure that its schema exists.
 
-    Endpoints take the same lock when they start (reference/statements.md 2.8). Raises :class:`QueueNotFoundError` where
-    the database or the schema is missing, and :class:`LockTimeoutError` where another session holds the lock for too
-    long.
+    Endpoints take the same lock when they start (docs/transport/queue-tables.md, "Creating tables"). Raises
+    :class:`QueueNotFoundError` where the database or the schema is missing, and :class:`LockTimeoutError` where another
+    session holds the lock for too long.
     """
     if session.value(query("inspect.database"), table.catalog) is None:
         raise QueueNotFoundError(f"The database {table.catalog!r} does not exist: check the address.")

@@ -1,4 +1,4 @@
-"""What a table of the transport looks like (reference/statements.md 2.12)."""
+"""What a table of the transport looks like (docs/transport/queue-tables.md, "What differs from table to table")."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What a queue table of each version looked like when it was made.
 
-Upgrades never migrate a table, so any mix exists in the field (reference/statements.md 2.2 and 2.3).
+Upgrades never migrate a table, so any mix exists in the field (docs/transport/queue-tables.md, "Layouts by version" and
+"Columns").
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ SHAPES: dict[str, Shape] = {
 
 Where the releases of a version differ, v2 is 2.2.6 (2.2.2 to 2.2.5 made what v3.0 is, older ones what v1 is), v3.0 is
 3.0.0 to 3.0.2 (3.0.3 made what v2 is), v4 is 4.0 to 4.3.1 (4.3.2 made what modern is), v5 is 5.0.3 and v6 is 6.0.1 and
-later (the releases before made what v4 is). Source: reference/statements.md 2.2.
+later (the releases before made what v4 is). Source: docs/transport/queue-tables.md, "Layouts by version".
 """
 
 _WITHOUT_LEGACY = {"modern", "clustered", "v7", "v8", "v9"}

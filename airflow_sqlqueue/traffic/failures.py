@@ -1,6 +1,6 @@
 """The exceptions that send a message to the error queue, with the texts that recoverability writes into its headers.
 
-Source: reference/envelope.md 3.3 (failure). HelpLink is a JSON null, as .NET leaves it.
+Source: docs/transport/messages.md, "Header names". HelpLink is a JSON null, as .NET leaves it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Headers of audited, failed and malformed rows, from parts prepared once per step of a conversation.
 
-Source: reference/envelope.md 3.1 (what a malformed column looks like), 3.3 (names), 3.4 (poison rows stay as sent).
+Source: docs/transport/messages.md, "Headers as JSON", "Header names" and "Poison messages".
 """
 
 from __future__ import annotations

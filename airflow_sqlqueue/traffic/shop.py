@@ -3,7 +3,7 @@
 Sales takes an order, waits out the buyer's remorse and has Billing and Shipping do their parts. Every published event
 is handled by each of its subscribers, so one event leaves several audit rows with one message id.
 
-Source: reference/envelope.md 3.3, for the headers' meaning.
+Source: docs/transport/messages.md, "Header names", for what the headers mean.
 """
 
 from __future__ import annotations

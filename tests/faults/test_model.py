@@ -1,4 +1,5 @@
-"""The protocol of a drain as a state space, of which every interleaving is visited (DESIGN 3, points 2 to 4).
+"""The protocol of a drain as a state space, of which every interleaving is visited (docs/design.md, "A part is one
+transaction", "The seal" and "The batch is what the ledger lists").
 
 Two tries of one task share a batch. Each has a worker, which may stall at any step for as long as it likes, or die, and
 a driver, which seals and lists when its own worker is at rest and READPAST shows it no row. Either try may be a zombie:

@@ -28,7 +28,7 @@ MODERN = Layout(TABLE, "table", COLUMNS, (ROW_VERSION, EXPIRES))
 
 
 def test_the_matrix_of_versions() -> None:
-    """reference/statements.md 2.2."""
+    """docs/transport/queue-tables.md, "Layouts by version"."""
     facts = {name: (shape.headers, shape.row_version_index, shape.expires_index) for name, shape in SHAPES.items()}
     assert facts["v1"] == ("varchar", "clustered", "none")
     assert facts["v2"] == ("nvarchar", "clustered", "plain")

@@ -1,4 +1,4 @@
-"""Resolution of addresses and endpoints: the rules R1 to R19 of reference/addresses.md."""
+"""Resolution of addresses and endpoints: the rules of docs/transport/addresses.md, "Resolution"."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Its rows come in the transaction that deletes them from the queue, are part of a batch once that is committed, and stay
 as they are until the batch is finished and swept.
 
-Source: reference/spark.md 1.6.
+Source: docs/design.md, "Batches in a table".
 """
 
 from __future__ import annotations

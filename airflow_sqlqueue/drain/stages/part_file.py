@@ -1,7 +1,7 @@
 """A part's files: rows as Arrow, Arrow as Parquet, and large bodies each in a file beside it.
 
 Names hold the batch id and the part id and nothing of the queue's name: Spark drops files that begin with ``_`` or
-``.`` without a word, and takes ``[ ] { } * ?`` for patterns (reference/spark.md, points 6 and 8).
+``.`` without a word, and takes ``[ ] { } * ?`` for patterns (docs/design.md, "Files that Spark reads").
 """
 
 from __future__ import annotations
