@@ -1,8 +1,9 @@
 # Everything a newcomer needs: `make demo` and `make test`. Both set up what is missing, once.
 
 PYTHON  ?= python3
-# Tests run side by side, each process with a fakemssql of its own; one after the other on a server that is shared.
-ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,auto) --maxprocesses 4 --dist loadgroup
+# Tests run side by side, file by file, each process with a fakemssql of its own; one after the other on a shared server.
+# Files keep their order: the operators' tests, which start and stop Spark sessions, come before Spark's own.
+ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,auto) --maxprocesses 4 --dist loadfile
 VENV    := .venv
 READY   := $(VENV)/.ready
 RUN     := $(VENV)/bin

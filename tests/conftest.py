@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -66,21 +65,6 @@ class RemoteServer:
             self.host, self._named(database), self.port, self.user, self.password, driver=driver, keywords=keywords
         )
         return settings.odbc_connection_string()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For tests side by side: a file's stay together, and so do those that may start a Spark session.
-
-    A process has one session at most, and tests of the operators, which come first, start and stop theirs. A run may
-    hold tests of other folders, which are not for us to arrange.
-    """
-    here = Path(__file__).parent
-    for item in items:
-        if not item.path.is_relative_to(here):
-            continue
-        file = item.path.relative_to(here)
-        group = "spark" if file.parts[0] in ("airflow", "spark") else str(file)
-        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ CREATE TABLE {batch} (
     [Parts] int NULL,
     [Messages] bigint NULL,
     [Expired] bigint NULL,
-    [QuarantinedMessage] bigint NULL,
+    [Quarantined] bigint NULL,
     [Bytes] bigint NULL
 );
 
@@ -24,7 +24,7 @@ CREATE TABLE {part} (
     [Path] nvarchar(1000) NULL,
     [Messages] int NOT NULL,
     [Expired] int NOT NULL,
-    [QuarantinedMessage] int NOT NULL,
+    [Quarantined] int NOT NULL,
     [Bytes] bigint NOT NULL,
     [MinRowVersion] bigint NOT NULL,
     [MaxRowVersion] bigint NOT NULL,
@@ -42,7 +42,7 @@ SELECT ?, ?, ?, 'open', ?, ?, SYSUTCDATETIME()
 WHERE NOT EXISTS (SELECT * FROM {batch} WITH (UPDLOCK, HOLDLOCK) WHERE [BatchId] = ?);
 
 -- find: read the batch
-SELECT [Queue], [Origin], [State], [Stage], [UpTo], [Parts], [Messages], [Expired], [QuarantinedMessage], [Bytes],
+SELECT [Queue], [Origin], [State], [Stage], [UpTo], [Parts], [Messages], [Expired], [Quarantined], [Bytes],
        DATEDIFF(second, [OpenedAt], SYSUTCDATETIME())
 FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 
@@ -50,7 +50,7 @@ FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 -- The last round trip of a part's transaction: no pause of the client can stand between the ledger row and COMMIT. The
 -- shared lock on the batch row is held to the end, so that a seal waits for it or refuses it (docs/design.md, "A part
 -- is one transaction" and "The seal").
-INSERT INTO {part} ([PartId], [BatchId], [Path], [Messages], [Expired], [QuarantinedMessage], [Bytes],
+INSERT INTO {part} ([PartId], [BatchId], [Path], [Messages], [Expired], [Quarantined], [Bytes],
                     [MinRowVersion], [MaxRowVersion], [Worker], [CommittedAt])
 SELECT ?, b.[BatchId], ?, ?, ?, ?, ?, ?, ?, ?, SYSUTCDATETIME()
 FROM {batch} AS b WITH (REPEATABLEREAD, ROWLOCK)
@@ -76,18 +76,18 @@ UPDATE {batch} SET [State] = 'sealed', [SealedAt] = SYSUTCDATETIME() WHERE [Batc
 -- total: add up the parts of the batch
 -- The figures are frozen at the seal, so that a ledger that went back in time shows.
 UPDATE b SET [Parts] = p.[Parts], [Messages] = p.[Messages], [Expired] = p.[Expired],
-             [QuarantinedMessage] = p.[QuarantinedMessage], [Bytes] = p.[Bytes]
+             [Quarantined] = p.[Quarantined], [Bytes] = p.[Bytes]
 FROM {batch} AS b
 CROSS JOIN (
     SELECT COUNT(*) AS [Parts], COALESCE(SUM(CAST([Messages] AS bigint)), 0) AS [Messages],
            COALESCE(SUM(CAST([Expired] AS bigint)), 0) AS [Expired],
-           COALESCE(SUM(CAST([QuarantinedMessage] AS bigint)), 0) AS [QuarantinedMessage], COALESCE(SUM([Bytes]), 0) AS [Bytes]
+           COALESCE(SUM(CAST([Quarantined] AS bigint)), 0) AS [Quarantined], COALESCE(SUM([Bytes]), 0) AS [Bytes]
     FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?
 ) AS p
 WHERE b.[BatchId] = ? AND b.[State] = 'sealed' AND b.[Parts] IS NULL;
 
 -- parts: list the parts of the batch
-SELECT [PartId], [Path], [Messages], [Expired], [Bytes], [MinRowVersion], [MaxRowVersion], [QuarantinedMessage]
+SELECT [PartId], [Path], [Messages], [Expired], [Bytes], [MinRowVersion], [MaxRowVersion], [Quarantined]
 FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ? ORDER BY [MinRowVersion], [PartId];
 
 -- consume: mark the batch consumed
@@ -101,12 +101,12 @@ SELECT @@ROWCOUNT;
 SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[Stage],
        b.[OpenedAt], b.[SealedAt], b.[ConsumedAt], b.[RequeuedAt],
        p.[Parts], COALESCE(b.[Messages], p.[Messages]), COALESCE(b.[Expired], p.[Expired]),
-       COALESCE(b.[QuarantinedMessage], p.[QuarantinedMessage]), COALESCE(b.[Bytes], p.[Bytes]), SYSUTCDATETIME()
+       COALESCE(b.[Quarantined], p.[Quarantined]), COALESCE(b.[Bytes], p.[Bytes]), SYSUTCDATETIME()
 FROM {batch} AS b
 OUTER APPLY (
     SELECT COUNT(NULLIF([Messages], 0)) AS [Parts], COALESCE(SUM(CAST([Messages] AS bigint)), 0) AS [Messages],
            COALESCE(SUM(CAST([Expired] AS bigint)), 0) AS [Expired],
-           COALESCE(SUM(CAST([QuarantinedMessage] AS bigint)), 0) AS [QuarantinedMessage], COALESCE(SUM([Bytes]), 0) AS [Bytes]
+           COALESCE(SUM(CAST([Quarantined] AS bigint)), 0) AS [Quarantined], COALESCE(SUM([Bytes]), 0) AS [Bytes]
     FROM {part} WHERE [BatchId] = b.[BatchId]
 ) AS p
 WHERE {where}
