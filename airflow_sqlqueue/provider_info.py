@@ -93,7 +93,7 @@ def _conn_fields() -> dict[str, Any]:
         "trust_server_certificate": _field(
             "Trust server certificate", "Accept a certificate that no trusted authority has signed.", "boolean"
         ),
-        "driver": _field("ODBC driver", "The name of an installed driver; Microsoft's newest unless set.", "string"),
+        "driver": _field("ODBC driver", "An installed one of Microsoft's; the newest unless set.", "string"),
         "application_intent": _field("Application intent", "", "string", enum=["ReadWrite", "ReadOnly"]),
         "multi_subnet_failover": _field("Multi-subnet failover", "For availability group listeners.", "boolean"),
         "login_timeout": _field("Login timeout", "Seconds; 15 unless set.", "integer", minimum=1),

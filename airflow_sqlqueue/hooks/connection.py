@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.connection_string import ConnectionString
-from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
+from airflow_sqlqueue.server.settings import MICROSOFT_DRIVERS, ConnectionSettings, check_keywords, load_pyodbc
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
@@ -137,14 +137,14 @@ def _over(extra: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, A
 
 
 def _driver(value: Any, *, allowed: bool) -> str | None:
-    """A driver that the connection names. A user who may edit connections must not load code with it."""
+    """A driver that the connection names. A user who may edit connections must neither load code nor write files."""
     if value is None:
         return None
-    if allowed or value in load_pyodbc().drivers():
+    if allowed or (value in MICROSOFT_DRIVERS and value in load_pyodbc().drivers()):
         return str(value)
     raise ConfigurationError(
-        "the driver in its extra is not the name of an installed ODBC driver: remove it, name the driver in the hook's "
-        "arguments, or set [sqlqueue] allow_driver_in_extra to True in Airflow's configuration."
+        "the driver in its extra is not an installed ODBC driver of Microsoft's for SQL Server: remove it, name the "
+        "driver in the hook's arguments, or set [sqlqueue] allow_driver_in_extra to True in Airflow's configuration."
     )
 
 
@@ -160,6 +160,7 @@ def _keywords(extra: Mapping[str, Any], others: Mapping[str, str]) -> dict[str, 
     for more in (fields, others):
         given = {key.lower() for key in keywords}
         keywords |= {key: value for key, value in more.items() if key.lower() not in given}
+    check_keywords(keywords, files=False)
     return keywords
 
 
