@@ -75,7 +75,8 @@ def read_batch(
     rows: ``persist`` the DataFrame where it is used twice. Either way reading twice gives the same rows.
 
     Raises :class:`BatchError` for a batch that is open (it is not final) or requeued (its messages are in the queue
-    again), :class:`BatchMismatchError` where a file is missing; with Spark Connect, or where a file or rows go missing
+    again), :class:`BatchMismatchError` where a file is missing or is not one that a drain of this batch wrote, by its
+    folder and name; with Spark Connect, or where a file or rows go missing
     later, the latter comes from :func:`verify_count`. For a batch in a table :class:`ConfigurationError` without a
     ``connection`` and with Spark Connect, and what a session raises.
     """
@@ -134,6 +135,7 @@ def _table_rows(
 
 def _file_rows(spark: SparkSession, batch: Batch) -> DataFrame:
     schema = raw_schema()
+    batch.check_files()
     if not batch.paths:
         return spark.createDataFrame([], schema)
     # A folder called key=value on the way must not become a column, hence the recursive lookup.
