@@ -105,6 +105,12 @@ def _conn_fields() -> dict[str, Any]:
         "queue_catalogs": _json("Catalogs of queues", '{"table": "database"}'),
         "endpoint_schemas": _json("Schemas of endpoints", '{"Endpoint": "schema"}'),
         "endpoint_catalogs": _json("Catalogs of endpoints", '{"Endpoint": "database"}'),
+        "allowed_catalogs": _field(
+            "Allowed catalogs", "Databases that headers of messages may name, with commas; the default one.", "string"
+        ),
+        "allowed_schemas": _field(
+            "Allowed schemas", "Schemas that headers of messages may name, with commas; all unless set.", "string"
+        ),
         "ledger_schema": _field("Ledger schema", "Of the drain's ledger; sqlqueue unless set.", "string"),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -61,6 +61,9 @@ class SqlQueueHook(DbApiHook):
     :param queue_catalogs: the database of a queue, by its table name.
     :param endpoint_schemas: the schema of an endpoint's queue, by the endpoint's name.
     :param endpoint_catalogs: the database of an endpoint's queue, by the endpoint's name.
+    :param allowed_catalogs: the databases to which failed messages may be returned and delayed ones forwarded, as their
+        headers say; the default catalog unless set.
+    :param allowed_schemas: the schemas that they may go to; all unless set.
     :param ledger_schema: the schema of the drain's ledger; ``sqlqueue`` unless set.
     :param log_sql: whether ``run`` and its like log statements and parameters. Off: a parameter may be a body.
     """
@@ -86,6 +89,8 @@ class SqlQueueHook(DbApiHook):
         queue_catalogs: Mapping[str, str] | None = None,
         endpoint_schemas: Mapping[str, str] | None = None,
         endpoint_catalogs: Mapping[str, str] | None = None,
+        allowed_catalogs: Collection[str] | None = None,
+        allowed_schemas: Collection[str] | None = None,
         ledger_schema: str | None = None,
         log_sql: bool = False,
         **kwargs: Any,
@@ -101,6 +106,8 @@ class SqlQueueHook(DbApiHook):
             "queue_catalogs": queue_catalogs,
             "endpoint_schemas": endpoint_schemas,
             "endpoint_catalogs": endpoint_catalogs,
+            "allowed_catalogs": allowed_catalogs,
+            "allowed_schemas": allowed_schemas,
             "ledger_schema": ledger_schema,
         }
 

@@ -198,3 +198,12 @@ def test_a_login_wins_over_integrated_security(connection: Any) -> None:
 def test_what_cannot_be_used_is_refused_with_the_connections_id(connection: Any, fields: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=f"'sqlqueue_default': .*{says}"):
         _ = SqlQueueHook(connection(**fields)).queue_connection
+
+
+@pytest.mark.parametrize("value", [["shop", "ops"], '["shop", "ops"]', "shop, ops"])
+def test_what_headers_may_name_comes_from_the_extra_and_arguments_win(connection: Any, value: Any) -> None:
+    conn_id = connection(extra={"allowed_catalogs": value})
+    assert SqlQueueHook(conn_id).client.resolver.allowed_catalogs == ("shop", "ops")
+    assert SqlQueueHook(conn_id).client.resolver.allowed_schemas is None
+    named = SqlQueueHook(conn_id, allowed_catalogs=["x"], allowed_schemas=["nsb"]).client.resolver
+    assert (named.allowed_catalogs, named.allowed_schemas) == (("x",), ("nsb",))
