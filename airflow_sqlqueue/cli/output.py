@@ -13,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from airflow_sqlqueue.cli.printable import printable
+
 _WIDTH = None if sys.stdout.isatty() else 200
 
 stdout = Console(width=_WIDTH, soft_wrap=True)
@@ -48,14 +50,14 @@ def say(heading: str, *lines: str | None) -> None:
 def _text(value: Any) -> Text:
     """A value for people. A ``Text``, because rich would take the brackets of an address for markup."""
     if isinstance(value, list):
-        return Text("\n".join(map(str, value)))
+        return Text(printable("\n".join(map(str, value))))
     if isinstance(value, bool):
         return Text("yes" if value else "no")
     if isinstance(value, int):
         return Text(f"{value:,}")
     if isinstance(value, float):
         return Text(f"{value:,.2f}")
-    return Text("" if value is None else str(value))
+    return Text("" if value is None else printable(str(value)))
 
 
 @contextmanager

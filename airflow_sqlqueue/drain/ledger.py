@@ -192,11 +192,20 @@ class Ledger:
         )
 
     def consume(self, batch: Batch) -> None:
-        """Mark a sealed batch consumed. Idempotent; raises :class:`BatchError` in any other case."""
+        """Mark a sealed batch consumed. Idempotent.
+
+        Raises :class:`BatchMismatchError` where the manifest does not name the ledger's files, so that what was read is
+        not what would be swept, and :class:`BatchError` in any other case.
+        """
         batch_id = uuid.UUID(batch.batch_id)
         row = self.find(batch_id)
         if row.state == "consumed":
             return
+        if row.state == "sealed" and set(batch.paths) != {part.path for part in self.parts(batch_id)} - {None}:
+            raise BatchMismatchError(
+                f"Batch {batch_id} cannot be marked consumed: the manifest does not name the files that the ledger "
+                "lists; what was read is not the batch."
+            )
         if self.session.value(self.query("consume"), batch.batch_id, row.parts, batch.messages) == 1:
             return
         # As it is now: the transaction that had locked the batch's row may have changed it.
