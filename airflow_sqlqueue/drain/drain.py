@@ -76,6 +76,7 @@ class Drain:
     :param batch_id: the batch; the same id resumes it, or returns it when it is sealed already.
     :param renew: where the batch of that id was consumed or requeued, drain a new one, whose id follows from it.
     :param origin: who drains, for people who read the ledger (dag, task, run, map index).
+    :param owner: the task that the batch belongs to, in whichever run: :func:`.drain.options.owner_of`.
     :param engine: where the workers run; None: in threads.
     """
 
@@ -88,13 +89,14 @@ class Drain:
         batch_id: uuid.UUID | None = None,
         renew: bool = False,
         origin: str = "",
+        owner: uuid.UUID | None = None,
         options: DrainOptions | None = None,
         ledger_schema: str = LEDGER_SCHEMA,
         engine: Engine | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         self._connect, self._engine = connect, engine or ThreadEngine(connect)
-        self._renew, self._origin = renew, origin
+        self._renew, self._origin, self._owner = renew, origin, owner
         self._task = DrainTask(
             batch_id=batch_id or uuid.uuid4(),
             queue=queue,
@@ -143,7 +145,7 @@ class Drain:
         ends = queue.ends()
         up_to = None if ends is None else LAST if options.until_empty else ends[1]
         ledger.create()
-        opening = (task.queue.canonical, self._origin, up_to, task.stage.name)
+        opening = (task.queue.canonical, self._origin, up_to, task.stage.name, self._owner)
         entry = ledger.open(task.batch_id, *opening)
         while self._renew and entry.state in ("consumed", "requeued"):
             task = replace(task, batch_id=batch_after(task.batch_id))
