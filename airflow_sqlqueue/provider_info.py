@@ -42,7 +42,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.return_to_source",
             )
         ],
-        "sensors": [_modules("sensors.depth")],
+        "sensors": [_modules("sensors.depth", "sensors.stranded")],
         "connection-types": [
             {
                 "connection-type": "sqlqueue",

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from airflow_sqlqueue.cli.batches import batches, drain, requeue, sweep
+from airflow_sqlqueue.cli.batches import abandon, batches, drain, requeue, sweep
 from airflow_sqlqueue.cli.delayed import cancel, delayed, move_delayed, send_delayed
 from airflow_sqlqueue.cli.errors import errors, return_to_source
 from airflow_sqlqueue.cli.messages import depth, generate, peek, send
@@ -27,7 +27,7 @@ COMMANDS = (
     *(create, inspect, send, depth, peek, drain, purge, purge_expired, drop, generate),
     *(delayed, send_delayed, cancel, move_delayed),
     *(subscribe, unsubscribe, subscriptions, publish),
-    *(errors, batches, requeue, sweep, quarantine),
+    *(errors, batches, requeue, abandon, sweep, quarantine),
 )
 for command in COMMANDS:
     app.command(command.__name__.replace("_", "-"))(command)

@@ -13,10 +13,19 @@ from airflow_sqlqueue.errors import (
     MessageError,
     NotAQueueError,
     PermissionDeniedError,
+    StrandedBatchError,
     WrongBatchError,
 )
 
-PERMANENT = (AddressError, ConfigurationError, MessageError, NotAQueueError, PermissionDeniedError, WrongBatchError)
+PERMANENT = (
+    AddressError,
+    ConfigurationError,
+    MessageError,
+    NotAQueueError,
+    PermissionDeniedError,
+    StrandedBatchError,
+    WrongBatchError,
+)
 
 
 @contextmanager
