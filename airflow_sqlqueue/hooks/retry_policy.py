@@ -13,17 +13,28 @@ from airflow_sqlqueue.errors import (
     MessageError,
     NotAQueueError,
     PermissionDeniedError,
+    QueueNotFoundError,
     WrongBatchError,
 )
 
-PERMANENT = (AddressError, ConfigurationError, MessageError, NotAQueueError, PermissionDeniedError, WrongBatchError)
+PERMANENT = (
+    AddressError,
+    ConfigurationError,
+    MessageError,
+    NotAQueueError,
+    PermissionDeniedError,
+    QueueNotFoundError,
+    WrongBatchError,
+)
 
 
 @contextmanager
 def fail_without_retry() -> Iterator[None]:
     """Turn an error that the next try would meet again into ``AirflowFailException``, with the same sentence.
 
-    A refused login is not among them: a server that fails over refuses logins for a while.
+    A queue that does not exist is among them, so that a name with a slip in it shows at once: what creates the queue
+    later has to come before the task, or the task is cleared then. A refused login is not among them: a server that
+    fails over refuses logins for a while.
     """
     try:
         yield
