@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Annotated, Any, Optional
 
 import typer
@@ -102,10 +104,26 @@ def generate(
     conn_id: ConnId = None,
     as_json: Json = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same messages.")] = 1,
+    failed: Annotated[
+        bool,
+        typer.Option(
+            "--failed", help="What an error queue holds: failures of the last two days, for errors and return."
+        ),
+    ] = False,
 ) -> None:
     """Send realistic traffic of a shop: commands, events, replies, failures, a few malformed messages."""
+    from airflow_sqlqueue.traffic import FAILED_QUEUES, generate_failed
     from airflow_sqlqueue.traffic import generate as shop
 
     with connect(url, conn_id).queue(queue).open() as table, progress_bar("Sending", count) as update:
-        sent = table.send(counted(shop(count, seed=seed), update))
-    show({"queue": table.address.canonical, "sent": sent, "seed": seed}, as_json=as_json)
+        address = table.address
+        if failed:
+            now = datetime.now(timezone.utc)
+            messages = generate_failed(count, seed=seed, start=now, schema=address.schema, catalog=address.catalog)
+        else:
+            messages = shop(count, seed=seed)
+        sent = table.send(counted(messages, update))
+    values: dict[str, Any] = {"queue": address.canonical, "sent": sent, "seed": seed}
+    if failed:
+        values["failed_in"] = [replace(address, table=name).canonical for name in FAILED_QUEUES]
+    show(values, as_json=as_json)

@@ -13,6 +13,7 @@ from airflow_sqlqueue.errors import (
     MessageError,
     NotAQueueError,
     PermissionDeniedError,
+    QueueNotFoundError,
     StrandedBatchError,
     WrongBatchError,
 )
@@ -23,6 +24,7 @@ PERMANENT = (
     MessageError,
     NotAQueueError,
     PermissionDeniedError,
+    QueueNotFoundError,
     StrandedBatchError,
     WrongBatchError,
 )
@@ -32,7 +34,9 @@ PERMANENT = (
 def fail_without_retry() -> Iterator[None]:
     """Turn an error that the next try would meet again into ``AirflowFailException``, with the same sentence.
 
-    A refused login is not among them: a server that fails over refuses logins for a while.
+    A queue that does not exist is among them, so that a name with a slip in it shows at once: what creates the queue
+    later has to come before the task, or the task is cleared then. A refused login is not among them: a server that
+    fails over refuses logins for a while.
     """
     try:
         yield

@@ -27,10 +27,11 @@ class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
     neither is, one message does.
 
     A poke of the kind ``exact`` counts messages that have not expired and that nobody has locked. It reads only as many
-    rows at the head of the queue as it needs, so it is cheap however deep the queue is; the depth in XCom
-    (``messages``, ``expired``) is counted no further either. ``quick`` and ``catalog`` read no rows, count expired
-    messages too and can be wrong, see :mod:`airflow_sqlqueue.queue.depth`. Where an age was asked
+    rows at the head of the queue as it needs, so it is cheap however deep the queue is; it logs "at least" then,
+    and the depth in XCom (``messages``, ``expired``) is counted no further either. ``quick`` and ``catalog`` read no
+    rows, count expired messages too and can be wrong, see :mod:`airflow_sqlqueue.queue.depth`. Where an age was asked
     for, XCom has it as ``oldest_seconds``. Nothing is removed, and a receiver may find fewer messages after the sensor.
+    A queue that does not exist fails the sensor at once.
     Both modes work; ``reschedule`` keeps no worker slot between pokes.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
@@ -72,23 +73,26 @@ class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
             age = _age(self.oldest_seconds)
             threshold = 1 if self.threshold is None and age is None else _threshold(self.threshold)
             with self.hook.client.queue(self.queue_name).open() as queue:
-                depth = _depth(queue, self.kind, threshold)
+                depth, complete = _depth(queue, self.kind, threshold)
                 oldest = None if age is None else oldest_seconds(queue)
-        self.log.info("Queue %s: %d messages, threshold %s", self.queue_name, depth.messages, threshold)
+        least = "" if complete else "at least "
+        shown = f"{least}{depth.messages:,}"
+        self.log.info("Queue %s: %s messages, threshold %s", self.queue_name, shown, threshold)
         full = threshold is not None and depth.messages >= threshold
         old = age is not None and oldest is not None and oldest >= age
         found = {"messages": depth.messages, "expired": depth.expired}
         return PokeReturnValue(full or old, xcom_value=found if age is None else {**found, "oldest_seconds": oldest})
 
 
-def _depth(queue: QueueTable, kind: str, threshold: int | None) -> Depth:
+def _depth(queue: QueueTable, kind: str, threshold: int | None) -> tuple[Depth, bool]:
+    """The depth as far as it is needed, and whether that is all of it: fewer rows than asked for are."""
     if kind != "exact":
-        return queue.depth(kind)
+        return queue.depth(kind), True
     rows = (threshold or 1) + EXPIRED_ALLOWANCE
     depth = queue.depth(limit=rows)
-    if depth.messages < (threshold or 1) and depth.total >= rows:
-        depth = queue.depth()
-    return depth
+    if depth.total < rows:
+        return depth, True
+    return (queue.depth(), True) if depth.messages < (threshold or 1) else (depth, False)
 
 
 def _threshold(value: int | str | None) -> int | None:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from airflow_sqlqueue.traffic.generate import DEFAULT_START, generate
+from airflow_sqlqueue.traffic.generate import DEFAULT_START, FAILED_QUEUES, generate, generate_failed
 
-__all__ = ["DEFAULT_START", "generate"]
+__all__ = ["DEFAULT_START", "FAILED_QUEUES", "generate", "generate_failed"]

@@ -25,6 +25,8 @@ DEFAULT_START = datetime(2026, 3, 5, tzinfo=timezone.utc)
 SPAN = timedelta(days=2)
 _MALFORMED_EVERY = 1_000
 _EXPIRED_SHARE = 0.4
+_FAILURES_IF_ALONE = 20
+"""How many times more often messages fail where only those that did are wanted."""
 _WAIT_MS, _WAIT_SPREAD, _WAIT_CAP_US = 18.0, 1.1, 60_000_000
 _WORK_CAP_US = 30_000_000
 _RETRY_US = 15_000_000
@@ -43,12 +45,31 @@ def generate(count: int, *, seed: int, start: datetime | None = None) -> Iterato
 
     Raises :class:`ConfigurationError` for a negative count and for a start without a time zone.
     """
+    return _traffic(count, seed, start).messages()
+
+
+def _traffic(count: int, seed: int, start: datetime | None, failed_in: tuple[str, str] | None = None) -> _Traffic:
     if count < 0:
         raise ConfigurationError(f"A count of messages is zero or more, not {count}.")
     moment = DEFAULT_START if start is None else start
     if moment.tzinfo is None:
         raise ConfigurationError("The start of the traffic needs a time zone: give an aware datetime.")
-    return _Traffic(count, Random(seed), microseconds(moment)).messages()  # noqa: S311 - repeatable on purpose
+    return _Traffic(count, Random(seed), microseconds(moment), failed_in)  # noqa: S311 - repeatable on purpose
+
+
+def generate_failed(
+    count: int, *, seed: int, start: datetime | None = None, schema: str = "dbo", catalog: str = "shop"
+) -> Iterator[Message]:
+    """``count`` messages as the shop's error queue would hold them: what :func:`generate` has, but the failures alone.
+
+    Each names the queue where it failed, ``Sales``, ``Billing`` or ``Shipping`` of ``schema`` and ``catalog``, so that
+    it can be returned there. None expires; one in 1,000 has malformed headers. Raises as :func:`generate`.
+    """
+    return _traffic(count, seed, start, (schema, catalog)).messages()
+
+
+FAILED_QUEUES = tuple(endpoint.name for endpoint in FAILURES)
+"""The queues where messages of :func:`generate_failed` failed."""
 
 
 def _guid(rng: Random) -> str:
@@ -57,9 +78,14 @@ def _guid(rng: Random) -> str:
 
 
 class _Traffic:
-    """One run of the shop. Conversations overlap, so their rows pass through a heap that holds what is under way."""
+    """One run of the shop. Conversations overlap, so their rows pass through a heap that holds what is under way.
 
-    def __init__(self, count: int, rng: Random, end_us: int) -> None:
+    With ``failed_in``, a schema and a catalog, more messages fail, in queues there, and only these are its rows.
+    """
+
+    def __init__(self, count: int, rng: Random, end_us: int, failed_in: tuple[str, str] | None = None) -> None:
+        self._failed_in = failed_in
+        self._failures = _FAILURES_IF_ALONE if failed_in else 1
         self._count = count
         self._rng = rng
         begin = end_us - SPAN // timedelta(microseconds=1)
@@ -75,11 +101,15 @@ class _Traffic:
         spoilt = int(rng.random() * _MALFORMED_EVERY)
         for index, (_, _, step, handling, order_id, facts) in enumerate(self._rows()):
             headers: dict[str, str | None] | str = self._headers[id(step), handling].render(rng, facts)
+            if self._failed_in and facts.failure is not None and isinstance(headers, dict):
+                headers[HeaderNames.FAILED_Q] = "{}@[{}]@[{}]".format(
+                    step.handlings[handling].endpoint.name, *self._failed_in
+                )
             body = b""
             if step.message is not None:
                 body = self._bodies[id(step)].render(rng, order_id, facts.customer, wire_time(facts.sent))
             lives = None
-            if step.message is not None and step.message.expires and isinstance(headers, dict):
+            if step.message is not None and step.message.expires and isinstance(headers, dict) and not self._failed_in:
                 lives = self._time_to_be_received(headers)
             if index % _MALFORMED_EVERY == spoilt and isinstance(headers, dict):
                 headers = malformed(headers, index // _MALFORMED_EVERY)
@@ -96,13 +126,16 @@ class _Traffic:
         rng, pushed = self._rng, 0
         heap: list[_Row] = []
         while pushed < self._count:
-            flow = FLOWS[bisect_right(self._shares, rng.random() * self._shares[-1])][1] if pushed else SUBSCRIPTION
+            first = not (pushed or self._failed_in)
+            flow = SUBSCRIPTION if first else FLOWS[bisect_right(self._shares, rng.random() * self._shares[-1])][1]
             begin = self._rhythm.moment((pushed + rng.random()) / self._count)
             while heap and heap[0][0] < begin:
                 yield heapq.heappop(heap)
             for row in self._conversation(flow, begin, pushed):
                 if pushed == self._count:
                     break
+                if self._failed_in and row[-1].failure is None:
+                    continue
                 heapq.heappush(heap, row)
                 pushed += 1
         while heap:
@@ -127,7 +160,7 @@ class _Traffic:
                 work = int(handling.median_ms * 1000 * rng.lognormvariate(0.0, handling.spread))
                 ended = started + min(work, _WORK_CAP_US)
                 failure, retries = None, 0
-                if rng.random() < handling.endpoint.failure_rate:
+                if rng.random() < handling.endpoint.failure_rate * self._failures:
                     kinds = FAILURES[handling.endpoint]
                     totals = list(accumulate(kind.weight for kind in kinds))
                     failure = kinds[min(bisect_right(totals, rng.random()), len(kinds) - 1)]

@@ -13,7 +13,6 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.replying import reply
-from airflow_sqlqueue.errors import QueueNotFoundError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import (
@@ -153,6 +152,6 @@ def test_purge_deletes_old_ones_and_all(hook: SqlQueueHook, queue_name: str, con
     assert hook.depth(queue_name).total == 0
 
 
-def test_a_missing_queue_may_come_yet(live: str, context: Any) -> None:
-    with pytest.raises(QueueNotFoundError, match=r"test\.missing"):
+def test_a_missing_queue_is_not_retried(live: str, context: Any) -> None:
+    with pytest.raises(AirflowFailException, match=r"test\.missing"):
         SqlQueuePurgeExpiredOperator(task_id="t", queue_name="test.missing").execute(context())

@@ -5,9 +5,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from airflow.sdk.exceptions import AirflowRescheduleException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
 
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
@@ -42,6 +43,23 @@ def test_expired_messages_do_not_count_however_many_stand_in_front(
     assert sensor.poke(context()).xcom_value == {"messages": 2, "expired": 5}
     sensor.threshold = 3
     assert not sensor.poke(context())
+
+
+def test_a_count_that_stopped_says_so(hook: SqlQueueHook, queue_name: str, context: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(depth, "EXPIRED_ALLOWANCE", 2)
+    hook.send(queue_name, [Message()] * 5)
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, threshold=2)
+    log = Mock()
+    monkeypatch.setattr(SqlQueueDepthSensor, "log", log)
+    for threshold in (2, 6):
+        sensor.threshold = threshold
+        sensor.poke(context())
+    assert [call.args[2:] for call in log.info.call_args_list] == [("at least 4", 2), ("5", 6)]
+
+
+def test_a_queue_that_does_not_exist_fails_the_sensor_at_once(live: str, context: Any) -> None:
+    with pytest.raises(AirflowFailException, match="does not exist"):
+        SqlQueueDepthSensor(task_id="t", queue_name="test.missing").poke(context())
 
 
 @pytest.mark.parametrize("kind", ["quick", "catalog"])

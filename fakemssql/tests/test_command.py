@@ -1,0 +1,87 @@
+"""``python -m fakemssql``: its data folder, its password, and what it says of options that cannot be."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyodbc
+import pytest
+
+from fakemssql import FakeServer, FakeServerError
+from fakemssql.data_folder import kept_password
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Not pytest's ``tmp_path``: as root, PostgreSQL runs as another user, whom pytest keeps out of its directories."""
+    with tempfile.TemporaryDirectory() as found:
+        yield Path(found)
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "fakemssql", "--port", "0", *arguments]
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[dict[str, Any]]:
+    """A server on the folder, and the facts it prints."""
+    with subprocess.Popen(command("--json", "--data", str(folder)), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield json.loads(process.stdout.readline())
+        finally:
+            process.terminate()
+
+
+def test_a_second_server_on_the_same_folder_is_refused_and_the_first_lives_on(folder: Path) -> None:
+    with FakeServer(folder) as first:
+        second = subprocess.run(command("--data", str(folder)), capture_output=True, text=True, timeout=60, check=False)
+        assert (second.returncode, second.stdout) == (2, "")
+        (sentence,) = second.stderr.splitlines()
+        assert f"Another server uses the data folder {folder}" in sentence
+        with pytest.raises(FakeServerError, match="Another server uses the data folder"):
+            FakeServer(folder).start()
+        with contextlib.closing(pyodbc.connect(first.odbc_connection_string(), timeout=20)) as connection:
+            assert connection.execute("SELECT 1").fetchval() == 1
+
+
+def test_the_password_stays_with_the_data(folder: Path) -> None:
+    with running(folder) as first:
+        pass
+    with running(folder) as second:
+        assert second["password"] == first["password"]
+    file = folder / "password"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.read_text("utf-8").strip() == first["password"]
+
+
+def test_an_empty_password_file_is_none(folder: Path) -> None:
+    (folder / "password").write_text("\n")
+    assert kept_password(folder, "new") == "new"
+    assert kept_password(folder, "newer") == "new"
+
+
+@pytest.mark.parametrize("port", ["http", "65536", "-1"])
+def test_a_port_that_cannot_be_is_a_sentence(port: str) -> None:
+    shown = [sys.executable, "-m", "fakemssql", f"--port={port}"]
+    done = subprocess.run(shown, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert f"a port is a number from 0 to 65535, not {port!r}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_cannot_be_used_is_a_sentence(folder: Path) -> None:
+    file = folder / "file"
+    file.write_text("")
+    for wrong in (file, file / "below"):
+        done = subprocess.run(command("--data", str(wrong)), capture_output=True, text=True, timeout=60, check=False)
+        (sentence,) = done.stderr.splitlines()
+        assert done.returncode == 2
+        assert f"The data folder {wrong} cannot be used" in sentence
