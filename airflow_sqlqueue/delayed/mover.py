@@ -87,8 +87,7 @@ def move_due(
     One mover at a time works on a table, under an application lock; another returns at once. An endpoint's own mover
     knows nothing of that lock, and the two share the messages: none is moved twice. Each chunk of up to ``chunk``
     messages (at most 1,000) is one transaction, earliest first, and passes over messages that others hold; of those
-    that are due at the same moment, the server chooses which come with which chunk. The budget is
-    ``max_messages`` and ``max_seconds``.
+    that are due at the same moment, the server chooses which come with which chunk.
 
     Delivery: exactly once; a chunk is moved as a whole or not at all. All tables stand on one server, on which
     ``queue`` and ``error_queue`` use the session of ``delayed``. Raises what a queue raises; chunks before that stay.

@@ -203,10 +203,10 @@ class SqlQueueHook(DbApiHook):
         )
 
     def _engine(self, name: str, spark: SparkSession | None) -> Engine | None:
-        if name not in ("threads", "spark"):
-            raise ConfigurationError(f"The engine {name!r} is not known: use threads or spark.")
         if name == "threads":
             return None
+        if name != "spark":
+            raise ConfigurationError(f"The engine {name!r} is not known: use threads or spark.")
         if spark is None:
             raise ConfigurationError("The engine spark needs a session to drain with: give it as spark=...")
         from airflow_sqlqueue.spark.executors import SparkEngine
@@ -234,10 +234,7 @@ class SqlQueueHook(DbApiHook):
         return self.client.transaction(mode)
 
     def run_sql(self, sql: str, *parameters: Any) -> list[Any]:
-        """Run a statement of your own, in the :meth:`transaction` under way, and return the rows of its last result.
-
-        Unlike ``run`` it logs nothing of the statement, and raises this package's errors.
-        """
+        """Run a statement of your own, enlisted, and return the rows of its last result; nothing of it is logged."""
         return self.client.run_sql(sql, *parameters)
 
     # What a DbApiHook must say of its database; its set_autocommit and get_autocommit suit pyodbc as they are.
