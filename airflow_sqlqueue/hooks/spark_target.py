@@ -6,8 +6,8 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,8 +53,20 @@ class SparkTarget:
         return cls(url, {**extra, **(settings or {})})
 
     @contextmanager
-    def session(self, app_name: str) -> Iterator[SparkSession]:
-        """A session, stopped at the end. Raises ConfigurationError where it cannot be one of its own."""
+    def session(self, app_name: str, log: Callable[[int, str], None] | None = None) -> Iterator[SparkSession]:
+        """A session, stopped at the end. Raises ConfigurationError where it cannot be one of its own.
+
+        ``log`` gets the level and the text of each line that Spark prints in this process, where a session starts it.
+        """
+        from airflow_sqlqueue.spark.jvm_output import captured
+
+        with ExitStack() as sessions:
+            with captured(log) if log is not None else nullcontext():
+                spark = sessions.enter_context(self._session(app_name))
+            yield spark
+
+    @contextmanager
+    def _session(self, app_name: str) -> Iterator[SparkSession]:
         from airflow_sqlqueue.spark.session import local_session
 
         if self.url.startswith("local"):

@@ -54,7 +54,10 @@ class SparkJob:
     def session(self, settings: Mapping[str, str] | None = None) -> AbstractContextManager[SparkSession]:
         """A session, stopped at the end; ``settings`` are those that the user's go over."""
         target = SparkTarget.of(self.spark_conn_id, self.spark_conf)
-        return replace(target, settings={**(settings or {}), **target.settings}).session(self.name)
+        return replace(target, settings={**(settings or {}), **target.settings}).session(self.name, self._log_line)
+
+    def _log_line(self, level: int, line: str) -> None:
+        self.log.log(level, "Spark: %s", line)
 
     def run(self, batch: Batch, spark: SparkSession | None = None) -> Any:
         """Run the job to its end, in the session ``spark`` or one of its own; return the function's result."""

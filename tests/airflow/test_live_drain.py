@@ -178,7 +178,9 @@ def test_an_application_gets_the_manifest(
     done = run(0)
     assert json.loads(answer.read_text()) == {**done["batch"], "state": "sealed"}
     assert done["batch"]["state"] == "consumed"
-    assert capsys.readouterr().out.count("the application was here") == 2
+    log = capsys.readouterr().out
+    assert log.count("the application was here") == 2
+    assert log.count("The Spark job on batch") == 1, "it ended once without an error"
 
 
 @pytest.mark.spark

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import ast
+import logging
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +74,25 @@ def test_no_spark_submit_is_one_sentence(tmp_path: Path, monkeypatch: Any) -> No
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     with pytest.raises(ConfigurationError, match="There is no spark-submit"):
         SparkTarget().submit("job.py", [], name="job", folder=tmp_path)
+
+
+PROBE = """
+import sys
+from airflow_sqlqueue.hooks.spark_target import SparkTarget
+
+lines = []
+with SparkTarget.of(None).session("probe", lambda level, line: lines.append((level, line))):
+    pass
+print('lines:', lines)
+"""
+
+
+@pytest.mark.spark
+def test_what_spark_prints_when_it_starts_is_no_error_of_the_tasks() -> None:
+    """Airflow takes for an error what a task prints on standard error."""
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = ast.literal_eval(re.findall("^lines: (.*)$", done.stdout, re.MULTILINE)[0])
+    assert lines, "Java prints what it was told to use at least"
+    assert {level for level, _ in lines} <= {logging.INFO, logging.WARNING}
+    assert not {line for _, line in lines} & set(done.stderr.splitlines())

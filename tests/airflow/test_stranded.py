@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for, owner_of
 from airflow_sqlqueue.errors import StrandedBatchError
@@ -20,6 +23,7 @@ from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
 from airflow_sqlqueue.operators.spark_job import SparkJob
+from airflow_sqlqueue.sql import Query
 
 
 class Jobs:
@@ -112,6 +116,50 @@ def test_a_batch_that_a_killed_run_left_open_is_adopted_by_the_next(
     log = caplog.text + capsys.readouterr().out
     assert f"An earlier run left batch {first} (open, 10 messages in 1 parts" in log
     assert drain().execute(context("next", dag_id=dag_id))["adopted"] == []
+
+
+RUN = """
+import sys
+from types import SimpleNamespace
+from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
+
+queue_name, staging, dag_id = sys.argv[1:]
+operator = SqlQueueDrainToSparkOperator(
+    task_id="task", queue_name=queue_name, staging=staging, python_callable=print,
+    drain_options={"rows_per_part": 10, "workers": 1, "settle_seconds": 600},
+)
+operator.execute({"ti": SimpleNamespace(dag_id=dag_id, run_id="one", task_id="task", map_index=-1)})
+"""
+
+
+def test_a_process_that_lives_keeps_its_batch_and_one_that_was_killed_leaves_it_to_the_next_run(
+    hook: SqlQueueHook, drain: Any, queue_name: str, tmp_path: Path, jobs: Jobs, context: Any, dag_id: str
+) -> None:
+    """A task that is marked failed is ended by SIGTERM and SIGKILL: it says nothing to anybody."""
+    hook.send(queue_name, [Message({}, b"x")] * 30)
+    limits = {"settle_seconds": 0}
+    with hook.client.session() as session, ExitStack() as stack:
+        Ledger(session, hook.client.settings.database).create()
+        session.begin()
+        last = f"SELECT TOP (1) 1 FROM [{queue_name}] WITH (UPDLOCK, ROWLOCK) ORDER BY [RowVersion] DESC"
+        session.run(Query("lock", "lock a test's row", last))
+        process = subprocess.Popen([sys.executable, "-c", RUN, queue_name, str(tmp_path), dag_id])
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        left = batch_id_for(dag_id, "one", "task")
+        while not ((info := hook.client.batches.info(left)) and info.messages == 29):
+            assert process.poll() is None
+        beside = drain(drain_options=limits).execute(context("two", dag_id=dag_id))
+        assert (beside["adopted"], state(hook, left)) == ([], "open")
+        process.kill()
+        process.wait()
+        with hook.client.batches.locks() as locks:
+            assert locks.take(left, wait=60), "the server has seen the end of the process"
+        after = drain(drain_options=limits).execute(context("three", dag_id=dag_id))
+        assert after["adopted"] == [{"batch_id": str(left), "messages": 29}]
+        session.roll_back()
+    assert drain().execute(context("four", dag_id=dag_id))["batch"]["messages"] == 1
+    assert sum(batch.messages for batch in jobs.got) == 30
 
 
 def test_a_sealed_batch_that_no_job_ever_read_is_adopted(
