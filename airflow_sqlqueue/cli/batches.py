@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, age, connect
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, SweptFolder, Url, age, connect
 from airflow_sqlqueue.cli.output import progress_bar, show
 from airflow_sqlqueue.errors import ConfigurationError
 
@@ -121,10 +121,7 @@ def requeue(
 
 
 def sweep(
-    staging: Annotated[
-        Optional[str],
-        typer.Argument(help="The folder or object store URL of the batches' files; without it they stay."),
-    ] = None,
+    staging: SweptFolder = None,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
