@@ -3,7 +3,7 @@
 PYTHON  ?= python3
 # Tests run side by side, file by file, each process with a fakemssql of its own; one after the other on a shared server.
 # Files keep their order: the operators' tests, which start and stop Spark sessions, come before Spark's own.
-ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,auto) --maxprocesses 4 --dist loadfile
+ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,auto) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 VENV    := .venv
 READY   := $(VENV)/.ready
 RUN     := $(VENV)/bin

@@ -28,6 +28,7 @@ what the driver said is in ``__cause__``. Message bodies, headers and secrets ar
     ├── BatchError                 a batch is not in the state that was asked for
     │   ├── BatchNotFoundError     the ledger does not know the batch
     │   ├── WrongBatchError        a drain cannot go on with this batch: it was put back, or is another queue's
+    │   ├── StrandedBatchError     earlier runs of a task left batches behind that nobody works on
     │   └── BatchMismatchError     files, ledger and reader do not agree on what the batch holds
     ├── StagingError               a batch's folder or a part's file cannot be written or read
     ├── SparkJobError              a Spark application that was given a batch ended with an error
@@ -131,6 +132,10 @@ class BatchNotFoundError(BatchError):
 
 class WrongBatchError(BatchError):
     """A drain cannot go on with this batch: it was put back, or is another queue's or staged in another way."""
+
+
+class StrandedBatchError(BatchError):
+    """Earlier runs of a task left batches behind that nobody works on."""
 
 
 class BatchMismatchError(BatchError):

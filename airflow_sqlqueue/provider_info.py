@@ -42,7 +42,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.return_to_source",
             )
         ],
-        "sensors": [_modules("sensors.depth")],
+        "sensors": [_modules("sensors.depth", "sensors.stranded")],
         "connection-types": [
             {
                 "connection-type": "sqlqueue",
@@ -93,7 +93,7 @@ def _conn_fields() -> dict[str, Any]:
         "trust_server_certificate": _field(
             "Trust server certificate", "Accept a certificate that no trusted authority has signed.", "boolean"
         ),
-        "driver": _field("ODBC driver", "The name of an installed driver; Microsoft's newest unless set.", "string"),
+        "driver": _field("ODBC driver", "An installed one of Microsoft's; the newest unless set.", "string"),
         "application_intent": _field("Application intent", "", "string", enum=["ReadWrite", "ReadOnly"]),
         "multi_subnet_failover": _field("Multi-subnet failover", "For availability group listeners.", "boolean"),
         "login_timeout": _field("Login timeout", "Seconds; 15 unless set.", "integer", minimum=1),
@@ -105,6 +105,12 @@ def _conn_fields() -> dict[str, Any]:
         "queue_catalogs": _json("Catalogs of queues", '{"table": "database"}'),
         "endpoint_schemas": _json("Schemas of endpoints", '{"Endpoint": "schema"}'),
         "endpoint_catalogs": _json("Catalogs of endpoints", '{"Endpoint": "database"}'),
+        "allowed_catalogs": _field(
+            "Allowed catalogs", "Databases that headers of messages may name, with commas; the default one.", "string"
+        ),
+        "allowed_schemas": _field(
+            "Allowed schemas", "Schemas that headers of messages may name, with commas; all unless set.", "string"
+        ),
         "ledger_schema": _field("Ledger schema", "Of the drain's ledger; sqlqueue unless set.", "string"),
     }
 

@@ -6,7 +6,7 @@ and last ``dbo`` or the connection's database (docs/transport/addresses.md, "Res
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from airflow_sqlqueue.address import QueueAddress, check_identifier, quote, unquote
@@ -61,6 +61,9 @@ class AddressResolver:
     be written with or without brackets: ``[my schema]`` and ``my schema`` are the same, where the transport itself
     would take the brackets of a queue setting as part of the name; ``verbatim_settings=True`` does as it does.
 
+    ``allowed_catalogs`` and ``allowed_schemas`` bound what the headers of messages may name (:meth:`allows`). Unless
+    given, these are the default catalog, and every schema in it.
+
     Raises :class:`AddressError` where a queue's own setting is blank, or no catalog is known.
     """
 
@@ -71,6 +74,36 @@ class AddressResolver:
     endpoint_schemas: Mapping[str, str] = field(default_factory=dict)
     endpoint_catalogs: Mapping[str, str] = field(default_factory=dict)
     verbatim_settings: bool = False
+    allowed_catalogs: Collection[str] | None = None
+    allowed_schemas: Collection[str] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("allowed_catalogs", "allowed_schemas"):
+            if isinstance(getattr(self, name), str):
+                raise AddressError(f"{name} is a list of names, not one text.")
+
+    def allows(self, table: ResolvedAddress) -> bool:
+        """Whether an address that a message's headers hold may lead to this table; a user's own may lead to any.
+
+        Whoever can send a message chooses its headers, and the login of this program may reach more than he does. What
+        the settings of the queue itself say is allowed. Names are compared without case, as most servers do.
+        """
+        catalogs = [self.default_catalog or ""] if self.allowed_catalogs is None else self.allowed_catalogs
+        if not self._is_one_of(table.catalog, (*catalogs, self.queue_catalogs.get(table.table, ""))):
+            return False
+        schemas = self.allowed_schemas
+        return schemas is None or self._is_one_of(table.schema, (*schemas, self.queue_schemas.get(table.table, "")))
+
+    def require_allowed(self, table: ResolvedAddress) -> None:
+        """Raise :class:`AddressError` for a table that :meth:`allows` is false of."""
+        if not self.allows(table):
+            raise AddressError(
+                f"The queue {table.canonical} is outside of the allowed databases and schemas: allow them to the "
+                "connection, or send to another queue."
+            )
+
+    def _is_one_of(self, name: str, names: Collection[str]) -> bool:
+        return name.casefold() in {self._setting(allowed).casefold() for allowed in names}
 
     def resolve(self, address_text: str | QueueAddress) -> ResolvedAddress:
         """The table that a physical address means. Endpoint settings play no part."""

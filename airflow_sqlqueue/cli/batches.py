@@ -1,19 +1,23 @@
-"""Commands on batches: drain, batches, requeue, sweep."""
+"""Commands on batches: drain, batches, requeue, abandon, sweep."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from airflow_sqlqueue.cli.interruption import explained
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, SweptFolder, Url, age, connect
-from airflow_sqlqueue.cli.output import progress_bar, show
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.cli.output import progress_bar, show, stderr
+from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.drain.batches import BatchInfo
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
@@ -34,6 +38,9 @@ def drain(
     as_json: Json = False,
     stage: Annotated[str, typer.Option(help="files, or table: a table beside the queue, without --staging.")] = "files",
     batch_id: Annotated[Optional[uuid.UUID], typer.Option(help="Resume this batch.")] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="Begin the batch of --batch-id where the ledger does not know it.")
+    ] = False,
     max_messages: Annotated[Optional[int], typer.Option(help="Stop after so many.")] = None,
     max_seconds: Annotated[Optional[float], typer.Option(help="Begin no part after so long.")] = None,
     until_empty: Annotated[
@@ -41,9 +48,17 @@ def drain(
     ] = False,
     keep_expired: Annotated[bool, typer.Option(help="Write expired messages too, flagged.")] = False,
     workers: Annotated[int, typer.Option(help="Threads at the most, each with a connection.")] = 2,
+    rows_per_statement: Annotated[int, typer.Option(help="Messages of one DELETE, at most 2,000.")] = 2_000,
+    rows_per_part: Annotated[int, typer.Option(help="Messages of one transaction and file.")] = 20_000,
+    seconds_per_part: Annotated[float, typer.Option(help="Commit a part after so long.")] = 20.0,
+    settle_seconds: Annotated[float, typer.Option(help="Come back for locked messages for so long.")] = 5.0,
     secondary: Annotated[bool, typer.Option("--secondary", help="Its secondary queues too, a batch each.")] = False,
 ) -> None:
-    """Drain the queue into a sealed batch: Parquet files, or rows of a table."""
+    """Drain the queue into a sealed batch: Parquet files, or rows of a table.
+
+    Interrupted by Ctrl-C it ends with exit code 130, by SIGTERM with 143; what was drained is in the open batch, and
+    the command that resumes it is printed.
+    """
     # Arrow takes longer to load than most commands take to run.
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.stages.factory import check_stage
@@ -53,18 +68,30 @@ def drain(
         raise ConfigurationError(
             "--secondary makes a batch for each queue: resume one by its own queue and --batch-id."
         )
+    if new and batch_id is None:
+        raise ConfigurationError("--new goes with --batch-id: without that, every drain begins a batch.")
     options = DrainOptions(
         workers=workers,
         max_messages=max_messages,
         max_seconds=max_seconds,
         until_empty=until_empty,
         keep_expired=keep_expired,
+        rows_per_statement=rows_per_statement,
+        rows_per_part=rows_per_part,
+        seconds_per_part=seconds_per_part,
+        settle_seconds=settle_seconds,
     )
     folder = None if staging is None else StagingFolder.of(staging)
     check_stage(stage, folder)
     client = connect(url, conn_id)
     queues = client.tables.with_secondary_queues(queue) if secondary else [queue]
-    drained = [_drain(client, each, folder, stage, options, batch_id) for each in queues]
+    if batch_id is not None and not new:
+        _require(client, queue, batch_id)
+    command = _options(staging=staging, stage=stage, conn_id=conn_id, **_limits(options))
+    drained = [
+        _drain(client, each, folder, stage, options, batch_id or uuid.uuid4(), command, quiet=as_json)
+        for each in queues
+    ]
     show(drained if secondary else drained[0], as_json=as_json)
 
 
@@ -74,21 +101,57 @@ def _drain(
     folder: StagingFolder | None,
     stage: str,
     options: DrainOptions,
-    batch_id: uuid.UUID | None,
+    batch_id: uuid.UUID,
+    command: list[str],
+    *,
+    quiet: bool,
 ) -> dict[str, Any]:
     queue = client.queue(queue_name)
     # By the ends of the index: a count of millions would take longer than the first parts.
     waiting = queue.depth(kind="quick")
-    with progress_bar("Draining", waiting.total) as update:
+    if not quiet:
+        stderr.print(f"Batch {batch_id}", markup=False, highlight=False)
+    resume = ["sqlqueue", "drain", queue_name, *command, "--batch-id", str(batch_id)]
+    with (
+        explained(client, queue_name, batch_id, resume),
+        client.batches.locks(queue_name) as locks,
+        progress_bar("Draining", waiting.total) as update,
+    ):
+        if not locks.take(batch_id):
+            raise BatchError(f"Batch {batch_id} is being worked on: stop its task first, or wait for its end.")
         result = queue.drain(
             folder,
             stage=stage,
             batch_id=batch_id,
             origin="sqlqueue drain",
             options=options,
-            on_progress=lambda done: update(done.rows, f"{done.bytes / 2**20:,.0f} MiB, {done.rate:,.0f}/s"),
+            on_progress=lambda done: update(
+                done.rows - done.earlier, f"{done.bytes / 2**20:,.0f} MiB, {done.rate:,.0f}/s"
+            ),
         )
     return {**result.batch.to_dict(), "locked": result.locked, "seconds": round(result.seconds, 3)}
+
+
+def _require(client: QueueClient, queue_name: str, batch_id: uuid.UUID) -> None:
+    if client.batches.info(batch_id, queue_name) is None:
+        raise BatchNotFoundError(
+            f"The ledger does not know batch {batch_id}: check the id, or add --new to begin a batch with it."
+        )
+
+
+def _limits(options: DrainOptions) -> dict[str, Any]:
+    """The limits that a resumed drain keeps, as far as they were given."""
+    names = ("max_messages", "max_seconds", "until_empty", "keep_expired")
+    return {name: getattr(options, name) for name in names}
+
+
+def _options(**values: Any) -> list[str]:
+    """Options as one types them; those that were not given, and secrets, are not among them."""
+    typed: list[str] = []
+    for name, value in values.items():
+        if value not in (None, False, "files"):
+            typed += [f"--{name.replace('_', '-')}", *([] if value is True else [f"{value}"])]
+    return typed
 
 
 def batches(
@@ -106,6 +169,27 @@ def batches(
     since = None if older_than is None else age("--older-than", older_than)
     found = connect(url, conn_id).batches.list(queue, states=state or (), older_than=since)
     show([info.to_dict() if as_json else _line(info.to_dict()) for info in found], as_json=as_json)
+    if not as_json:
+        _notice(found, _OLD if since is None else since)
+
+
+_OLD = timedelta(days=1)
+_REMEDIES = {
+    "open": "run the task of the batch again, resume it with 'sqlqueue drain <queue> --batch-id <id>', or end it with "
+    "'sqlqueue abandon <id>'",
+    "sealed": "clear the task of the batch, so that its job runs, or put it back with 'sqlqueue requeue <id>'",
+}
+
+
+def _notice(found: Sequence[BatchInfo], older_than: timedelta) -> None:
+    """What to do about batches that nobody seems to come back for."""
+    for state, remedy in _REMEDIES.items():
+        old = [info for info in found if info.state == state and info.age >= older_than]
+        if old:
+            messages = sum(info.messages for info in old)
+            what = "1 batch has" if len(old) == 1 else f"{len(old)} batches have"
+            text = f"{what} been {state} for {older_than} or longer, with {messages:,} messages: {remedy}."
+            stderr.print(text, markup=False, highlight=False)
 
 
 def requeue(
@@ -117,6 +201,18 @@ def requeue(
 ) -> None:
     """Put a sealed batch back into its queue: same ids, same order, in one transaction."""
     done = connect(url, conn_id).batches.requeue(batch_id, queue)
+    show({**done.batch.to_dict(), "repeated": done.repeated}, as_json=as_json)
+
+
+def abandon(
+    batch_id: Annotated[uuid.UUID, typer.Argument(help="An open batch.")],
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    queue: QueueOption = None,
+) -> None:
+    """End an open batch that nobody wants: seal it and put its messages back into their queue."""
+    done = connect(url, conn_id).batches.abandon(batch_id, queue)
     show({**done.batch.to_dict(), "repeated": done.repeated}, as_json=as_json)
 
 

@@ -19,7 +19,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from airflow_sqlqueue.cli.plain import lines_of, name_of, printable
+from airflow_sqlqueue.cli.plain import lines_of, name_of
+from airflow_sqlqueue.cli.printable import printable
 
 _WIDEST = 100_000
 """Columns of a table that goes to a file or a pipe, where no terminal bounds it."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
+
+from airflow_sqlqueue.cli.printable import printable
 
 NUMBERS_TO_COPY = frozenset({"row_version", "example", "number", "seed", "port"})
 """Numbers that an option takes back, which are printed as it takes them: without separators."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -50,16 +50,3 @@ def duration(seconds: float) -> str:
     if len(shown) == 1:
         shown.append(f"{rest} s")
     return " ".join(part for part in shown[:2] if not part.startswith("0 "))
-
-
-def printable(text: str) -> str:
-    """A text without what a terminal would obey: control characters are shown by their number, as ``\\x1b``.
-
-    Line feeds and tabs stay; the carriage return of a line that ends as on Windows goes.
-    """
-    return _CONTROL.sub(_escaped, text.replace("\r\n", "\n"))
-
-
-def _escaped(found: re.Match[str]) -> str:
-    number = ord(found[0])
-    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.drain.batches import BatchInfo, batches
 from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.liveness import BatchLocks
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.stranded import UNFINISHED, StrandedBatch, current_batch, find_stranded
+from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.routing import AddressResolver
 
 if TYPE_CHECKING:
@@ -40,6 +43,84 @@ class BatchManager:
         queue = self._connector.find(queue_name).canonical if queue_name else None
         with self._connector.ledger(queue_name) as ledger:
             return batches(ledger, states=states, queue=queue, older_than=older_than)
+
+    def info(self, batch_id: uuid.UUID, queue_name: str | None = None) -> BatchInfo | None:
+        """One batch as the ledger has it now, None for one that it does not know."""
+        with self._connector.ledger(queue_name) as ledger:
+            return next(iter(batches(ledger, batch_id=batch_id)), None)
+
+    def locks(self, queue_name: str | None = None) -> BatchLocks:
+        """Locks on the batches that the caller works on, for a ``with`` block: others then leave them alone.
+
+        See :class:`airflow_sqlqueue.drain.liveness.BatchLocks`.
+        """
+        catalog = self._connector.settings.database if queue_name is None else self._connector.find(queue_name).catalog
+        return BatchLocks(self._connector.session, catalog, self._connector.ledger_schema)
+
+    def current(self, batch_id: uuid.UUID, queue_name: str | None = None, *, renew: bool = False) -> uuid.UUID:
+        """The batch that a drain with this id works on: with ``renew`` the first one after it that is not finished."""
+        with self._connector.ledger(queue_name) as ledger:
+            return current_batch(ledger, batch_id, renew=renew)
+
+    def left_by(
+        self,
+        owner: uuid.UUID,
+        locks: BatchLocks,
+        queue_name: str | None = None,
+        *,
+        states: Sequence[str] = UNFINISHED,
+        own: uuid.UUID | None = None,
+    ) -> Sequence[StrandedBatch]:
+        """The batches of a task, of all its runs, that nobody works on, in the order in which they were opened.
+
+        ``locks`` holds them afterwards; ``own`` is the caller's batch, which is left out.
+        """
+        with self._connector.ledger(queue_name) as ledger:
+            unfinished = ledger.unfinished(owner) if ledger.exists() else []
+            others = [batch_id for batch_id in unfinished if batch_id != own]
+            return find_stranded(ledger, locks, others, tuple(states))
+
+    def stranded(
+        self, queue_name: str | None = None, *, states: Sequence[str] = UNFINISHED, older_than: timedelta | None = None
+    ) -> Sequence[BatchInfo]:
+        """:meth:`list`, without the batches that somebody works on."""
+        found = self.list(queue_name, states=states, older_than=older_than)
+        if not found:
+            return []
+        with self._connector.ledger(queue_name) as ledger, self.locks(queue_name) as locks:
+            free = find_stranded(ledger, locks, [info.batch_id for info in found], tuple(states))
+            ids = {batch.batch_id for batch in free}
+        return [info for info in found if info.batch_id in ids]
+
+    def seal(self, batch_id: uuid.UUID, queue_name: str | None = None) -> Batch:
+        """Close a batch to further parts and list it; idempotent. A drain of it that is under way ends with an error.
+
+        Raises :class:`~airflow_sqlqueue.errors.BatchNotFoundError`.
+        """
+        with self._connector.ledger(queue_name) as ledger:
+            return ledger.seal(batch_id)
+
+    def abandon(
+        self,
+        batch_id: uuid.UUID,
+        queue_name: str | None = None,
+        *,
+        staging: str | PathLike[str] | StagingFolder | None = None,
+    ) -> RequeueResult:
+        """End an open batch that nobody wants: seal it, then put its messages back, as :meth:`requeue` does.
+
+        Raises :class:`~airflow_sqlqueue.errors.BatchError` for a batch that somebody works on, and for one that is
+        sealed or consumed; :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction. See
+        :func:`airflow_sqlqueue.drain.abandon.abandon`.
+        """
+        from airflow_sqlqueue.drain.abandon import abandon
+        from airflow_sqlqueue.drain.storage.folder import StagingFolder
+
+        if self._connector.in_transaction:
+            raise TransactionError("The seal of a batch commits before its messages go: call it outside a transaction.")
+        folder = None if staging is None else StagingFolder.of(staging)
+        with self._connector.ledger(queue_name) as ledger, self.locks(queue_name) as locks:
+            return abandon(ledger, locks, batch_id, folder)
 
     def get(self, batch_id: uuid.UUID, queue_name: str | None = None) -> Batch:
         """The manifest of a sealed batch, from the ledger. Raises as :meth:`.drain.ledger.Ledger.manifest`."""

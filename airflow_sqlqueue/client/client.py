@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -31,8 +32,8 @@ class QueueClient:
     address: ``audit``, ``audit@[schema]``, ``audit@[schema]@[catalog]``.
 
     :param settings: the server and the login; :meth:`from_url` reads them from a URL.
-    :param resolver: the routing settings; unless given, an address that names no schema means ``dbo``, and one that
-        names no catalog the connection's database.
+    :param resolver: the routing settings; unless given, an address that names no schema means ``dbo``, one that names
+        no catalog the connection's database, and headers may name queues of that database alone.
     :param ledger_schema: the schema of the drain's ledger and of the send ledger, in the queue's database.
     :param lock_timeout: seconds a statement waits for a lock.
     """
@@ -50,12 +51,20 @@ class QueueClient:
 
     @classmethod
     def from_url(
-        cls, url: str, *, ledger_schema: str = LEDGER_SCHEMA, lock_timeout: float = DEFAULT_LOCK_TIMEOUT
+        cls,
+        url: str,
+        *,
+        ledger_schema: str = LEDGER_SCHEMA,
+        lock_timeout: float = DEFAULT_LOCK_TIMEOUT,
+        allowed_catalogs: Collection[str] | None = None,
+        allowed_schemas: Collection[str] | None = None,
     ) -> QueueClient:
         """A client for ``mssql://user:password@host:port/database?Encrypt=yes``, or for a connection string of .NET.
 
         The ``Queue Schema`` of a connection string, which versions 1 and 2 of the transport had there, becomes the
-        default schema. Raises :class:`~airflow_sqlqueue.errors.ConfigurationError`.
+        default schema. ``allowed_catalogs`` and ``allowed_schemas`` are what headers of messages may name
+        (:class:`~airflow_sqlqueue.routing.AddressResolver`). Raises
+        :class:`~airflow_sqlqueue.errors.ConfigurationError`.
         """
         schema = None
         if is_connection_string(url):
@@ -63,7 +72,9 @@ class QueueClient:
             settings, schema = read.settings(), read.queue_schema
         else:
             settings = ConnectionSettings.from_url(url)
-        resolver = AddressResolver(schema, settings.database)
+        resolver = AddressResolver(
+            schema, settings.database, allowed_catalogs=allowed_catalogs, allowed_schemas=allowed_schemas
+        )
         return cls(settings, resolver, ledger_schema=ledger_schema, lock_timeout=lock_timeout)
 
     @property

@@ -150,6 +150,7 @@ class Queue:
         batch_id: uuid.UUID | None = None,
         renew: bool = False,
         origin: str = "",
+        owner: uuid.UUID | None = None,
         options: DrainOptions | None = None,
         engine: Engine | None = None,
         on_progress: Callable[[Progress], None] | None = None,
@@ -161,7 +162,8 @@ class Queue:
         batch and returns a sealed one; with ``renew`` a new batch is drained where that one was consumed or put back.
         ``engine`` is where the workers run: threads of this process, unless it is another, as
         :class:`airflow_sqlqueue.spark.executors.SparkEngine` for Spark's executors. ``origin`` says in the ledger who
-        drains. See :class:`airflow_sqlqueue.drain.drain.Drain`.
+        drains, and ``owner`` which task the batch belongs to, in whichever run. See
+        :class:`airflow_sqlqueue.drain.drain.Drain`.
 
         Raises :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction: parts commit one by one.
         """
@@ -180,6 +182,7 @@ class Queue:
             batch_id=batch_id,
             renew=renew,
             origin=origin,
+            owner=owner,
             options=options,
             ledger_schema=self._connector.ledger_schema,
             engine=engine,

@@ -80,15 +80,14 @@ def move_due(
     """Move the messages that are due by the server's clock to ``queue``, the input queue that ``delayed`` belongs to.
 
     A message with the header ``NServiceBus.SqlServer.ForwardDestination`` goes to the queue it names instead, without
-    the header, as an endpoint sends it on; where no queue of this server stands there, or it can take nothing, it goes
-    to ``error_queue``, with the header ``NServiceBus.FailedQ`` naming the destination, or stays and is reported.
-    Headers that are not JSON go to the input queue as they are: the receiver there decides.
+    the header, as an endpoint sends it on; where no queue stands there, or it can take nothing or headers may not
+    name it, it goes to ``error_queue``, with the header ``NServiceBus.FailedQ`` naming the destination, or stays and
+    is reported. Headers that are not JSON go to the input queue as they are: the receiver there decides.
 
     One mover at a time works on a table, under an application lock; another returns at once. An endpoint's own mover
     knows nothing of that lock, and the two share the messages: none is moved twice. Each chunk of up to ``chunk``
     messages (at most 1,000) is one transaction, earliest first, and passes over messages that others hold; of those
-    that are due at the same moment, the server chooses which come with which chunk. ``max_messages`` and
-    ``max_seconds`` are the budget.
+    that are due at the same moment, the server chooses which come with which chunk.
 
     Delivery: exactly once; a chunk is moved as a whole or not at all. All tables stand on one server, on which
     ``queue`` and ``error_queue`` use the session of ``delayed``. Raises what a queue raises; chunks before that stay.
@@ -262,7 +261,11 @@ class _Mover:
 
     def _find(self, text: str) -> QueueTable | _Problem:
         try:
-            found = QueueTable(self.session, find_queue(self.session, self.resolver, text))
+            address = find_queue(self.session, self.resolver, text)
+            found = QueueTable(self.session, address)
+            if address != self.queue.address:
+                self.resolver.require_allowed(address)
+                self.resolver.require_allowed(found.layout.table)
             check_takes(found)
         except TransientError:
             raise

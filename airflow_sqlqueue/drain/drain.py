@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from airflow_sqlqueue.budget import Budget
-from airflow_sqlqueue.drain.ledger import LedgerEntry, Part
+from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_after
 from airflow_sqlqueue.drain.progress import Progress, ProgressCounter
@@ -24,7 +24,7 @@ from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
 from airflow_sqlqueue.drain.worker_pool import ThreadEngine, drain_window
-from airflow_sqlqueue.errors import WrongBatchError
+from airflow_sqlqueue.errors import BatchNotFoundError, WrongBatchError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.reconnecting import Reconnecting
@@ -76,6 +76,7 @@ class Drain:
     :param batch_id: the batch; the same id resumes it, or returns it when it is sealed already.
     :param renew: where the batch of that id was consumed or requeued, drain a new one, whose id follows from it.
     :param origin: who drains, for people who read the ledger (dag, task, run, map index).
+    :param owner: the task that the batch belongs to, in whichever run: :func:`.drain.options.owner_of`.
     :param engine: where the workers run; None: in threads.
     """
 
@@ -88,13 +89,14 @@ class Drain:
         batch_id: uuid.UUID | None = None,
         renew: bool = False,
         origin: str = "",
+        owner: uuid.UUID | None = None,
         options: DrainOptions | None = None,
         ledger_schema: str = LEDGER_SCHEMA,
         engine: Engine | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         self._connect, self._engine = connect, engine or ThreadEngine(connect)
-        self._renew, self._origin = renew, origin
+        self._renew, self._origin, self._owner = renew, origin, owner
         self._task = DrainTask(
             batch_id=batch_id or uuid.uuid4(),
             queue=queue,
@@ -109,7 +111,8 @@ class Drain:
 
         Raises :class:`WrongBatchError` for a batch that was requeued, and :class:`TransientError` when
         deadlocks, lock timeouts or lost connections do not stop; what was committed so far stays in the open batch,
-        which a later run with the same id resumes.
+        which a later run with the same id resumes. Raises :class:`StagingError` for a folder that cannot be written,
+        before there is a batch.
         """
         connection = Reconnecting(self._connect, f"A step of batch {self._task.batch_id}")
         with closing(connection):
@@ -124,7 +127,13 @@ class Drain:
             log.info("Batch %s is %s already: nothing to drain", batch_id, opened.entry.state)
             batch = connection.run(lambda session: task.ledger(session).manifest(batch_id))
             return DrainResult(batch, 0, self._progress.seconds, resumed=True)
-        resumed = connection.run(lambda session: bool(task.ledger(session).parts(batch_id)))
+        parts = connection.run(lambda session: task.ledger(session).parts(batch_id))
+        if parts:
+            messages = sum(part.messages for part in parts)
+            log.info("Resuming batch %s: %d messages in %d parts", batch_id, messages, len(parts))
+            self._progress.resume(parts)
+        else:
+            log.info("Draining %s into batch %s", task.queue.canonical, batch_id)
         if up_to is not None:
             budget = connection.run(lambda session: _budget(session, opened))
             self._engine.run(task, up_to, budget, self._progress.add)
@@ -134,7 +143,7 @@ class Drain:
             "Batch %s is sealed: %d messages, %d bytes in %d parts, %d expired, %d in quarantine, %d locked by others",
             *(batch.batch_id, batch.messages, batch.bytes, batch.parts, batch.expired, batch.quarantined, locked),
         )
-        return DrainResult(batch, locked, self._progress.seconds, resumed)
+        return DrainResult(batch, locked, self._progress.seconds, bool(parts))
 
     def _open(self, session: Session) -> _OpenedBatch:
         """Open the batch, or with ``renew`` the next one that is not finished, and read its marks and limits."""
@@ -143,7 +152,8 @@ class Drain:
         ends = queue.ends()
         up_to = None if ends is None else LAST if options.until_empty else ends[1]
         ledger.create()
-        opening = (task.queue.canonical, self._origin, up_to, task.stage.name)
+        self._check_stage(ledger)
+        opening = (task.queue.canonical, self._origin, up_to, task.stage.name, self._owner)
         entry = ledger.open(task.batch_id, *opening)
         while self._renew and entry.state in ("consumed", "requeued"):
             task = replace(task, batch_id=batch_after(task.batch_id))
@@ -155,6 +165,15 @@ class Drain:
             task = replace(task, mean_bytes=queue.mean_bytes(), layout=queue.layout)
             self._progress.begin(ends[0], ends[1] if entry.up_to is None else min(ends[1], entry.up_to))
         return _OpenedBatch(task, entry, Budget(max_seconds=seconds))
+
+    def _check_stage(self, ledger: Ledger) -> None:
+        """Raise :class:`StagingError` before there is a batch that could not be written."""
+        try:
+            if ledger.find(self._task.batch_id).state != "open":
+                return
+        except BatchNotFoundError:
+            pass
+        self._task.stage.check()
 
     def _drain_alone(self, session: Session, opened: _OpenedBatch, made_progress: Callable[[], None]) -> int:
         """Take parts until nothing is left up to the mark or a limit is reached; return how many stay locked."""

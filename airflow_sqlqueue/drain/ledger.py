@@ -70,9 +70,9 @@ class Part:
 def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, ...]:
     """The ledger's tables and those beside it, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
     batch, part = (ResolvedAddress(name, schema, catalog) for name in _TABLES)
-    statements = {name: _query(name, batch, part) for name in ("make_batch", "make_part", "index_part")}
+    statements = {name: _query(name, batch, part) for name in ("make_batch", "index_owner", "make_part", "index_part")}
     return (
-        Definition(batch, "ledger", (statements["make_batch"],), with_schema=True),
+        Definition(batch, "ledger", (statements["make_batch"], statements["index_owner"]), with_schema=True),
         Definition(part, "ledger", (statements["make_part"], statements["index_part"]), with_schema=True),
         message_table_definition(catalog, schema),
         quarantine_definition(catalog, schema),
@@ -105,13 +105,21 @@ class Ledger:
                 create(self.session, definition)
 
     def open(
-        self, batch_id: uuid.UUID, queue: str, origin: str, up_to: int | None, stage: str = "files"
+        self,
+        batch_id: uuid.UUID,
+        queue: str,
+        origin: str,
+        up_to: int | None,
+        stage: str = "files",
+        owner: uuid.UUID | None = None,
     ) -> LedgerEntry:
         """Open the batch, or find it as an earlier try left it: open, sealed, consumed or requeued.
 
+        ``owner`` is the task that the batch belongs to, in whichever run, by which a later run finds it.
         Raises :class:`WrongBatchError` where the batch is another queue's, or staged in another way.
         """
-        self.session.run(self.query("open"), str(batch_id), queue[:400], origin[:1000], stage, up_to, str(batch_id))
+        values = (queue[:400], origin[:1000], None if owner is None else str(owner), stage, up_to)
+        self.session.run(self.query("open"), str(batch_id), *values, str(batch_id))
         row = self.find(batch_id)
         if row.queue != queue[:400]:
             raise WrongBatchError(f"Batch {batch_id} drains {row.queue}, not {queue}: ask for a new batch.")
@@ -125,6 +133,10 @@ class Ledger:
         if not rows:
             raise BatchNotFoundError(f"The ledger {self._batch.schema!r} does not know batch {batch_id}: check the id.")
         return LedgerEntry(*rows[0])
+
+    def unfinished(self, owner: uuid.UUID) -> list[uuid.UUID]:
+        """The open and the sealed batches of a task, of all its runs, the one that was opened first at the head."""
+        return [uuid.UUID(str(batch_id)) for (batch_id,) in self.session.run(self.query("unfinished"), str(owner))]
 
     def parts(self, batch_id: uuid.UUID) -> list[Part]:
         """The batch's parts in the order of their lowest RowVersion. Final only once the batch is sealed."""
@@ -192,11 +204,20 @@ class Ledger:
         )
 
     def consume(self, batch: Batch) -> None:
-        """Mark a sealed batch consumed. Idempotent; raises :class:`BatchError` in any other case."""
+        """Mark a sealed batch consumed. Idempotent.
+
+        Raises :class:`BatchMismatchError` where the manifest does not name the ledger's files, so that what was read is
+        not what would be swept, and :class:`BatchError` in any other case.
+        """
         batch_id = uuid.UUID(batch.batch_id)
         row = self.find(batch_id)
         if row.state == "consumed":
             return
+        if row.state == "sealed" and set(batch.paths) != {part.path for part in self.parts(batch_id)} - {None}:
+            raise BatchMismatchError(
+                f"Batch {batch_id} cannot be marked consumed: the manifest does not name the files that the ledger "
+                "lists; what was read is not the batch."
+            )
         if self.session.value(self.query("consume"), batch.batch_id, row.parts, batch.messages) == 1:
             return
         # As it is now: the transaction that had locked the batch's row may have changed it.

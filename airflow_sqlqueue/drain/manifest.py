@@ -8,17 +8,22 @@ Source: docs/design.md, "The batch is what the ledger lists" and "Manifests".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 
 STATES = ("open", "sealed", "consumed", "requeued")
 """The life of a batch: it gathers parts, is closed to them, and then is either read for good or put back."""
 
 STAGES = ("files", "table")
 """Where a batch's messages are until they are read: in Parquet files, or in a table beside the queue."""
+
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_PART = re.compile(rf"part-({_UUID})\.parquet")
+_BODY = re.compile(rf"body-({_UUID})-[0-9]{{6,}}\.bin")
 
 
 @dataclass(frozen=True)
@@ -95,3 +100,31 @@ class Batch:
                 raise ConfigurationError(f"This version {problem} the manifest's {listed}: does it come from another?")
         paths = values["paths"]
         return cls(**{**values, "paths": tuple(paths) if isinstance(paths, (list, tuple)) else paths})
+
+    def check_files(self, body_files: Iterable[str] = ()) -> None:
+        """Raise :class:`BatchMismatchError` for a file that cannot be this batch's, as a drain names them.
+
+        The part files stand in one folder that has the batch's id for its name, and each of ``body_files`` beside the
+        part that it belongs to. A manifest and the rows of a part come from where others may write.
+        """
+        folders, parts = set(), set()
+        for path in self.paths:
+            folder, _, name = path.rpartition("/")
+            found = _PART.fullmatch(name)
+            if not found or folder.rpartition("/")[2] != self.batch_id or {"..", "."} & set(folder.split("/")):
+                raise self._foreign("A part file")
+            folders.add(folder)
+            parts.add(found[1])
+        if len(folders) > 1:
+            raise self._foreign("A part file")
+        for path in body_files:
+            folder, _, name = path.rpartition("/")
+            found = _BODY.fullmatch(name)
+            if not found or folder not in folders or found[1] not in parts:
+                raise self._foreign("The file of a body")
+
+    def _foreign(self, what: str) -> BatchMismatchError:
+        return BatchMismatchError(
+            f"{what} of batch {self.batch_id} is not one that its drain wrote: the manifest or a file was changed; do "
+            "not use the batch."
+        )

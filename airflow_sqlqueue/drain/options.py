@@ -19,6 +19,11 @@ def batch_id_for(dag_id: str, run_id: str, task_id: str, map_index: int = -1) ->
     return uuid.uuid5(_NAMESPACE, "\0".join([dag_id, run_id, task_id, str(map_index)]))
 
 
+def owner_of(dag_id: str, task_id: str, map_index: int = -1) -> uuid.UUID:
+    """The task that a batch belongs to, the same in every run: by it a run finds what an earlier one left behind."""
+    return uuid.uuid5(_NAMESPACE, "\0".join([dag_id, task_id, str(map_index)]))
+
+
 def batch_after(batch_id: uuid.UUID) -> uuid.UUID:
     """The batch that a task drains when it is run again after its batch was consumed or put back."""
     return uuid.uuid5(_NAMESPACE, str(batch_id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.ledger import Part
@@ -11,7 +11,9 @@ from airflow_sqlqueue.drain.ledger import Part
 
 @dataclass(frozen=True)
 class Progress:
-    """The counts of this try, part by part. ``bytes`` are those of headers and bodies that were staged.
+    """The counts of the batch, part by part. ``bytes`` are those of headers and bodies that were staged.
+
+    ``earlier`` is how many of the rows earlier tries had taken; ``seconds`` are those of this try.
 
     ``share`` is the part of the queue that is done, 0 to 1, by the RowVersions: a guess where they have gaps. None
     where there is no end to measure it by.
@@ -23,6 +25,7 @@ class Progress:
     bytes: int
     seconds: float
     share: float | None
+    earlier: int = 0
 
     @property
     def rows(self) -> int:
@@ -31,8 +34,8 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Messages per second so far."""
-        return self.rows / self.seconds if self.seconds > 0 else 0.0
+        """Messages per second in this try."""
+        return (self.rows - self.earlier) / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
@@ -54,7 +57,7 @@ class ProgressCounter:
 
     def __init__(self, on_progress: Callable[[Progress], None] | None = None) -> None:
         self._on_progress = on_progress
-        self._messages = self._expired = self._quarantined = self._bytes = 0
+        self._messages = self._expired = self._quarantined = self._bytes = self._earlier = 0
         self._first: int | None = None
         self._last = 0
         self._highest = -(2**63)
@@ -68,17 +71,29 @@ class ProgressCounter:
     def seconds(self) -> float:
         return time.monotonic() - self._started
 
+    def resume(self, parts: Iterable[Part]) -> None:
+        """Earlier tries have committed these parts."""
+        for part in parts:
+            self._count(part)
+        self._earlier = self._messages + self._expired + self._quarantined
+        self._report()
+
     def add(self, part: Part) -> None:
         """One part was committed."""
+        self._count(part)
+        self._report()
+
+    def _count(self, part: Part) -> None:
         self._messages += part.messages
         self._expired += part.expired
         self._quarantined += part.quarantined
         self._bytes += part.bytes
         self._highest = max(self._highest, part.max_row_version)
+
+    def _report(self) -> None:
         if self._on_progress is not None:
-            self._on_progress(
-                Progress(self._messages, self._expired, self._quarantined, self._bytes, self.seconds, self._share())
-            )
+            counts = (self._messages, self._expired, self._quarantined, self._bytes)
+            self._on_progress(Progress(*counts, self.seconds, self._share(), self._earlier))
 
     def _share(self) -> float | None:
         if self._first is None:

@@ -20,6 +20,9 @@ from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.session import Session
 
+_END_SECONDS = 5.0
+"""How long to wait for each worker once the drain is interrupted."""
+
 
 class Windows:
     """Hands out windows of a queue, from its head to the high-water mark, each to one worker."""
@@ -78,6 +81,9 @@ class WorkerPool:
                 thread.join()
         except BaseException:
             self._cancelled.set()
+            # Their parts are rolled back at the next statement; whoever looks at the ledger then sees what stays.
+            for thread in self._threads:
+                thread.join(_END_SECONDS)
             raise
         if self._failure is not None:
             raise self._failure

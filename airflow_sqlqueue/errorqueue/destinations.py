@@ -24,6 +24,7 @@ class Reason(str, Enum):
     MALFORMED = "malformed headers"
     NO_FAILED_QUEUE = "no failed queue"
     NOT_AN_ADDRESS = "the failed queue's address cannot be used"
+    OUTSIDE = "outside of the allowed databases and schemas"
     NOT_FOUND = "the failed queue does not exist"
     NOT_A_QUEUE = "the failed queue cannot be sent to"
     DENIED = "no permission on the failed queue"
@@ -38,7 +39,7 @@ class Destinations:
     """The queues that messages of an error queue go back to; each address is looked up once.
 
     With ``redirect_to`` all of them go to that queue, malformed ones too where ``malformed`` says so. Its errors raise;
-    those of a failed queue are reasons.
+    those of a failed queue are reasons. ``resolver`` says where a failed queue may stand.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Destinations:
 
     def _look_up(self, address_text: str, machines: frozenset[str]) -> QueueTable | Reason:
         try:
-            return self._open(address_text, machines)
+            return self._open(address_text, machines, from_header=True)
         except AddressError:
             return Reason.NOT_AN_ADDRESS
         except QueueNotFoundError:
@@ -86,11 +87,16 @@ class Destinations:
         except PermissionDeniedError:
             return Reason.DENIED
 
-    def _open(self, address_text: str, machines: frozenset[str]) -> QueueTable | Reason:
+    def _open(self, address_text: str, machines: frozenset[str], *, from_header: bool = False) -> QueueTable | Reason:
         session = self._queue.session
         address = find_queue(session, self._resolver, address_text, machines)
+        if from_header and not self._resolver.allows(address):
+            return Reason.OUTSIDE
         table = self._tables.setdefault(address, QueueTable(session, address))
-        return Reason.ERROR_QUEUE if self._object(table) == self._object(self._queue) else table
+        if self._object(table) == self._object(self._queue):
+            return Reason.ERROR_QUEUE
+        # Behind a synonym stands another table.
+        return Reason.OUTSIDE if from_header and not self._resolver.allows(table.layout.table) else table
 
     def _object(self, queue: QueueTable) -> tuple[str, int]:
         """What the server calls a table, behind a synonym too and in whatever case an address writes its name."""

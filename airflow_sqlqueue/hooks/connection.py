@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.connection_string import ConnectionString
-from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
+from airflow_sqlqueue.server.settings import MICROSOFT_DRIVERS, ConnectionSettings, check_keywords, load_pyodbc
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 CONNECTION_TYPES = ("sqlqueue", "mssql", "odbc")
 ROUTING_NAMES = ("default_schema", "default_catalog")
 ROUTING_MAPPINGS = ("queue_schemas", "queue_catalogs", "endpoint_schemas", "endpoint_catalogs")
+ROUTING_LISTS = ("allowed_catalogs", "allowed_schemas")
 
 _KEYWORDS = {
     "encrypt": "Encrypt",
@@ -37,7 +38,7 @@ _KEYWORDS = {
     "multi_subnet_failover": "MultiSubnetFailover",
 }
 _FIELDS = {"connection_string", "driver", "login_timeout", "lock_timeout", "keywords", "ledger_schema"}
-_KNOWN = _FIELDS | set(_KEYWORDS) | set(ROUTING_NAMES) | set(ROUTING_MAPPINGS)
+_KNOWN = _FIELDS | set(_KEYWORDS) | set(ROUTING_NAMES) | set(ROUTING_MAPPINGS) | set(ROUTING_LISTS)
 _NOT_OURS = {
     "connect_kwargs",
     "escape_column_names",
@@ -98,9 +99,10 @@ def read_connection(
         names["default_schema"] = names["default_schema"] or string.queue_schema
         names["default_catalog"] = names["default_catalog"] or settings.database
         mappings = {key: {n: str(v) for n, v in _mapping(given, key).items()} for key in ROUTING_MAPPINGS}
+        lists = {key: _list(given, key) for key in ROUTING_LISTS}
         return QueueConnection(
             settings=settings,
-            resolver=AddressResolver(**names, **mappings),  # type: ignore[arg-type]
+            resolver=AddressResolver(**names, **mappings, **lists),  # type: ignore[arg-type]
             ledger_schema=_text(given, "ledger_schema") or LEDGER_SCHEMA,
             lock_timeout=_number(given, "lock_timeout", DEFAULT_LOCK_TIMEOUT),
             secrets=frozenset(filter(None, (connection.password, string.password, text))),
@@ -137,14 +139,14 @@ def _over(extra: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, A
 
 
 def _driver(value: Any, *, allowed: bool) -> str | None:
-    """A driver that the connection names. A user who may edit connections must not load code with it."""
+    """A driver that the connection names. A user who may edit connections must neither load code nor write files."""
     if value is None:
         return None
-    if allowed or value in load_pyodbc().drivers():
+    if allowed or (value in MICROSOFT_DRIVERS and value in load_pyodbc().drivers()):
         return str(value)
     raise ConfigurationError(
-        "the driver in its extra is not the name of an installed ODBC driver: remove it, name the driver in the hook's "
-        "arguments, or set [sqlqueue] allow_driver_in_extra to True in Airflow's configuration."
+        "the driver in its extra is not an installed ODBC driver of Microsoft's for SQL Server: remove it, name the "
+        "driver in the hook's arguments, or set [sqlqueue] allow_driver_in_extra to True in Airflow's configuration."
     )
 
 
@@ -160,6 +162,7 @@ def _keywords(extra: Mapping[str, Any], others: Mapping[str, str]) -> dict[str, 
     for more in (fields, others):
         given = {key.lower() for key in keywords}
         keywords |= {key: value for key, value in more.items() if key.lower() not in given}
+    check_keywords(keywords, files=False)
     return keywords
 
 
@@ -181,6 +184,21 @@ def _number(values: Mapping[str, Any], key: str, default: float) -> float:
         return float(values.get(key, default))
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"{key} is a number of seconds.") from error
+
+
+def _list(values: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
+    """A JSON array, the text of one, or names with commas between them; None where nothing is given."""
+    value = values.get(key)
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.lstrip().startswith('["') else value.split(",")
+        except ValueError as error:
+            raise ConfigurationError(f"{key} is not JSON: write an array of names.") from error
+    if value is None:
+        return None
+    if isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ConfigurationError(f"{key} is an array of names.")
+    return tuple(name.strip() for name in value if name.strip())
 
 
 def _mapping(values: Mapping[str, Any], key: str) -> dict[str, Any]:

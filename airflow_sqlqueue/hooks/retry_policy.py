@@ -14,6 +14,7 @@ from airflow_sqlqueue.errors import (
     NotAQueueError,
     PermissionDeniedError,
     QueueNotFoundError,
+    StrandedBatchError,
     WrongBatchError,
 )
 
@@ -24,6 +25,7 @@ PERMANENT = (
     NotAQueueError,
     PermissionDeniedError,
     QueueNotFoundError,
+    StrandedBatchError,
     WrongBatchError,
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +16,7 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.hooks.connection import QueueConnection, read_connection
 from airflow_sqlqueue.hooks.masking import mask_secrets
+from airflow_sqlqueue.hooks.quiet_cursor import QuietCursor
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.publishing.conversation import Reply
@@ -61,8 +62,10 @@ class SqlQueueHook(DbApiHook):
     :param queue_catalogs: the database of a queue, by its table name.
     :param endpoint_schemas: the schema of an endpoint's queue, by the endpoint's name.
     :param endpoint_catalogs: the database of an endpoint's queue, by the endpoint's name.
+    :param allowed_catalogs: the databases that headers of messages may name; the default catalog unless set.
+    :param allowed_schemas: the schemas that headers of messages may name; all unless set.
     :param ledger_schema: the schema of the drain's ledger; ``sqlqueue`` unless set.
-    :param log_sql: whether ``run`` and its like log statements and parameters. Off: a parameter may be a body.
+    :param log_sql: whether ``run`` and its like log statements; parameters are neither logged nor handed to lineage.
     """
 
     conn_name_attr = "sqlqueue_conn_id"
@@ -86,6 +89,8 @@ class SqlQueueHook(DbApiHook):
         queue_catalogs: Mapping[str, str] | None = None,
         endpoint_schemas: Mapping[str, str] | None = None,
         endpoint_catalogs: Mapping[str, str] | None = None,
+        allowed_catalogs: Collection[str] | None = None,
+        allowed_schemas: Collection[str] | None = None,
         ledger_schema: str | None = None,
         log_sql: bool = False,
         **kwargs: Any,
@@ -101,6 +106,8 @@ class SqlQueueHook(DbApiHook):
             "queue_catalogs": queue_catalogs,
             "endpoint_schemas": endpoint_schemas,
             "endpoint_catalogs": endpoint_catalogs,
+            "allowed_catalogs": allowed_catalogs,
+            "allowed_schemas": allowed_schemas,
             "ledger_schema": ledger_schema,
         }
 
@@ -170,6 +177,7 @@ class SqlQueueHook(DbApiHook):
         batch_id: uuid.UUID | None = None,
         renew: bool = False,
         origin: str = "",
+        owner: uuid.UUID | None = None,
         options: DrainOptions | None = None,
         engine: str = "threads",
         spark: SparkSession | None = None,
@@ -188,16 +196,17 @@ class SqlQueueHook(DbApiHook):
             batch_id=batch_id,
             renew=renew,
             origin=origin,
+            owner=owner,
             options=options,
             engine=self._engine(engine, spark),
             on_progress=on_progress,
         )
 
     def _engine(self, name: str, spark: SparkSession | None) -> Engine | None:
-        if name not in ("threads", "spark"):
-            raise ConfigurationError(f"The engine {name!r} is not known: use threads or spark.")
         if name == "threads":
             return None
+        if name != "spark":
+            raise ConfigurationError(f"The engine {name!r} is not known: use threads or spark.")
         if spark is None:
             raise ConfigurationError("The engine spark needs a session to drain with: give it as spark=...")
         from airflow_sqlqueue.spark.executors import SparkEngine
@@ -225,10 +234,7 @@ class SqlQueueHook(DbApiHook):
         return self.client.transaction(mode)
 
     def run_sql(self, sql: str, *parameters: Any) -> list[Any]:
-        """Run a statement of your own, in the :meth:`transaction` under way, and return the rows of its last result.
-
-        Unlike ``run`` it logs nothing of the statement, and raises this package's errors.
-        """
+        """Run a statement of your own, enlisted, and return the rows of its last result; nothing of it is logged."""
         return self.client.run_sql(sql, *parameters)
 
     # What a DbApiHook must say of its database; its set_autocommit and get_autocommit suit pyodbc as they are.
@@ -261,6 +267,10 @@ class SqlQueueHook(DbApiHook):
     @property
     def dialect_name(self) -> str:
         return "mssql"
+
+    def _run_command(self, cur: Any, sql_statement: str, parameters: Any) -> None:
+        """Run a statement of ``run``, without its parameters in logs and lineage."""
+        super()._run_command(QuietCursor(cur, parameters) if parameters else cur, sql_statement, None)
 
     @staticmethod
     def _serialize_cell(cell: Any, conn: Any = None) -> Any:

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import tempfile
+import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.observability import stats
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.hooks.spark_target import SparkTarget
+from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import QueueTask, task_key
 from airflow_sqlqueue.operators.progress import DrainLog
+from airflow_sqlqueue.operators.spark_job import SparkJob
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
     from pyspark.sql import SparkSession
 
+    from airflow_sqlqueue.drain.liveness import BatchLocks
     from airflow_sqlqueue.drain.options import DrainOptions
+
+STRANDED = ("adopt", "fail", "ignore")
+"""What to do with batches that earlier runs left."""
 
 
 class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
@@ -34,12 +37,19 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
     batch when it failed, so its output should be keyed by the batch id, which makes it exactly once as well.
 
     The batch belongs to the task instance. A retried or cleared task resumes its batch while that is open, runs the job
-    again on a sealed one, and does nothing for one that is consumed, unless ``renew`` asks for a new one. A batch
-    without messages runs no job.
+    again on a sealed one, and does nothing for one that is consumed, unless ``renew`` asks for a new one, or ``rerun``
+    for the job. A batch without messages runs no job.
+
+    Batches that earlier runs of the task (same DAG, task and map index) have left open or sealed, and that nobody works
+    on, are adopted unless ``stranded`` says otherwise: an open one is sealed, and the job runs on each of them, the one
+    that was opened first at the head, and then on this run's own. Whoever works on a batch holds a lock on the server,
+    so runs that overlap leave each other's batches alone. Without a job a sealed batch waits for the task that reads
+    it: only open ones are looked for then, sealed, and reported in the log.
 
     XCom: ``batch`` (the manifest, see :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``locked`` (messages that
-    others had locked to the end, which stay in the queue), ``seconds`` of the drain, and ``result``, what
-    ``python_callable`` returned, which must be something that XCom takes.
+    others had locked to the end, which stay in the queue), ``seconds`` of the drain, ``result``, what
+    ``python_callable`` returned, which must be something that XCom takes, and ``adopted``, the ``batch_id`` and the
+    ``messages`` of each batch that was adopted. The gauge ``sqlqueue.batches.stranded`` has how many were found.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath`` with its Airflow connection.
@@ -53,6 +63,10 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         JSON file, and then ``application_args`` (templated)
     :param application_args: further arguments of ``application`` (templated)
     :param renew: when the task runs again after its batch was consumed or put back into the queue, drain a new batch.
+    :param rerun: ``job``: when the task runs again after its batch was consumed, run the job on it again; its files
+        must be there still. None: do nothing then.
+    :param stranded: what to do with batches that earlier runs left: ``adopt``, ``fail`` (with
+        :class:`~airflow_sqlqueue.errors.StrandedBatchError`, which names them, and no retry), or ``ignore``.
     :param run_on_empty: run the job on a batch without messages too.
     :param spark_conn_id: a connection of type ``spark`` or ``spark_connect``; None: Spark on this machine (templated)
     :param spark_conf: Spark settings, over those of the connection (templated)
@@ -90,6 +104,8 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         application: str | None = None,
         application_args: Sequence[str] | None = None,
         renew: bool = False,
+        rerun: str | None = None,
+        stranded: str = "adopt",
         run_on_empty: bool = False,
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
@@ -108,6 +124,8 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         self.application = application
         self.application_args = application_args
         self.renew = renew
+        self.rerun = rerun
+        self.stranded = stranded
         self.run_on_empty = run_on_empty
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
@@ -115,25 +133,34 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         self.engine = engine
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
-        self._process: subprocess.Popen[str] | None = None
+        self._job: SparkJob | None = None
         self._killed = False
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Drain, then run the job; raises our errors, those that no retry can fix as AirflowFailException."""
-        from airflow_sqlqueue.drain.options import batch_id_for
+        from airflow_sqlqueue.drain.options import batch_id_for, owner_of
 
-        key = task_key(context)
+        dag_id, _, task_id, map_index = key = task_key(context)
+        owner = owner_of(dag_id, task_id, map_index)
         drain_log = DrainLog(self.log)
         with fail_without_retry(), ExitStack() as stack:
             options = self._check()
-            spark = stack.enter_context(self._session()) if self.engine == "spark" else None
+            job, batches = self._make_job(), self.hook.client.batches
+            locks = stack.enter_context(batches.locks(self.queue_name))
+            batch_id = batches.current(batch_id_for(*key), self.queue_name, renew=self.renew)
+            if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
+                self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
+            adopted = self._adopt(owner, batch_id, locks)
+            settings = {"spark.speculation": "false"}  # A cluster's own default would let it run a drain's task twice.
+            sessions = stack.enter_context(ExitStack())
+            spark = sessions.enter_context(job.session(settings)) if self.engine == "spark" else None
             drained = self.hook.drain(
                 self.queue_name,
                 self.staging,
                 stage=self.stage,
-                batch_id=batch_id_for(*key),
-                renew=self.renew,
+                batch_id=batch_id,
                 origin=" ".join(map(str, key)),
+                owner=owner,
                 options=options,
                 engine=self.engine,
                 spark=spark,
@@ -142,85 +169,104 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
             drain_log.end(drained)
             if self.python_callable is None:
                 # An application brings a session of its own, and may want this one's place on the cluster.
-                stack.close()
-            batch, result = self._run_job(drained.batch, spark)
-        return {"batch": batch.to_dict(), "locked": drained.locked, "seconds": drained.seconds, "result": result}
+                sessions.close()
+            for batch in adopted:
+                self._run_job(job, batch, spark)
+            batch, result = self._run_job(job, drained.batch, spark)
+        return {
+            "batch": batch.to_dict(),
+            "locked": drained.locked,
+            "seconds": drained.seconds,
+            "result": result,
+            "adopted": [{"batch_id": batch.batch_id, "messages": batch.messages} for batch in adopted],
+        }
 
     def on_kill(self) -> None:
         """End spark-submit, and with it the application's driver."""
         self._killed = True
-        if self._process is not None:
-            self._process.terminate()
+        if self._job is not None:
+            self._job.kill()
+
+    def _make_job(self) -> SparkJob:
+        job = SparkJob(
+            name=f"{self.dag_id}.{self.task_id}",
+            log=self.log,
+            python_callable=self.python_callable,
+            op_kwargs=self.op_kwargs,
+            application=self.application,
+            application_args=self.application_args,
+            spark_conn_id=self.spark_conn_id,
+            spark_conf=self.spark_conf,
+        )
+        job.check()
+        self._job = job
+        if self._killed:
+            job.kill()
+        return job
 
     def _check(self) -> DrainOptions:
         from airflow_sqlqueue.drain.options import DrainOptions
         from airflow_sqlqueue.drain.stages.factory import check_stage
 
         check_stage(self.stage, self.staging)
-        if self.python_callable is not None and self.application is not None:
-            raise ConfigurationError("Both python_callable and application are given: give the one that is the job.")
-        if self.python_callable is not None and not callable(self.python_callable):
-            raise ConfigurationError("python_callable cannot be called: give a function of a session and a batch.")
+        if self.stranded not in STRANDED:
+            raise ConfigurationError(f"stranded is one of {', '.join(STRANDED)}, not {self.stranded!r}.")
+        if self.rerun not in (None, "job"):
+            raise ConfigurationError(f'rerun is None or "job", not {self.rerun!r}.')
+        if self.rerun is not None and self.renew:
+            raise ConfigurationError("Both rerun and renew are given: run the job again, or drain a new batch.")
         try:
             return DrainOptions(**(self.drain_options or {}))
         except TypeError as error:
             raise ConfigurationError(f"The drain_options cannot be used: {error}.") from error
 
-    def _session(self) -> AbstractContextManager[SparkSession]:
-        # A cluster's own default would let it run a task of the drain twice.
-        settings = {"spark.speculation": "false"} if self.engine == "spark" else {}
-        target = SparkTarget.of(self.spark_conn_id, self.spark_conf)
-        return replace(target, settings={**settings, **target.settings}).session(f"{self.dag_id}.{self.task_id}")
+    def _adopt(self, owner: uuid.UUID, own: uuid.UUID, locks: BatchLocks) -> list[Batch]:
+        """The batches that earlier runs left, sealed and locked, as far as this task is to run its job on them."""
+        if self.stranded == "ignore":
+            return []
+        from airflow_sqlqueue.drain.stranded import refuse_stranded
 
-    def _run_job(self, batch: Batch, spark: SparkSession | None) -> tuple[Batch, Any]:
+        batches, has_job = self.hook.client.batches, self.python_callable or self.application
+        # Without a job, a sealed batch waits for the task that reads it.
+        states = ("open", "sealed") if has_job else ("open",)
+        found = batches.left_by(owner, locks, self.queue_name, states=states, own=own)
+        stats.gauge("sqlqueue.batches.stranded", len(found))
+        if self.stranded == "fail":
+            refuse_stranded(found)
+        queue = self.hook.client.queue(self.queue_name).address.canonical if found else None
+        adopted = []
+        for each in found:
+            if each.queue != queue:
+                self.log.warning("An earlier run left batch %s, of the queue %s: it is not touched", each, each.queue)
+                locks.release(each.batch_id)
+                continue
+            batch = batches.seal(each.batch_id, self.queue_name)
+            if has_job:
+                self.log.warning("An earlier run left batch %s, and nobody works on it: it is adopted", each)
+                adopted.append(batch)
+            else:
+                self.log.warning("An earlier run left batch %s: it is sealed now, and no task reads it", each)
+                locks.release(each.batch_id)
+        return adopted
+
+    def _run_job(self, job: SparkJob, batch: Batch, spark: SparkSession | None) -> tuple[Batch, Any]:
         """Run the job where there is one and the batch is for it; the batch as it is then, and the job's result."""
-        if batch.state != "sealed":
+        again = batch.state == "consumed" and self.rerun == "job"
+        if batch.state != "sealed" and not again:
             self.log.info("Batch %s is %s: the job does not run again", batch.batch_id, batch.state)
             return batch, None
-        if self.python_callable is None and self.application is None:
+        if not job.is_given:
             self.log.info("Batch %s waits for a task that reads it and marks it consumed", batch.batch_id)
             return batch, None
         result = None
+        if again:
+            from airflow_sqlqueue.drain.kept import check_files
+
+            check_files(batch, None if self.staging is None else staging_folder(self.staging))
+            self.log.info("Batch %s is consumed: the job runs on it again", batch.batch_id)
         if batch.messages or self.run_on_empty:
-            result = self._call(batch, spark) if self.python_callable else None
-            if self.application:
-                self._submit(batch)
+            result = job.run(batch, spark)
         else:
             self.log.info("Batch %s is empty: the job does not run", batch.batch_id)
         self.hook.mark_consumed(batch)
         return replace(batch, state="consumed"), result
-
-    def _call(self, batch: Batch, spark: SparkSession | None) -> Any:
-        assert self.python_callable is not None
-        with nullcontext(spark) if spark is not None else self._session() as spark:
-            self.log.info("The job gets batch %s: %d messages", batch.batch_id, batch.messages)
-            return self.python_callable(spark, batch, **(self.op_kwargs or {}))
-
-    def _submit(self, batch: Batch) -> None:
-        """Run the application to its end; its output goes to the task's log line by line."""
-        assert self.application is not None
-        target = SparkTarget.of(self.spark_conn_id, self.spark_conf)
-        with tempfile.TemporaryDirectory(prefix="sqlqueue-") as name:
-            manifest = Path(name, "manifest.json")
-            manifest.write_text(json.dumps(batch.to_dict()), "utf-8")
-            arguments = ["--manifest", str(manifest), *(self.application_args or ())]
-            self.log.info("%s gets batch %s: %d messages", self.application, batch.batch_id, batch.messages)
-            process = target.submit(
-                self.application, arguments, name=f"{self.dag_id}.{self.task_id}", folder=Path(name)
-            )
-            self._process = process
-            if self._killed:
-                # It was asked to end before it was known.
-                process.terminate()
-            with process:
-                try:
-                    for line in process.stdout or ():
-                        self.log.info("%s", line.rstrip())
-                except BaseException:
-                    # A timeout of the task's must not wait for the application.
-                    process.terminate()
-                    raise
-        if process.returncode != 0:
-            raise SparkJobError(
-                f"The application {self.application} ended with exit code {process.returncode}: see its output."
-            )

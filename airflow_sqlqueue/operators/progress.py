@@ -26,8 +26,11 @@ class DrainLog:
         self._counted = dict.fromkeys(_COUNTERS, 0)
 
     def progress(self, done: Progress) -> None:
-        """One part was committed."""
+        """One part was committed, or the batch is resumed with what earlier tries had counted."""
         self._log.info("Drained %s", done)
+        if done.rows == done.earlier:
+            self._counted = {name: getattr(done, name) for name in _COUNTERS}
+            return
         for name, counted in self._counted.items():
             self._counted[name] = getattr(done, name)
             stats.incr(f"sqlqueue.drain.{name}", self._counted[name] - counted)

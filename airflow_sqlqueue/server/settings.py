@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import platform
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -26,7 +25,25 @@ DEFAULT_LOGIN_TIMEOUT = 15
 
 MICROSOFT_DRIVERS = ("ODBC Driver 18 for SQL Server", "ODBC Driver 17 for SQL Server")
 
-_RESERVED = {"driver", "server", "address", "addr", "uid", "pwd", "database", "dsn", "filedsn", "savefile"}
+_ALLOWED = {
+    *("app", "language", "wsid"),
+    *("applicationintent", "multisubnetfailover", "transparentnetworkipresolution", "ipaddresspreference"),
+    *("authentication", "trusted_connection", "serverspn", "failover_partner", "failoverpartnerspn"),
+    *("encrypt", "trustservercertificate", "hostnameincertificate", "servercertificate"),
+    *("connectretrycount", "connectretryinterval", "keepalive", "keepaliveinterval", "packetsize"),
+    *("columnencryption", "keystoreauthentication", "keystoreprincipalid", "keystoresecret"),
+    *("ansinpw", "autotranslate", "longasmax", "mars_connection", "quotedid", "regional", "replication", "usefmtonly"),
+    *("clientcharset", "encryption", "tds_version"),
+}
+"""ODBC keywords that may be set, in lower case; those of the last line are of FreeTDS.
+
+Others write files (DumpFile, QueryLogFile), load libraries (KeystoreLocation) or replace what the fields say (PWD, DSN,
+Port); and a driver may learn new ones. So what is not listed is refused.
+"""
+
+_NAMES_A_FILE = {"servercertificate"}
+_SWITCHES = {"columnencryption": {"enabled", "disabled"}}
+"""Keywords of which only these values are allowed: an attestation URL, to which the driver would connect, is not."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +52,10 @@ class ConnectionSettings:
 
     ``database`` is the default catalog of addresses. ``driver`` is the name of an installed ODBC driver or the path of
     its library; None picks one (:func:`find_driver`). ``keywords`` are further ODBC keywords (``Encrypt``,
-    ``TrustServerCertificate``, ``ApplicationIntent``, ``Authentication`` ...). ``login_timeout`` is in seconds.
+    ``TrustServerCertificate``, ``ApplicationIntent``, ``Authentication`` ...): those that neither write a file nor load
+    code nor replace another field. ``login_timeout`` is in seconds.
+
+    Raises :class:`ConfigurationError` for what cannot be used; it names a keyword and never its value.
     """
 
     host: str
@@ -54,11 +74,7 @@ class ConnectionSettings:
             raise ConfigurationError("The connection names no database: give the one that holds the queues.")
         if not 1 <= self.port <= 65535:
             raise ConfigurationError(f"{self.port} is not a TCP port: give one between 1 and 65535.")
-        for keyword in self.keywords:
-            if keyword.lower().strip() in _RESERVED or not re.fullmatch(r"[A-Za-z0-9_ ]+", keyword):
-                raise ConfigurationError(
-                    f"The ODBC keyword {keyword!r} cannot be set in a connection's extra: remove it."
-                )
+        check_keywords(self.keywords)
 
     @classmethod
     def from_url(cls, url: str) -> ConnectionSettings:
@@ -110,6 +126,23 @@ class ConnectionSettings:
         closing = "}" if is_freetds else "}}"
         words = {"DRIVER": driver, **keywords}
         return "".join(f"{name}={{{value.replace('}', closing)}}};" for name, value in words.items())
+
+
+def check_keywords(keywords: Mapping[str, str], *, files: bool = True) -> None:
+    """Raise :class:`ConfigurationError` for an ODBC keyword that is not on the list; without ``files`` also for one
+    that names a file to read."""
+    for keyword, value in keywords.items():
+        name = keyword.strip().lower()
+        if name not in _ALLOWED or (name in _NAMES_A_FILE and not files):
+            raise ConfigurationError(
+                f"The ODBC keyword {keyword!r} cannot be set: remove it, or see 'The ODBC driver' in the manual for "
+                "those that can."
+            )
+        if name in _SWITCHES and value.lower() not in _SWITCHES[name]:
+            raise ConfigurationError(
+                f"The ODBC keyword {keyword!r} has a value that cannot be set: "
+                f"give one of {', '.join(sorted(_SWITCHES[name]))}."
+            )
 
 
 def load_pyodbc() -> ModuleType:

@@ -23,7 +23,33 @@ BUSY = {10928, 10929, 40197, 40501, 40540, 40613, 49918, 49919, 49920}
 """A server that fails over or is asked for too much (docs/transport/transactions.md, "Transient errors"): later it may
 do."""
 
-_QUOTES_VALUES = {220, 241, 242, 244, 245, 248, 2601, 2627, 2628, 8114, 8115, 8152, 13609, 50000}
+_LOGIN = {4060, 4064, 15247, 18452, 18456, 18470, 18486, 18487, 18488}
+_SERVER_STATE = {
+    596,
+    701,
+    802,
+    911,
+    942,
+    945,
+    952,
+    976,
+    978,
+    983,
+    1101,
+    1105,
+    3906,
+    6002,
+    6005,
+    8645,
+    8651,
+    9002,
+}
+_PLAIN = BUSY | _LOGIN | _SERVER_STATE | {229, 230, 262, 297, 300, 916, 1204, 1205, 1222, 1934, 3621, 3902, 3903}
+"""Errors whose texts quote no value of a row: of locks, space, permissions and logins; names are all that is in them.
+
+What a trigger or a constraint says is not among them, nor what quotes a piece of a statement, which dynamic SQL may
+have put together from a body.
+"""
 
 
 def translate(error: Exception, purpose: str) -> SqlQueueError:
@@ -69,8 +95,14 @@ def _text(error: Exception) -> str:
 
 
 def quiet(error: Exception) -> BaseException:
-    """The cause to keep. Errors that quote values from a row are reduced to their number: a value may be a secret."""
+    """The cause to keep: the driver's own words, and the server's where no value of a row can be in them.
+
+    All else is reduced to number and SQLSTATE. A text may pretend to hold a number, so every number in it must be one
+    of a plain error; the true one is among them.
+    """
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    numbers = {int(found) for found in _NUMBER.findall(text)}
+    if "[SQL Server]" not in text or (numbers and numbers <= _PLAIN):
+        return error
     state, number = state_and_number(error)
-    if number in _QUOTES_VALUES:
-        return RuntimeError(f"SQL Server error {number}, SQLSTATE {state}; its text quotes values.")
-    return error
+    return RuntimeError(f"SQL Server error {number}, SQLSTATE {state}; its text is left out, as it may quote values.")

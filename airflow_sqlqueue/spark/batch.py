@@ -59,7 +59,8 @@ def read_batch(
       ``Expired`` under the table's names; its ``Headers`` are ``headers_raw``, because to Spark ``Headers`` and
       ``headers`` are one name. ``BodyFile`` names the file of a body that is too large for its row; ``Body`` is null
       there, unless :func:`~airflow_sqlqueue.spark.bodies.read_bodies` fetches it.
-    - ``headers``: ``map<string,string>``, null where ``headers_malformed``.
+    - ``headers``: ``map<string,string>``, null where ``headers_malformed``: no JSON object of texts, one that Spark
+      cannot hold (a value of more than 20,000,000 characters, a name of more than 50,000), or more than 10,000 headers.
     - Texts: ``message_id`` (the row's ``Id`` where the header is missing, as the transport does), ``correlation_id``,
       ``conversation_id``, ``message_type`` (the full name of the first enclosed type), ``intent``, ``content_type``,
       ``originating_endpoint``, ``processing_endpoint``, ``failed_queue``, ``exception_type``.
@@ -74,7 +75,8 @@ def read_batch(
     rows: ``persist`` the DataFrame where it is used twice. Either way reading twice gives the same rows.
 
     Raises :class:`BatchError` for a batch that is open (it is not final) or requeued (its messages are in the queue
-    again), :class:`BatchMismatchError` where a file is missing; with Spark Connect, or where a file or rows go missing
+    again), :class:`BatchMismatchError` where a file is missing or is not one that a drain of this batch wrote, by its
+    folder and name; with Spark Connect, or where a file or rows go missing
     later, the latter comes from :func:`verify_count`. For a batch in a table :class:`ConfigurationError` without a
     ``connection`` and with Spark Connect, and what a session raises.
     """
@@ -85,11 +87,12 @@ def read_batch(
     in_table = batch.stage == "table"
     rows = _table_rows(spark, batch, connection, ledger_schema) if in_table else _file_rows(spark, batch)
     raw = rows.withColumnRenamed("Headers", "headers_raw")
-    text = sf.col("headers_raw")
-    flagged = raw.withColumn("headers_malformed", headers_malformed(text))
-    parsed = flagged.withColumn("headers", parse_headers(text, sf.col("headers_malformed")))
+    parsed, malformed = sf.col("_headers"), sf.col("headers_malformed")
+    flagged = raw.withColumn("_headers", parse_headers(sf.col("headers_raw")))
+    flagged = flagged.withColumn("headers_malformed", headers_malformed(parsed))
     header = sf.col("headers").getItem
-    typed = parsed.withColumn("headers", last_wins(sf.col("headers"))).withColumns(
+    read = flagged.withColumn("headers", sf.when(~malformed, last_wins(parsed))).drop("_headers")
+    typed = read.withColumns(
         {
             "message_id": sf.coalesce(header(HeaderNames.MESSAGE_ID), sf.col("Id")),
             "message_type": first_type(header(HeaderNames.ENCLOSED_MESSAGE_TYPES)),
@@ -132,6 +135,7 @@ def _table_rows(
 
 def _file_rows(spark: SparkSession, batch: Batch) -> DataFrame:
     schema = raw_schema()
+    batch.check_files()
     if not batch.paths:
         return spark.createDataFrame([], schema)
     # A folder called key=value on the way must not become a column, hence the recursive lookup.

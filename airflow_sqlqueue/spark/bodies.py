@@ -18,7 +18,8 @@ def read_bodies(df: DataFrame, batch: Batch) -> DataFrame:
     that neither it nor a reader who does not need them has to hold them. Spark takes a body up to 2 GiB less one byte,
     and executors need several times the memory of the largest. The names of the files are collected on the driver.
 
-    Raises :class:`~airflow_sqlqueue.errors.BatchMismatchError` where a file is missing, at once or when it is read.
+    Raises :class:`~airflow_sqlqueue.errors.BatchMismatchError` where a file is missing, at once or when it is read, and
+    at once for a name in ``BodyFile`` that is not that of a file which the drain wrote beside a part of the batch.
     """
     from pyspark.sql import functions as sf
 
@@ -27,6 +28,7 @@ def read_bodies(df: DataFrame, batch: Batch) -> DataFrame:
         paths = [row[0] for row in named.collect()]
         if not paths:
             return df
+        batch.check_files(paths)
         files = df.sparkSession.read.format("binaryFile").load(paths)
     # By the name: Spark writes the scheme of a path in other ways than it is given.
     contents = files.select(_name("path").alias("_name"), sf.col("content").alias("_content"))

@@ -27,37 +27,51 @@ stack on a long stack trace.
 _WIRE_TIME = r"\A\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{6} Z\z"
 
 
-def headers_malformed(text: Column) -> Column:
-    """True where the headers are not a JSON object of texts. Empty text and null are no headers, which is well."""
-    from pyspark.sql import functions as sf
+MAX_HEADERS = 10_000
+"""Headers of one message, each occurrence of a repeated one counted, beyond which they count as malformed.
 
-    return ~(sf.coalesce(text, sf.lit("")) == "") & ~text.rlike(FLAT_OBJECT)
+Endpoints write some twenty. What looks for a header in a map passes over all of them, so their number is bounded."""
 
 
-def parse_headers(text: Column, malformed: Column) -> Column:
-    """The headers as ``map<string,string>``, null where malformed, empty for empty text; duplicate keys are kept.
+def parse_headers(text: Column) -> Column:
+    """The headers as ``map<string,string>``, empty for empty text and null; duplicate keys are kept.
 
-    Half a surrogate pair, which a text of Spark cannot hold, becomes ``?``. Give :func:`last_wins` the result as a
-    column of its own: Spark then parses each text once.
+    Null where the text is no JSON object of texts, or one that Spark's reader does not take: with a value of more than
+    20,000,000 characters or a key of more than 50,000. Half a surrogate pair, which a text of Spark cannot hold,
+    becomes ``?``. Give the other functions the result as a column of its own: Spark then parses each text once.
     """
     from pyspark.sql import functions as sf
 
-    full = sf.when(sf.coalesce(text, sf.lit("")) == "", sf.lit("{}")).otherwise(text)
-    return sf.from_json(sf.when(~malformed, full), "map<string,string>")
+    none = sf.coalesce(text, sf.lit("")) == ""
+    full = sf.when(none, sf.lit("{}")).when(text.rlike(FLAT_OBJECT), text)
+    return sf.from_json(full, "map<string,string>")
+
+
+def headers_malformed(parsed: Column) -> Column:
+    """True where there are headers that cannot be read, or more than :data:`MAX_HEADERS` of them."""
+    from pyspark.sql import functions as sf
+
+    return parsed.isNull() | (sf.size(parsed) > MAX_HEADERS)
 
 
 def last_wins(parsed: Column) -> Column:
-    """The map with the last value of each key, as Python's reader has it and whatever the session's policy is."""
+    """The map with the last value of each key, as Python's reader has it and whatever the session's policy is.
+
+    Sorting takes n log n steps. Every step is a function of lambda variables alone: Spark computes anything else in a
+    lambda anew for each element, and a message with many keys and a duplicate would stall its batch.
+    """
     from pyspark.sql import functions as sf
 
-    distinct = sf.array_distinct(sf.map_keys(parsed))
-    last = sf.transform(
-        distinct,
-        lambda key: sf.struct(
-            key, sf.element_at(sf.filter(sf.map_entries(parsed), lambda entry: entry["key"] == key), -1)["value"]
-        ),
+    entries = sf.transform(
+        sf.map_entries(parsed), lambda entry, at: sf.struct(entry["key"], at.alias("at"), entry["value"])
     )
-    return sf.when(sf.size(parsed) == sf.size(distinct), parsed).otherwise(sf.map_from_entries(last))
+    last = sf.transform(
+        sf.array(sf.sort_array(entries)),
+        lambda ordered: sf.filter(ordered, lambda entry, at: ~entry["key"].eqNullSafe(sf.get(ordered, at + 1)["key"])),
+    )
+    pairs = sf.transform(sf.get(last, sf.lit(0)), lambda entry: sf.struct(entry["key"], entry["value"]))
+    repeated = sf.size(sf.array_distinct(sf.map_keys(parsed))) < sf.size(parsed)
+    return sf.when(repeated, sf.map_from_entries(pairs)).otherwise(parsed)
 
 
 def wire_time(text: Column) -> Column:

@@ -3,6 +3,7 @@ CREATE TABLE {batch} (
     [BatchId] uniqueidentifier NOT NULL PRIMARY KEY,
     [Queue] nvarchar(400) NOT NULL,
     [Origin] nvarchar(1000) NOT NULL,
+    [Owner] uniqueidentifier NULL,
     [State] varchar(10) NOT NULL,
     [Stage] varchar(10) NOT NULL,
     [UpTo] bigint NULL,
@@ -35,10 +36,13 @@ CREATE TABLE {part} (
 -- index_part: create the ledger's part index
 CREATE CLUSTERED INDEX [Index_Batch] ON {part} ([BatchId] ASC, [MinRowVersion] ASC);
 
+-- index_owner: create the ledger's batch index
+CREATE INDEX [Index_Owner] ON {batch} ([Owner] ASC);
+
 -- open: open the batch
 -- One statement and a range lock: of two tasks with the same batch id, one makes the row and the other finds it.
-INSERT INTO {batch} ([BatchId], [Queue], [Origin], [State], [Stage], [UpTo], [OpenedAt])
-SELECT ?, ?, ?, 'open', ?, ?, SYSUTCDATETIME()
+INSERT INTO {batch} ([BatchId], [Queue], [Origin], [Owner], [State], [Stage], [UpTo], [OpenedAt])
+SELECT ?, ?, ?, ?, 'open', ?, ?, SYSUTCDATETIME()
 WHERE NOT EXISTS (SELECT * FROM {batch} WITH (UPDLOCK, HOLDLOCK) WHERE [BatchId] = ?);
 
 -- find: read the batch
@@ -68,6 +72,21 @@ DECLARE @result int;
 EXEC @result = {catalog}.sys.sp_getapplock
     @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = ?;
 SELECT @result;
+
+-- lock_batch: take the application lock of the batch
+-- The session's lock: the server lets go of it once the connection is gone, as when the process that held it was killed.
+DECLARE @result int;
+EXEC @result = {catalog}.sys.sp_getapplock
+    @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = ?;
+SELECT @result;
+
+-- release_batch: release the application lock of the batch
+EXEC {catalog}.sys.sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
+
+-- unfinished: find the unfinished batches of the task
+-- READPAST: a batch whose row is locked is being sealed, marked consumed or put back at this moment.
+SELECT [BatchId] FROM {batch} WITH (READPAST, READCOMMITTEDLOCK)
+WHERE [Owner] = ? AND [State] IN ('open', 'sealed') ORDER BY [OpenedAt], [BatchId];
 
 -- seal: seal the batch
 -- Waits, up to the lock timeout, for parts that are in their last round trip; after it, none can be added.

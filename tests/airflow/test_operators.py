@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from airflow_sqlqueue.operators import (
     SqlQueuePurgeOperator,
     SqlQueueSendOperator,
 )
+from airflow_sqlqueue.operators.spark_job import SparkJob
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 
 CLASSES = [getattr(module, name) for module in (operators, sensors) for name in module.__all__]
@@ -119,8 +121,8 @@ class Interrupted(BaseException):
 
 
 @pytest.fixture
-def endless(tmp_path: Path, monkeypatch: Any) -> tuple[SqlQueueDrainToSparkOperator, Path]:
-    """An operator whose application runs until it is ended, and the pipe in which it tells that it runs."""
+def endless(tmp_path: Path, monkeypatch: Any) -> tuple[SparkJob, Path]:
+    """A job whose application runs until it is ended, and the pipe in which it tells that it runs."""
     pipe = tmp_path / "started"
     os.mkfifo(pipe)
     submit = tmp_path / "bin" / "spark-submit"
@@ -128,16 +130,18 @@ def endless(tmp_path: Path, monkeypatch: Any) -> tuple[SqlQueueDrainToSparkOpera
     submit.write_text(f"#!/bin/sh\necho started\necho started > {pipe}\nexec sleep 600\n")
     submit.chmod(0o755)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    return SqlQueueDrainToSparkOperator(task_id="t", queue_name="q", staging="/tmp", application="job.py"), pipe
+    return SparkJob("t", logging.getLogger("airflow.task"), application="job.py"), pipe
 
 
 BATCH = Batch("b", "q@[dbo]@[shop]", "sealed", (), 0, 0, 0, 0)
 
 
 def test_killing_the_task_ends_the_application(endless: Any) -> None:
-    operator, pipe = endless
+    job, pipe = endless
+    operator = SqlQueueDrainToSparkOperator(task_id="t", queue_name="q", staging="/tmp", application="job.py")
+    operator._job = job
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(operator._submit, BATCH)
+        running = pool.submit(job.run, BATCH)
         assert pipe.read_text() == "started\n"
         operator.on_kill()
         with pytest.raises(SparkJobError, match="exit code -15"):
@@ -145,15 +149,15 @@ def test_killing_the_task_ends_the_application(endless: Any) -> None:
 
 
 def test_an_interrupted_task_does_not_wait_for_its_application(endless: Any, monkeypatch: Any) -> None:
-    operator, _ = endless
+    job, _ = endless
 
     def interrupt(text: str, *values: Any) -> None:
         if "started" in values:
             raise Interrupted
 
-    monkeypatch.setattr(operator.log, "info", interrupt)
+    monkeypatch.setattr(job.log, "info", interrupt)
     # Nobody reads the pipe: the application is ended while it waits for that, or a moment before.
     with pytest.raises(Interrupted):
-        operator._submit(BATCH)
-    assert operator._process is not None
-    assert operator._process.returncode == -15
+        job.run(BATCH)
+    assert job.process is not None
+    assert job.process.returncode == -15

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, progress
@@ -63,3 +64,18 @@ def test_metrics_add_up_to_what_the_ledger_says(
     assert "Drained 40 messages" in log
     assert "a second, about 0 s left" in log
     assert f"is sealed: 40 messages, {batch['bytes']} bytes in 3 parts, 10 expired" in log
+
+
+def test_a_retry_counts_in_its_log_what_is_there_and_in_the_metrics_what_it_adds(metrics: Metrics) -> None:
+    lines: list[str] = []
+
+    class Log:
+        def info(self, text: str, *values: Any) -> None:
+            lines.append(text % values)
+
+    told = progress.DrainLog(Log())
+    told.progress(Progress(30, 0, 0, 300, 0.1, None, earlier=30))
+    told.progress(Progress(50, 0, 0, 500, 1.0, None, earlier=30))
+    assert [line.partition(",")[0] for line in lines] == ["Drained 30 messages", "Drained 50 messages"]
+    assert "20 a second" in lines[1]
+    assert metrics.counted["sqlqueue.drain.messages"] == 20

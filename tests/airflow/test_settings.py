@@ -73,10 +73,27 @@ def test_the_extra_of_an_odbc_connection_is_odbc_keywords(connection: Any) -> No
     assert not {"placeholder", "connect_kwargs"} & found.keys()
 
 
-@pytest.mark.parametrize("key", ["PWD", "server", "DSN", "Key;Driver"])
+@pytest.mark.parametrize("key", ["PWD", "server", "DSN", "Key;Driver", "Port"])
 def test_no_keyword_replaces_what_the_connection_says(connection: Any, key: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be set"):
         odbc(connection("odbc", {key: "x"}))
+
+
+@pytest.mark.parametrize("kind", ["sqlqueue", "odbc"])
+@pytest.mark.parametrize(
+    "key", ["DumpFile", "dumpfile ", "QueryLogFile", "KeystoreLocation", "ServerCertificate", "New"]
+)
+def test_a_connection_sets_no_keyword_that_is_not_known_to_be_safe(connection: Any, kind: str, key: str) -> None:
+    path = "/opt/airflow/airflow.cfg"
+    with pytest.raises(ConfigurationError, match=f"'{key}' cannot be set") as raised:
+        odbc(connection(kind, {key: path} if kind == "odbc" else {"keywords": {key: path}}))
+    assert path not in str(raised.value)
+
+
+def test_a_connection_string_in_a_connection_names_no_file(connection: Any) -> None:
+    text = "Server=h;Database=d;Server Certificate=/etc/passwd"
+    with pytest.raises(ConfigurationError, match="'ServerCertificate' cannot be set"):
+        odbc(connection(extra={"connection_string": text}))
 
 
 @pytest.mark.parametrize("key", ["driver", "Driver"])
@@ -89,9 +106,13 @@ def test_a_connection_must_not_name_a_library_to_load(connection: Any, key: str,
     assert odbc(conn_id)["DRIVER"] == path
 
 
-def test_a_connection_may_name_an_installed_driver(connection: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(load_pyodbc(), "drivers", lambda: ["Some Driver"])
-    assert odbc(connection(extra={"driver": "Some Driver"}))["DRIVER"] == "Some Driver"
+def test_a_connection_may_name_an_installed_driver_of_microsofts_alone(connection: Any, monkeypatch: Any) -> None:
+    names = ["FreeTDS", "SQLite3", "ODBC Driver 17 for SQL Server"]
+    monkeypatch.setattr(load_pyodbc(), "drivers", lambda: names)
+    assert odbc(connection(extra={"driver": names[2]}))["DRIVER"] == names[2]
+    for name in (*names[:2], "ODBC Driver 18 for SQL Server"):
+        with pytest.raises(ConfigurationError, match="allow_driver_in_extra"):
+            odbc(connection(extra={"driver": name}))
 
 
 def test_the_hook_may_name_any_driver(connection: Any) -> None:
@@ -177,3 +198,12 @@ def test_a_login_wins_over_integrated_security(connection: Any) -> None:
 def test_what_cannot_be_used_is_refused_with_the_connections_id(connection: Any, fields: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=f"'sqlqueue_default': .*{says}"):
         _ = SqlQueueHook(connection(**fields)).queue_connection
+
+
+@pytest.mark.parametrize("value", [["shop", "ops"], '["shop", "ops"]', "shop, ops"])
+def test_what_headers_may_name_comes_from_the_extra_and_arguments_win(connection: Any, value: Any) -> None:
+    conn_id = connection(extra={"allowed_catalogs": value})
+    assert SqlQueueHook(conn_id).client.resolver.allowed_catalogs == ("shop", "ops")
+    assert SqlQueueHook(conn_id).client.resolver.allowed_schemas is None
+    named = SqlQueueHook(conn_id, allowed_catalogs=["x"], allowed_schemas=["nsb"]).client.resolver
+    assert (named.allowed_catalogs, named.allowed_schemas) == (("x",), ("nsb",))

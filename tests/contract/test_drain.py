@@ -222,6 +222,21 @@ def test_a_batch_is_consumed_once_and_for_good(connect: Connect, queue: QueueTab
             ledger.manifest(uuid.uuid4())
 
 
+def test_an_edited_manifest_does_not_mark_the_real_batch_consumed(
+    connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
+    fill(queue, 5)
+    batch = drain(connect, queue, staging).batch
+    with connect() as session:
+        ledger = Ledger(session, queue.address.catalog)
+        for path in (batch.paths[0] + "x", f"{staging.uri}/{batch.batch_id}/part-{uuid.uuid4()}.parquet"):
+            with pytest.raises(BatchMismatchError, match="does not name the files that the ledger lists"):
+                ledger.consume(replace(batch, paths=(path, *batch.paths[1:])))
+        assert ledger.find(uuid.UUID(batch.batch_id)).state == "sealed"
+        ledger.consume(batch)
+        assert ledger.find(uuid.UUID(batch.batch_id)).state == "consumed"
+
+
 def test_an_open_batch_cannot_be_consumed_or_listed(connect: Connect, queue: QueueTable) -> None:
     batch_id = uuid.uuid4()
     with connect() as session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from pathlib import Path
 
@@ -13,7 +14,14 @@ from airflow_sqlqueue.drain.options import DrainOptions, batch_after
 from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import ConfigurationError, ConnectionLostError, ServerUnreachableError, WrongBatchError
+from airflow_sqlqueue.errors import (
+    BatchNotFoundError,
+    ConfigurationError,
+    ConnectionLostError,
+    ServerUnreachableError,
+    StagingError,
+    WrongBatchError,
+)
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.session import Session
@@ -164,3 +172,35 @@ def test_progress_ends_at_the_mark(connect: Connect, queue: QueueTable, staging:
     Drain(connect, queue.address, staging, options=options, on_progress=told.append).run()
     assert [round(done.share or 0, 2) for done in told] == [0.25, 0.5, 0.75, 1.0]
     assert [done.messages for done in told] == [10, 20, 30, 40]
+
+
+def test_a_resumed_drain_says_so_and_counts_what_was_there(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    fill(queue, 40)
+    options, batch_id = DrainOptions(rows_per_part=10, workers=1), uuid.uuid4()
+
+    def interrupt(_: Progress) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        Drain(connect, queue.address, staging, batch_id=batch_id, options=options, on_progress=interrupt).run()
+    assert f"Draining {queue.address.canonical} into batch {batch_id}" in caplog.text
+    assert "Resuming" not in caplog.text
+    told: list[Progress] = []
+    Drain(connect, queue.address, staging, batch_id=batch_id, options=options, on_progress=told.append).run()
+    assert f"Resuming batch {batch_id}: 10 messages in 1 parts" in caplog.text
+    assert [(done.messages, done.earlier) for done in told] == [(n, 10) for n in (10, 20, 30, 40)]
+
+
+def test_a_staging_folder_that_cannot_be_written_opens_no_batch(
+    connect: Connect, queue: QueueTable, tmp_path: Path
+) -> None:
+    """Of an empty queue either."""
+    (tmp_path / "file").touch()
+    batch_id = uuid.uuid4()
+    with pytest.raises(StagingError, match=r"cannot be written .*name another"):
+        Drain(connect, queue.address, StagingFolder.of(tmp_path / "file"), batch_id=batch_id).run()
+    with connect() as session, pytest.raises(BatchNotFoundError):
+        Ledger(session, queue.address.catalog).find(batch_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -67,7 +68,7 @@ def make_batch(tmp_path: Path) -> MakeBatch:
             rows.append({"Id": row_id, "Headers": text, "Body": message.body, "RowVersion": number, "Expired": False})
         paths = []
         for part in range(parts if rows else 0):
-            path = folder / f"{batch_id}-{part}.parquet"
+            path = folder / f"part-{uuid.uuid4()}.parquet"
             pq.write_table(pa.Table.from_pylist(rows[part::parts], schema=drained_row_schema()), path)
             paths.append(str(path))
         values = {

@@ -35,6 +35,9 @@ class FaultyStage:
     fault: str
     name = "files"
 
+    def check(self) -> None:
+        """Nothing: the parts are what fails."""
+
     def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions) -> PartWriter:
         return FaultyPart(self.stage.part(queue, quarantine, plan, options), self, plan.batch_id)
 

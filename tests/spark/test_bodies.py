@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,23 +20,24 @@ if TYPE_CHECKING:
 
 BODIES = [b"small", b"", None, b"large" * 1000, b"larger" * 1000]
 IN_FILES = (3, 4)
+BATCH, PART = "5f0f4d0e-7d5a-5c7b-8f61-2a4f8c1f7a10", "0b9c1c52-6c55-4b52-a1a0-6d8c6f6d0c11"
 
 
 @pytest.fixture
 def batch(tmp_path: Path) -> Batch:
-    folder = tmp_path / "key=a b%20"
-    folder.mkdir()
+    folder = tmp_path / "key=a b%20" / BATCH
+    folder.mkdir(parents=True)
     rows = []
     for n, body in enumerate(BODIES):
         row = {"Id": str(n), "Headers": "{}", "Body": body, "RowVersion": n, "Expired": False}
         if n in IN_FILES:
-            path = folder / f"body-1-{n}.bin"
+            path = folder / f"body-{PART}-{n:06}.bin"
             path.write_bytes(body or b"")
             row |= {"Body": None, "BodyFile": f"file://{path}"}
         rows.append(row)
-    part = folder / "part-1.parquet"
+    part = folder / f"part-{PART}.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema=drained_row_schema()), part)
-    return Batch("b", "audit@[dbo]@[shop]", "sealed", (f"file://{part}",), len(rows), 0, 0, 1)
+    return Batch(BATCH, "audit@[dbo]@[shop]", "sealed", (f"file://{part}",), len(rows), 0, 0, 1)
 
 
 def test_large_bodies_stay_in_their_files_until_they_are_asked_for(spark: SparkSession, batch: Batch) -> None:
@@ -59,3 +61,34 @@ def test_a_missing_body_is_told(spark: SparkSession, batch: Batch) -> None:
     next(Path(batch.paths[0].removeprefix("file://")).parent.glob("body-*")).unlink()
     with pytest.raises(BatchMismatchError, match="is missing"):
         read_bodies(read_batch(spark, batch), batch).collect()
+
+
+OTHER = "11111111-6c55-4b52-a1a0-6d8c6f6d0c11"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["/etc/passwd", "file:///etc/passwd", f"file:///elsewhere/{BATCH}/body-{PART}-000001.bin",
+     f"{{folder}}/../body-{PART}-000001.bin", "{folder}/secrets.txt", f"{{folder}}/body-{OTHER}-000001.bin",
+     f"{{folder}}/body-{PART}-*.bin", f"{{folder}}/part-{PART}.parquet"],
+)  # fmt: skip
+def test_a_body_file_that_the_drain_did_not_write_beside_its_part_is_not_read(
+    spark: SparkSession, batch: Batch, name: str
+) -> None:
+    from pyspark.sql import functions as sf
+
+    folder = batch.paths[0].rpartition("/")[0]
+    read = read_batch(spark, batch).withColumn("BodyFile", sf.lit(name.replace("{folder}", folder)))
+    with pytest.raises(BatchMismatchError, match=r"The file of a body of batch .* is not one that its drain wrote"):
+        read_bodies(read, batch)
+
+
+def test_an_edited_manifest_reads_no_other_files_of_the_machine(spark: SparkSession, batch: Batch) -> None:
+    folder, _, name = batch.paths[0].rpartition("/")
+    paths = (f"file:///etc/{name}", f"{folder}/*.parquet", f"{folder}/../{BATCH}/{name}", f"{folder}/part-{PART}")
+    for path in paths:
+        with pytest.raises(BatchMismatchError, match=r"A part file of batch .* is not one that its drain wrote"):
+            read_batch(spark, replace(batch, paths=(path,)))
+    elsewhere = f"file:///elsewhere/{BATCH}/part-{OTHER}.parquet"
+    with pytest.raises(BatchMismatchError, match="is not one that its drain wrote"):
+        read_batch(spark, replace(batch, paths=(*batch.paths, elsewhere), parts=2))

@@ -37,7 +37,7 @@ def fake_java(folder: Path, script: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("script", "says"), [("echo 'openjdk version \"11.0.2\"' >&2", "is 11"), ("exit 1", "does not tell")]
+    ("script", "says"), [("echo 'openjdk version \"11.0.2\"' >&2", "is 11"), ("exit 1", "does not report")]
 )
 def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, says: str) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path, script)))

@@ -5,9 +5,15 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-from airflow_sqlqueue.drain.batch_reader import merged
+import pytest
+
+from airflow_sqlqueue.drain.batch_reader import merged, rows_in_order
 from airflow_sqlqueue.drain.ledger import Part
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.row import Row
 
 
@@ -58,3 +64,30 @@ def test_any_cut_of_a_queue_comes_back_in_order() -> None:
         for number in range(chance.randint(0, 40)):
             chance.choice(contents).append(number)
         assert Files(*contents).merged() == list(range(sum(map(len, contents))))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "reference://p::http://169.254.169.254/latest/meta-data",
+        "zip://part.parquet::file:///etc/archive.zip",
+        "simplecache::s3a://bucket/part.parquet",
+        "s3a://bucket/part::file:///etc/passwd",
+        "http://169.254.169.254/part.parquet",
+        "github://org:repo@main/part.parquet",
+        "file:///staging/../etc/part.parquet",
+        "/etc/part.parquet",
+    ],
+)
+def test_the_ledger_cannot_name_files_by_protocols_that_fetch_from_elsewhere(path: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(StagingFolder, "of", lambda location: pytest.fail(f"{location} was opened"))
+    part = Part(uuid.uuid4(), path, 1, 0, 0, 1, 1)
+    with pytest.raises(StagingError, match="name the folder it was drained to"):
+        list(rows_in_order([part]))
+
+
+def test_the_ledger_cannot_name_files_outside_of_the_staging_folder(tmp_path: Path) -> None:
+    staging = StagingFolder.of(tmp_path / "staging")
+    for path in (f"{staging.uri}/../part.parquet", f"{staging.uri}2/part.parquet", "file:///etc/part.parquet"):
+        with pytest.raises(StagingError, match=f"is not under {staging.uri}: name the folder"):
+            list(rows_in_order([Part(uuid.uuid4(), path, 1, 0, 0, 1, 1)], staging))

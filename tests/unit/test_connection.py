@@ -40,11 +40,19 @@ def test_freetds_has_keywords_of_its_own() -> None:
         ("mssql://h/", "names no database"),
         ("mssql://h/d?PWD=x", "'PWD' cannot be set"),
         ("mssql://h/d?a;b=x", "'a;b' cannot be set"),
+        ("mssql://h/d?driver=FreeTDS&DumpFile=/tmp/x", "'DumpFile' cannot be set"),
+        ("mssql://h/d?Trace=yes", "'Trace' cannot be set"),
+        ("mssql://h/d?ColumnEncryption=VBS-HGS,http://x", "'ColumnEncryption' has a value that cannot be set"),
     ],
 )
 def test_bad_urls(url: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         ConnectionSettings.from_url(url)
+
+
+def test_a_url_may_name_the_file_of_a_certificate() -> None:
+    settings = ConnectionSettings.from_url("mssql://h/d?ServerCertificate=/etc/ssl/sql.pem&columnEncryption=Enabled")
+    assert settings.keywords == {"ServerCertificate": "/etc/ssl/sql.pem", "columnEncryption": "Enabled"}
 
 
 def test_a_password_that_looks_like_a_port_is_not_shown() -> None:

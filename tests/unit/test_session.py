@@ -57,12 +57,35 @@ def test_a_permission_is_read_from_the_first_of_several_errors() -> None:
     assert "on 'server' (database 'master')" in str(error)
 
 
-def test_values_that_an_error_quotes_are_left_out() -> None:
-    noisy = driver_error("23000", 2627, "The duplicate key value is (s3cret).")
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (2627, "The duplicate key value is (s3cret)."),
+        (51000, "s3cret"),
+        (105, "Unclosed quotation mark after the character string 's3cret'."),
+        (102, "Incorrect syntax near 's3cret'."),
+        (99999, "An error that nobody has heard of: s3cret"),
+        (51000, "s3cret (1205) (SQLExecDirectW)"),
+        (1205, "s3cret (0) (SQLExecDirectW); [42000] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]Deadlock"),
+    ],
+)
+def test_the_servers_text_is_kept_only_for_errors_that_quote_no_values(number: int, text: str) -> None:
+    noisy = driver_error("42000", number, text)
     ours = translate(noisy, "send")
     ours.__cause__ = quiet(noisy)
     assert "s3cret" not in "".join(traceback.format_exception(ours))
-    assert "2627" in str(ours.__cause__)
+    assert "SQLSTATE 42000" in str(ours.__cause__)
+
+
+def test_the_servers_text_is_kept_where_it_helps() -> None:
+    full = driver_error("42000", 9002, "The transaction log for database 'shop' is full due to 'LOG_BACKUP'.")
+    assert quiet(full) is full
+    terminated = (
+        full.args[1] + "; [01000] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]Terminated. (3621) (SQLE)"
+    )
+    assert "LOG_BACKUP" in str(quiet(Exception("42000", terminated)))
+    drivers = Exception("08001", "[08001] [Microsoft][ODBC Driver 18 for SQL Server]SSL Provider: expired (-1) (SQLE)")
+    assert quiet(drivers) is drivers
 
 
 def test_work_is_run_again_after_a_deadlock_and_only_so_often() -> None:

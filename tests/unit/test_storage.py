@@ -6,6 +6,7 @@ import gc
 import io
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from fsspec.spec import AbstractBufferedFile
 
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error, spark_uri
+from airflow_sqlqueue.drain.storage.object_stores import error_text, raise_staging_error, spark_uri, without_secrets
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
 
 
@@ -155,6 +156,22 @@ def test_what_a_store_says_is_told_without_secrets(quote: str) -> None:
         assert "pa55word" not in str(failure.value)
         assert failure.value.__cause__ is None
         assert failure.value.__suppress_context__
+
+
+@pytest.mark.parametrize("piece", ["key", "://a:", "a:", "?a", "sig.", "' :", "token =", "bearer ", "a "])
+def test_a_text_of_any_length_is_scrubbed_at_once(piece: str) -> None:
+    start = time.monotonic()
+    for _ in range(20):
+        error_text(RuntimeError(piece * 100_000))
+        without_secrets(piece * 100_000)
+    assert time.monotonic() - start < 5  # The expressions before took seconds for one text of 10,000 characters.
+
+
+@pytest.mark.parametrize("length", [250, 290, 1_950, 1_990])
+def test_a_secret_at_the_place_where_a_text_is_cut_is_not_shown(length: int) -> None:
+    text = error_text(RuntimeError("x" * length + " http://user:pa55word-pa55word@proxy:3128 and more " * 50))
+    assert "pa55" not in text
+    assert len(text) < 330
 
 
 def test_a_secret_in_the_cause_of_a_cause_is_not_shown() -> None:

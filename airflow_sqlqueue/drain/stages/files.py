@@ -26,6 +26,9 @@ class FileStage:
     folder: StagingFolder
     name = "files"
 
+    def check(self) -> None:
+        self.folder.check()
+
     def part(
         self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions
     ) -> FilePartWriter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import fsspec
 from fsspec.implementations.dirfs import DirFileSystem
 
 from airflow_sqlqueue.drain.storage.object_stores import error_text, spark_uri, without_secrets
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.errors import ConfigurationError, StagingError
 
 T = TypeVar("T")
 
@@ -69,3 +70,19 @@ class StagingFolder:
     @property
     def is_local(self) -> bool:
         return self.uri.startswith("file://")
+
+    def check(self) -> None:
+        """Make a local folder where it is missing, and raise :class:`StagingError` where nothing can be written to it.
+
+        A store is not asked: what a login may do there shows only when it does it.
+        """
+        if not self.is_local:
+            return
+        try:
+            Path(self.root).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.root):
+                pass
+        except OSError as error:
+            raise StagingError(
+                f"The staging folder {self.root} cannot be written ({error.strerror}): name another one."
+            ) from error

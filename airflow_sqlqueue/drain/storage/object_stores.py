@@ -18,19 +18,26 @@ _AZURE = {"abfs", "abfss", "az"}
 _HADOOP = {"hdfs", "webhdfs", "webHDFS"}
 _UNREADABLE = {"adl", "blockcache", "dbfs", "filecache", "ftp", "http", "https", "sftp", "simplecache", "smb", "ssh"}
 
+_LONGEST = 2_000
+"""Characters of a text in which secrets are looked for; the rest is cut off first."""
+
 _SECRETS = (
     (re.compile(r"\?[^\s?'\"<>]*=[^\s'\"<>]*"), "?..."),
-    (re.compile(r"://[^\s/@'\"]*:[^\s/@'\"]*@"), "://...@"),
+    (re.compile(r"://[^\s/@'\":]*:[^\s/@'\"]*@"), "://...@"),
     (re.compile(r"(?i)\b(bearer|basic) [\w.~+/=-]+"), r"\1 ..."),
     (
         re.compile(
-            r"(?i)([\w.-]*(?:key|secret|password|passwd|token|signature|credential|\bsig)[\w.-]*(?:\s*=|['\"]\s*:)\s*)"
-            r"('[^']*'|\"[^\"]*\"|[^\s&;,]+)"
+            r"(?i)(?<![\w.-])(?=[\w.-]*(?:key|secret|password|passwd|token|signature|credential|\bsig))"
+            r"([\w.-]+(?:\s*=|['\"]\s*:)\s*)('[^']*'?|\"[^\"]*\"?|[^\s&;,]+)"
         ),
         r"\1...",
     ),
 )
-"""What quotes credentials: queries of (signed) URLs, users of URLs, authorization headers, and settings by name."""
+"""What quotes credentials: queries of (signed) URLs, users of URLs, authorization headers, and settings by name.
+
+Each looks at a character a fixed number of times, however it goes on: a store's text may be anything, and rows may be
+locked while it is read.
+"""
 
 
 def spark_uri(protocol: str, filesystem: Any, root: str) -> str:
@@ -124,27 +131,32 @@ def raise_staging_error(what: str, error: Exception) -> NoReturn:
 def error_text(error: BaseException) -> str:
     """The first line of what an exception says, without secrets; its class where that is all there is."""
     strerror = getattr(error, "strerror", None)
-    text = str(strerror or error).strip().partition("\n")[0][:300].rstrip(".")
+    text = str(strerror or error)[: 2 * _LONGEST].strip().partition("\n")[0]
+    text = without_secrets(text)[:300].rstrip(".")
     if not text:
         return type(error).__name__
-    return without_secrets(text if isinstance(error, OSError) else f"{type(error).__name__}: {text}")
+    return text if isinstance(error, OSError) else f"{type(error).__name__}: {text}"
 
 
 def without_secrets(text: str) -> str:
-    """The text without what looks like credentials."""
+    """The text, or its first 2,000 characters, without what looks like credentials."""
+    if len(text) > _LONGEST:
+        # Not within a word, half of which might not look like a secret any more.
+        text = text[:_LONGEST].rpartition(" ")[0] + " ..."
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text
 
 
 def _is_clean(error: BaseException) -> bool:
-    """Whether neither the exception nor those that a traceback would show with it quote secrets."""
+    """Whether neither the exception nor those that a traceback would show with it quote secrets, or are too long."""
     seen: list[BaseException] = []
     waiting: list[BaseException | None] = [error]
     while waiting:
         following = waiting.pop()
         if following is not None and following not in seen:
-            if without_secrets(str(following)) != str(following):
+            text = str(following)
+            if without_secrets(text) != text:
                 return False
             seen.append(following)
             waiting += [following.__cause__, following.__context__]

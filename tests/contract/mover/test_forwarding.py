@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 
 import pytest
 
 from airflow_sqlqueue.errors import NotAQueueError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import run_sql
 from tests.contract.mover.conftest import HEADERS, NOW, Endpoint
 
@@ -36,7 +39,7 @@ def test_a_destination_goes_through_the_routing_settings(endpoint: Endpoint) -> 
     assert endpoint.move().forwarded == 3
 
 
-MISSING = {"missing": "does not exist", "": "is blank|no table name", "q@[s]@[no such database]": "does not exist"}
+MISSING = {"missing": "does not exist", "": "is blank|no table name", "q@[s]@[no such database]": "outside of"}
 
 
 @pytest.mark.parametrize("destination", MISSING)
@@ -90,3 +93,27 @@ def test_a_queue_that_takes_nothing_is_an_error(endpoint: Endpoint) -> None:
     with pytest.raises(NotAQueueError, match="'Tenant' takes no NULL"):
         endpoint.move()
     assert endpoint.delayed.count().messages == 1
+
+
+@pytest.mark.parametrize("through_a_synonym", [False, True])
+def test_headers_choose_no_destination_in_another_database_unless_it_is_allowed(
+    endpoint: Endpoint, other_catalog: str, through_a_synonym: bool
+) -> None:
+    payments = ResolvedAddress("payments", "dbo", other_catalog)
+    create_queue(endpoint.session, payments)
+    destination, synonym = payments.canonical, replace(endpoint.queue.address, table=f"s{uuid.uuid4().hex}")
+    name = f"[{synonym.schema}].[{synonym.table}]"
+    if through_a_synonym:
+        run_sql(endpoint.session, f"CREATE SYNONYM {name} FOR {payments.qualified_name}")
+        destination = synonym.table
+    try:
+        endpoint.delayed.store([Message({HeaderNames.FORWARD_DESTINATION: destination}, b"pay")], delay=NOW)
+        moved = endpoint.move()
+        assert (moved.forwarded, moved.left) == (0, 1)
+        assert "outside of the allowed databases and schemas" in moved.problems[destination]
+        catalogs = [other_catalog, endpoint.queue.address.catalog]
+        endpoint.resolver = replace(endpoint.resolver, allowed_catalogs=catalogs)
+        assert endpoint.move().forwarded == 1
+    finally:
+        if through_a_synonym:
+            run_sql(endpoint.session, f"DROP SYNONYM {name}")

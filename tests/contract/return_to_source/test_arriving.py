@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.returning import ReturnToSource
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
@@ -91,12 +92,13 @@ def test_every_form_of_the_failed_queues_address_is_understood(
 
 
 def test_a_failed_queue_in_another_database_is_reached(
-    session: Session, error: QueueTable, give_back: Any, address_of: AddressResolver, other_catalog: str
+    session: Session, error: QueueTable, resolver: AddressResolver, address_of: AddressResolver, other_catalog: str
 ) -> None:
     there = replace(address_of.resolve("Sales"), catalog=other_catalog)
     create_queue(session, there, layout="v4")
     error.send([failed(f"Sales@[dbo]@[{other_catalog}]")])
-    assert give_back(error).returned == {there.canonical: 1}
+    allowed = replace(resolver, allowed_catalogs=[other_catalog])
+    assert ReturnToSource(error, allowed, ErrorFilter()).run().returned == {there.canonical: 1}
     (message,) = QueueTable(session, there).receive()
     assert headers_of(message) == KEPT
 

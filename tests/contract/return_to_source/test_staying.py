@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.errorqueue.editing import edit
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.options import ReturnOptions
 from airflow_sqlqueue.errorqueue.returning import ReturnToSource
+from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import Connect, run_sql
 from tests.contract.return_to_source.conftest import Make, bodies, failed
 
@@ -27,7 +31,11 @@ def test_what_cannot_go_back_stays_and_says_why(
         "malformed headers": [Message("{broken"), Message('{"NServiceBus.FailedQ": "Sales", "x": 1}')],
         "no failed queue": [failed(None), Message()],
         "the failed queue's address cannot be used": [failed("@[dbo]"), failed("x" * 129), failed("#Sales")],
-        "the failed queue does not exist": [failed("Gone"), failed("Sales@[nowhere]"), failed("Sales@[dbo]@[nowhere]")],
+        "the failed queue does not exist": [failed("Gone"), failed("Sales@[nowhere]")],
+        "outside of the allowed databases and schemas": [
+            failed("Sales@[dbo]@[nowhere]"),
+            failed("Sales@[dbo]@[master]"),
+        ],
         "the failed queue cannot be sent to": [failed("Table"), failed("View")],
         "the failed queue is the error queue": [failed("error"), failed(f"error@[{schema}]")],
         "the failed queue is a .Retries satellite": [failed("Sales.Retries")],
@@ -43,6 +51,51 @@ def test_what_cannot_go_back_stays_and_says_why(
     assert (done.messages, done.unseen, done.complete) == (len(stays), 0, True)
     assert bodies(sales) == [b"goes"] * len(stays)
     assert error.depth().messages == before - len(stays)
+
+
+@pytest.fixture
+def payments(session: Session, other_catalog: str) -> QueueTable:
+    """A queue of another database, which the login reaches."""
+    address = ResolvedAddress("payments", "dbo", other_catalog)
+    create_queue(session, address)
+    return QueueTable(session, address)
+
+
+def test_headers_choose_no_queue_of_another_database_unless_it_is_allowed(
+    error: QueueTable, payments: QueueTable, resolver: AddressResolver
+) -> None:
+    name = payments.address
+    error.send([failed(name.canonical)])
+    for allowed in (
+        resolver,
+        replace(resolver, allowed_catalogs=["x"]),
+        replace(resolver, allowed_catalogs=[name.catalog], allowed_schemas=["nsb"]),
+    ):
+        done = ReturnToSource(error, allowed, ErrorFilter()).run()
+        assert (done.messages, done.left) == (0, {"outside of the allowed databases and schemas": 1})
+        with pytest.raises(MessageError, match="outside of the allowed databases and schemas"):
+            edit(error, allowed, error.peek()[0].row_version, body=b"edited")
+    assert payments.depth().messages == 0
+    allowed = replace(resolver, allowed_catalogs=[f"[{name.catalog.upper()}]"], allowed_schemas=["dbo"])
+    assert ReturnToSource(error, allowed, ErrorFilter()).run().messages == 1
+    assert payments.depth().messages == 1
+
+
+def test_headers_choose_no_queue_of_another_database_through_a_synonym(
+    session: Session, error: QueueTable, payments: QueueTable, resolver: AddressResolver, schema: str
+) -> None:
+    synonym = f"[{schema}].[Invoices]"
+    run_sql(session, f"CREATE SYNONYM {synonym} FOR {payments.address.qualified_name}")
+    try:
+        error.send([failed("Invoices")])
+        done = ReturnToSource(error, resolver, ErrorFilter()).run()
+        assert (done.messages, done.left) == (0, {"outside of the allowed databases and schemas": 1})
+        assert payments.depth().messages == 0
+        # The user himself may name it.
+        named = ReturnOptions(redirect_to="Invoices")
+        assert ReturnToSource(error, resolver, ErrorFilter(), named).run().messages == 1
+    finally:
+        run_sql(session, f"DROP SYNONYM {synonym}")
 
 
 def test_an_endpoint_may_be_called_retries(make: Make, error: QueueTable, give_back: Any) -> None:

@@ -1,0 +1,131 @@
+"""Who works on a batch: application locks on the server, which the living hold and the dead lose.
+
+Source: docs/design.md, "The living hold a lock".
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable
+
+from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query, identifier, query
+
+log = logging.getLogger(__name__)
+
+BEAT_SECONDS = 10.0
+"""How often the connection is used: one that breaks unseen has lost its locks. No firewall takes it for idle either."""
+
+
+class BatchLocks:
+    """The locks on the batches that somebody works on, through one connection of its own; a context manager.
+
+    The server lets go of them when the connection is gone: at the end of the block, or of the process, however it ends.
+    A connection that breaks is replaced, and the locks are taken again. Only what is stranded can be locked by others;
+    the protocol of the drain does not depend on it, so a lock that is lost for a moment loses and doubles nothing.
+
+    :param connect: opens a session; called again after a lost connection.
+    :param catalog: the database of the ledger.
+    :param schema: the schema of the ledger.
+    """
+
+    def __init__(self, connect: Callable[[], Session], catalog: str, schema: str) -> None:
+        self._connect, self._catalog, self._schema = connect, catalog, schema
+        self._session: Session | None = None
+        self._held: dict[uuid.UUID, bool] = {}
+        self._mutex = threading.Lock()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> BatchLocks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all locks."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        with self._mutex:
+            self._drop()
+
+    def take(self, batch_id: uuid.UUID, wait: float = 0.0) -> bool:
+        """Lock a batch, waiting so many seconds for whoever has it; False where that one still has it then."""
+        with self._mutex:
+            if self._held.get(batch_id):
+                return True
+            if not self._get(batch_id, wait):
+                return False
+            self._held[batch_id] = True
+        self._start()
+        return True
+
+    def hold(self, batch_id: uuid.UUID, wait: float = 0.0) -> bool:
+        """:meth:`take`, and where another one keeps the lock, take it as soon as that one is gone."""
+        taken = self.take(batch_id, wait)
+        if not taken:
+            with self._mutex:
+                self._held[batch_id] = False
+            self._start()
+        return taken
+
+    def release(self, batch_id: uuid.UUID) -> None:
+        """Let go of a batch."""
+        with self._mutex:
+            if self._held.pop(batch_id, False) and self._session is not None:
+                try:
+                    self._session.run(self._query("release_batch"), self._resource(batch_id))
+                except SqlQueueError:
+                    # The lock is gone with its connection, and the others are taken again.
+                    self._lose()
+
+    def beat(self) -> None:
+        """Use the connection, and take what is missing; what fails is tried again at the next beat."""
+        with self._mutex:
+            try:
+                self._connected().run(query("session.ping"))
+                for batch_id, held in self._held.items():
+                    if not held:
+                        self._held[batch_id] = self._get(batch_id, 0.0)
+            except SqlQueueError as error:
+                if any(self._held.values()):
+                    log.warning("The locks on batches are lost; they are taken again: %s", error)
+                self._lose()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._keep, name="locks on batches", daemon=True)
+            self._thread.start()
+
+    def _keep(self) -> None:
+        while not self._ended.wait(BEAT_SECONDS):
+            self.beat()
+
+    def _connected(self) -> Session:
+        if self._session is None:
+            self._session = self._connect()
+        return self._session
+
+    def _get(self, batch_id: uuid.UUID, wait: float) -> bool:
+        milliseconds = int(wait * 1000)
+        return bool(self._connected().value(self._query("lock_batch"), self._resource(batch_id), milliseconds) >= 0)
+
+    def _lose(self) -> None:
+        self._drop()
+        self._held = dict.fromkeys(self._held, False)
+
+    def _drop(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+
+    def _query(self, name: str) -> Query:
+        return query(f"ledger.{name}", catalog=identifier(self._catalog))
+
+    def _resource(self, batch_id: uuid.UUID) -> str:
+        return f"sqlqueue.batch.{self._schema}.{batch_id}"[-255:]
