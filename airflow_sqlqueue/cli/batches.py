@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from airflow_sqlqueue.cli.interruption import explained
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, age, connect
+from airflow_sqlqueue.cli.options import ConnId, Json, Queue, SweptFolder, Url, age, connect
 from airflow_sqlqueue.cli.output import progress_bar, show, stderr
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError
 
@@ -217,10 +217,7 @@ def abandon(
 
 
 def sweep(
-    staging: Annotated[
-        Optional[str],
-        typer.Argument(help="The folder or object store URL of the batches' files; without it they stay."),
-    ] = None,
+    staging: SweptFolder = None,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,

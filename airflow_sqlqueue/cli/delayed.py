@@ -12,7 +12,7 @@ from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, connect
 from airflow_sqlqueue.cli.output import show, stderr
 from airflow_sqlqueue.delayed.mover import DEFAULT_CHUNK, MAX_CHUNK
 from airflow_sqlqueue.delayed.table import DelayedMessage
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError
 from airflow_sqlqueue.message import HeaderNames, decode_headers
 
 
@@ -85,11 +85,16 @@ def cancel(
     as_json: Json = False,
     message_id: Annotated[Optional[str], typer.Option(help="Every message with this id.")] = None,
 ) -> None:
-    """Delete delayed messages of the queue."""
+    """Delete delayed messages of the queue; it is an error if there are none of them."""
     if bool(row_version) == bool(message_id):
         raise ConfigurationError("Name the messages by their row versions or by --message-id.")
     delayed = connect(url, conn_id).delayed(queue)
     cancelled = delayed.cancel(row_versions=row_version or None, message_id=message_id)
+    if not cancelled:
+        raise MessageNotFoundError(
+            f"Nothing was cancelled: {delayed.address.canonical} has no such message, or others have it locked; "
+            f"'sqlqueue delayed {queue}' lists those that wait."
+        )
     show({"table": delayed.address.canonical, "cancelled": cancelled}, as_json=as_json)
 
 

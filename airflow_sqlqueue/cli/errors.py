@@ -38,6 +38,13 @@ MessageIds = Annotated[_Texts, typer.Option("--message-id", help="Only this mess
 RowVersions = Annotated[_Numbers, typer.Option("--row-version", help="Only this row; any number of times.")]
 
 
+_SHOWN = {
+    HeaderNames.EXCEPTION_MESSAGE: "exception_message",
+    HeaderNames.EXCEPTION_STACK_TRACE: "stack_trace",
+}
+"""Headers that stand by themselves, because they are what people look for."""
+
+
 def errors(
     context: typer.Context,
     queue: Queue = "error",
@@ -85,9 +92,8 @@ def _print_message(shown: ShownError, as_json: bool) -> None:
     headers = dict(shown.envelope.headers)
     record["headers"] = shown.headers_text if shown.message.problem else headers
     if not as_json and not shown.message.problem:
-        for name in (HeaderNames.EXCEPTION_MESSAGE, HeaderNames.EXCEPTION_STACK_TRACE):
-            record[name.rpartition(".")[2]] = headers.pop(name, None)
-        record["headers"] = [f"{name} = {value}" for name, value in headers.items()]
+        for name in _SHOWN:
+            record[_SHOWN[name]] = headers.pop(name, None)
     if shown.body is not None:
         text = shown.envelope.text()
         record["body"] = shown.body.decode("utf-8", "replace") if text is None else text
@@ -121,7 +127,9 @@ def return_to_source(
     keep_original: Annotated[bool, typer.Option("--keep-original", help="Leave an edited message there.")] = False,
 ) -> None:
     """Return failed messages to the queues where they failed. Without a filter or --all nothing is returned."""
-    where = ErrorFilter.chosen(_filter(context), all_messages=all_messages)
+    where = _filter(context)
+    if where.is_empty != all_messages:
+        raise ConfigurationError("Say which messages are meant, by a filter as --kind or by --all: one of the two.")
     options = ReturnOptions(redirect_to, malformed, rate, max_messages, max_seconds, dry_run)
     client = connect(url, conn_id)
     if edit_body is not None or edit_header:

@@ -26,6 +26,12 @@ def message_from_options(
     body: str, header: list[str] | None, content_type: str, message_type: str, expire_after: float | None = None
 ) -> Message:
     """The message, with the headers that an endpoint needs. Raises ConfigurationError, MessageError."""
+    if not message_type.strip():
+        raise ConfigurationError(
+            "--type is empty: give the message's .NET type with its namespace, as Shop.PlaceOrder."
+        )
+    if expire_after is not None and not expire_after > 0:
+        raise ConfigurationError(f"--expire-after takes seconds above 0, not {expire_after:g}.")
     pairs = [pair.partition("=") for pair in header or []]
     if wrong := next((name for name, equals, _ in pairs if not (name and equals)), None):
         raise ConfigurationError(f"--header takes NAME=VALUE, not {wrong!r}.")

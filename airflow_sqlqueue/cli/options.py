@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import re
-import sys
-from contextlib import redirect_stdout
 from datetime import timedelta
 from typing import Annotated, Optional
 
 import typer
 
+from airflow_sqlqueue.cli.server import PASSWORD_VARIABLE, client_of_connection, client_of_url
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError
+
+
+def _url(context: typer.Context, url: Optional[str]) -> Optional[str]:
+    """``--url``; the environment's gives way to a connection that is named."""
+    source = context.get_parameter_source("url")
+    if source is not None and source.name == "ENVIRONMENT" and context.params.get("conn_id") is not None:
+        return None
+    return url
+
+
+def _folder(staging: Optional[str]) -> Optional[str]:
+    """A staging folder that exists: a wrong name would be an empty folder."""
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
+
+    if staging is not None:
+        folder = StagingFolder.of(staging)
+        if folder.is_local and not folder.filesystem.isdir(folder.root):
+            raise ConfigurationError(f"There is no staging folder {staging!r}: name the one that drains were given.")
+    return staging
+
 
 Queue = Annotated[str, typer.Argument(help="The queue's address: table, table@[schema] or table@[schema]@[catalog].")]
 Url = Annotated[
@@ -19,24 +38,29 @@ Url = Annotated[
     typer.Option(
         envvar="SQLQUEUE_URL",
         show_envvar=True,
-        help="mssql://user:password@host:port/database?Encrypt=yes, or a connection string of .NET.",
+        callback=_url,
+        help="mssql://user:password@host:port/database?Encrypt=yes, or a connection string of .NET. It shows in the "
+        f"list of processes: write - for the password and it is taken from {PASSWORD_VARIABLE}, or asked for.",
     ),
 ]
-ConnId = Annotated[Optional[str], typer.Option(help="An Airflow connection, instead of --url.")]
+ConnId = Annotated[
+    Optional[str],
+    typer.Option(help="A connection that Airflow knows (its environment, database or secrets), instead of --url."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+SweptFolder = Annotated[
+    Optional[str],
+    typer.Argument(
+        callback=_folder, help="The folder or object store URL of the batches' files; without it they stay."
+    ),
+]
 
 
 def connect(url: str | None, conn_id: str | None) -> QueueClient:
     """The client of the server that ``--url`` or ``--conn-id`` names. Raises ConfigurationError unless it is one."""
     if (url is None) == (conn_id is None):
         raise ConfigurationError("Name the server with one of --url (or SQLQUEUE_URL) and --conn-id.")
-    if url is not None:
-        return QueueClient.from_url(url)
-    # Airflow logs to standard output, which belongs to the answer.
-    with redirect_stdout(sys.stderr):
-        from airflow_sqlqueue.hooks import SqlQueueHook
-
-        return SqlQueueHook(str(conn_id)).client
+    return client_of_url(url) if url is not None else client_of_connection(str(conn_id))
 
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

@@ -1,23 +1,31 @@
-"""What a command prints: JSON for machines, a table and a progress bar for people, one sentence for an error."""
+"""What a command prints: JSON for machines, tables and records for people, a progress bar, one sentence for an error.
+
+Whatever a person may copy is whole: a list that is too wide for the terminal becomes records, one value on a line, and
+a text of several lines stands by itself as it is. The terminal breaks what is long; the text has no breaks of ours.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from airflow_sqlqueue.cli.plain import lines_of, name_of
 from airflow_sqlqueue.cli.printable import printable
 
-_WIDTH = None if sys.stdout.isatty() else 200
+_WIDEST = 100_000
+"""Columns of a table that goes to a file or a pipe, where no terminal bounds it."""
 
-stdout = Console(width=_WIDTH, soft_wrap=True)
+stdout = Console(soft_wrap=True)
 stderr = Console(stderr=True, soft_wrap=True)
 
 
@@ -26,17 +34,21 @@ def show(values: Mapping[str, Any] | list[dict[str, Any]], *, as_json: bool, tit
     if as_json:
         stdout.out(json.dumps(values, default=str), highlight=False)
         return
+    if title:
+        stdout.print(Text(printable(title), style="italic"))
     if isinstance(values, Mapping):
-        table = Table(show_header=False, box=None, title=Text(title) if title else None, title_justify="left")
-        for name, value in values.items():
-            table.add_row(Text(name.replace("_", " ")), _text(value))
-    else:
-        table = Table(title=Text(title) if title else None, title_justify="left")
-        for name in values[0] if values else ["nothing"]:
-            table.add_column(Text(name.replace("_", " ")), overflow="fold")
-        for record in values:
-            table.add_row(*map(_text, record.values()))
-    stdout.print(table)
+        _record(values)
+        return
+    if not values:
+        stdout.print(Text("nothing"))
+        return
+    cells = [[lines_of(name, value) for name, value in record.items()] for record in values]
+    if all(len(lines) <= 1 for row in cells for lines in row) and _table(list(values[0]), cells):
+        return
+    for index, record in enumerate(values):
+        if index:
+            stdout.out("")
+        _record(record)
 
 
 def say(heading: str, *lines: str | None) -> None:
@@ -47,17 +59,41 @@ def say(heading: str, *lines: str | None) -> None:
             stdout.out(line, highlight=False)
 
 
-def _text(value: Any) -> Text:
-    """A value for people. A ``Text``, because rich would take the brackets of an address for markup."""
-    if isinstance(value, list):
-        return Text(printable("\n".join(map(str, value))))
-    if isinstance(value, bool):
-        return Text("yes" if value else "no")
-    if isinstance(value, int):
-        return Text(f"{value:,}")
-    if isinstance(value, float):
-        return Text(f"{value:,.2f}")
-    return Text("" if value is None else printable(str(value)))
+def _width() -> int:
+    """The columns that there are: those of the terminal, or of ``COLUMNS``; anywhere else nothing bounds a line."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal():
+        return int(columns)
+    return stdout.width if sys.stdout.isatty() else _WIDEST
+
+
+def _table(names: list[str], cells: list[list[list[str]]]) -> bool:
+    """Print a table with one line for each record, if the terminal is wide enough for it."""
+    table = Table()
+    for name in names:
+        table.add_column(Text(name_of(name)), no_wrap=True)
+    for row in cells:
+        table.add_row(*(Text("".join(lines)) for lines in row))
+    width = Measurement.get(stdout, stdout.options.update(max_width=_WIDEST), table).maximum
+    if width > _width():
+        return False
+    # Where there is no terminal the console thinks that it has 80 columns.
+    Console(width=width).print(table, crop=False)
+    return True
+
+
+def _record(values: Mapping[str, Any]) -> None:
+    """Names with their values, each value whole: behind its name if it is short, else by itself below."""
+    named = {name_of(name): (value, lines_of(name, value)) for name, value in values.items()}
+    indent = max(map(len, named), default=0) + 2
+    for name, (value, lines) in named.items():
+        if len(lines) > 1 or indent + sum(map(len, lines)) > _width():
+            stdout.print(Text(name, style="bold"))
+            margin = "  " if isinstance(value, (list, Mapping)) else ""
+            for line in lines:
+                stdout.out(margin + line, highlight=False)
+        else:
+            stdout.out(f"{name:{indent}}{''.join(lines)}".rstrip(), highlight=False)
 
 
 @contextmanager

@@ -10,11 +10,12 @@ import typer
 
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, age, connect
 from airflow_sqlqueue.cli.output import show
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
 
 MaxMessages = Annotated[Optional[int], typer.Option(min=1, help="Delete at most so many.")]
 MaxSeconds = Annotated[Optional[float], typer.Option(help="Stop after so long.")]
-DryRun = Annotated[bool, typer.Option(help="Only count.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count.")]
 
 
 def purge(
@@ -33,8 +34,15 @@ def purge(
 ) -> None:
     """Delete messages: the expired ones, or with --all or --older-than others as well."""
     least = None if older_than is None else age("--older-than", older_than)
+    if all_messages and least is not None:
+        raise ConfigurationError("A purge takes --all or --older-than, not both: choose one.")
     if not (yes or dry_run or as_json) and (all_messages or least is not None) and sys.stdin.isatty():
         yes = typer.confirm(f"Delete messages of {queue} that have not expired?", err=True, abort=True)
+    if (all_messages or least is not None) and not (yes or dry_run):
+        raise ConfigurationError(
+            "This purge deletes messages that have not expired: give --yes to confirm that they may be lost, or "
+            "--dry-run to count them."
+        )
     options = PurgeOptions(
         all_messages=all_messages,
         older_than=least,
@@ -45,7 +53,7 @@ def purge(
         max_messages=max_messages,
         max_seconds=max_seconds,
     )
-    show(_purge(queue, url, conn_id, options), as_json=as_json)
+    _purge(queue, url, conn_id, options, as_json)
 
 
 def purge_expired(
@@ -59,10 +67,14 @@ def purge_expired(
 ) -> None:
     """Delete the messages whose time to be received is over."""
     options = PurgeOptions(max_messages=max_messages, max_seconds=max_seconds, dry_run=dry_run)
-    show(_purge(queue, url, conn_id, options), as_json=as_json)
+    _purge(queue, url, conn_id, options, as_json)
 
 
-def _purge(queue: str, url: str | None, conn_id: str | None, options: PurgeOptions) -> dict[str, Any]:
+def _purge(queue: str, url: str | None, conn_id: str | None, options: PurgeOptions, as_json: bool) -> None:
     target = connect(url, conn_id).queue(queue)
     done = target.purge(options)
-    return {"queue": target.address.canonical, **asdict(done), "seconds": round(done.seconds, 3)}
+    values: dict[str, Any] = {"queue": target.address.canonical, **asdict(done), "seconds": round(done.seconds, 3)}
+    if options.dry_run and not as_json:
+        del values["deleted"], values["complete"]
+        values = {"queue": values.pop("queue"), "would_delete": values.pop("remaining"), **values}
+    show(values, as_json=as_json)

@@ -9,7 +9,7 @@ import typer
 
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, connect
 from airflow_sqlqueue.cli.output import say, show, stdout
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.errors import ConfigurationError, QueueNotEmptyError
 from airflow_sqlqueue.inspection.inspect import Inspection
 from airflow_sqlqueue.tables.shapes import SHAPES
 
@@ -53,11 +53,17 @@ def drop(
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
-    force: Annotated[bool, typer.Option(help="Drop it with the messages it holds.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Drop it with the messages it holds.")] = False,
 ) -> None:
     """Drop a queue table. One that holds messages is refused."""
     client = connect(url, conn_id)
-    lost = client.tables.drop(queue, force=force)
+    try:
+        lost = client.tables.drop(queue, force=force)
+    except QueueNotEmptyError as error:
+        raise QueueNotEmptyError(
+            f"The queue {client.find(queue).canonical} holds messages: drain or purge it first, or give --force and "
+            "lose them."
+        ) from error
     show({"queue": client.find(queue).canonical, "dropped": True, "messages_lost": lost}, as_json=as_json)
 
 

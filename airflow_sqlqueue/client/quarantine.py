@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.quarantine import Quarantine, QuarantinedMessage
+from airflow_sqlqueue.errors import QueueNotFoundError
 from airflow_sqlqueue.queue import QueueTable
 
 
@@ -16,9 +19,20 @@ class QuarantineManager:
         self._connector = connector
 
     def list(self, queue_name: str) -> Sequence[QuarantinedMessage]:
-        """The messages of a queue in quarantine, in the order in which they came; headers and bodies stay there."""
+        """The messages of a queue in quarantine, in the order in which they came; headers and bodies stay there.
+
+        Those of a queue that was dropped are still there. Raises QueueNotFoundError where there is neither.
+        """
         with self._connector.queue(queue_name) as table:
-            return self._of(table).messages(table.address)
+            try:
+                table.layout.require("queue")
+            except QueueNotFoundError:
+                with suppress(QueueNotFoundError):
+                    if left := self._of(table).messages(table.address):
+                        return left
+                raise
+            ledger = Ledger(table.session, table.address.catalog, self._connector.ledger_schema)
+            return self._of(table).messages(table.address) if ledger.exists() else []
 
     def requeue(self, queue_name: str, numbers: Sequence[int]) -> None:
         """Put messages of :meth:`list` back into their queue, by their numbers, all or none.

@@ -27,8 +27,8 @@ class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
     neither is, one message does.
 
     A poke of the kind ``exact`` counts messages that have not expired and that nobody has locked. It reads only as many
-    rows at the head of the queue as it needs, so it is cheap however deep the queue is; it logs "at least" then,
-    and the depth in XCom (``messages``, ``expired``) is counted no further either. ``quick`` and ``catalog`` read no
+    rows at the head of the queue as it needs, so it is cheap however deep the queue is; it then logs "at least" so
+    many, and the depth in XCom (``messages``, ``expired``) is counted no further. ``quick`` and ``catalog`` read no
     rows, count expired messages too and can be wrong, see :mod:`airflow_sqlqueue.queue.depth`. Where an age was asked
     for, XCom has it as ``oldest_seconds``. Nothing is removed, and a receiver may find fewer messages after the sensor.
     A queue that does not exist fails the sensor at once.

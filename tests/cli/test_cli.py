@@ -246,7 +246,7 @@ def test_failures_are_one_sentence(url: str, name: str) -> None:
         (["send", "q", "--type", "T", "--header", "nothing"], "--header takes NAME=VALUE"),
         (["send", "q", "--type", "T", "--body", "@/no/such/file"], "cannot be read"),
         (["drain", "q", "--staging", "/tmp/a[b]"], "patterns to Spark"),
-        (["drain", "q", "--staging", "/tmp/a", "--max-messages", "0"], "max_messages must be 1 or more"),
+        (["drain", "q", "--staging", "/tmp/a", "--max-messages", "0"], "--max-messages must be 1 or more"),
         (["create", "q", "--layout", "round"], "no layout 'round'"),
         (["create", "#q"], "temporary table"),
         (["create", "q", "--layout", "v3.1", "--no-legacy-columns"], "need the legacy columns"),

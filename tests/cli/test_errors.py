@@ -131,7 +131,7 @@ def test_return_one_edited(url: str, source: QueueTable, error: str, tmp_path: P
     [
         (["return"], "Say which messages are meant"),
         (["return", "--all", "--endpoint", "Sales"], "one of the two"),
-        (["return", "--all", "--malformed"], "redirect_to"),
+        (["return", "--all", "--malformed"], "--redirect-to"),
         (["return", "--all", "--rate", "0"], "rate must be"),
         (["return", "--all", "--edit-body", "x"], "name it by --row-version"),
         (["return", "--row-version", "1", "--row-version", "2", "--edit-body", "x"], "One message is edited"),

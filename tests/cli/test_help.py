@@ -1,0 +1,99 @@
+"""The help, the version, and messages that name options."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue import __version__
+from airflow_sqlqueue.cli.app import COMMANDS, app
+from tests.cli.test_cli import answer, one_sentence, sqlqueue
+
+
+@pytest.fixture(scope="module")
+def url(server: Any) -> str:
+    return str(server.url("sqlqueue"))
+
+
+@pytest.fixture(scope="module")
+def refusing(url: str) -> str:
+    """A queue with a message, on which every command below is refused."""
+    queue = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", queue, "--delayed", url=url)
+    answer("send", queue, "--type", "T", url=url)
+    return queue
+
+
+@pytest.fixture
+def name(url: str) -> str:
+    queue = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", queue, "--delayed", url=url)
+    return queue
+
+
+def test_brackets_of_addresses_are_shown() -> None:
+    shown = sqlqueue("depth", "--help").stdout
+    assert "table, table@[schema] or table@[schema]@[catalog]" in " ".join(shown.split())
+
+
+def test_commands_stand_under_headings() -> None:
+    lines = sqlqueue("--help", COLUMNS="80").stdout.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    for heading, commands in COMMANDS.items():
+        rest = lines[lines.index(f"{heading}:") + 1 :]
+        section = [line.split()[0] for line in rest[: rest.index("")] if not line.startswith("   ")]
+        assert len(section) == len(commands), heading
+    assert sum(map(len, COMMANDS.values())) == len(app.registered_commands)
+
+
+def test_the_version() -> None:
+    done = sqlqueue("--version")
+    assert (done.returncode, done.stdout) == (0, f"sqlqueue {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["purge", "{}", "--all"], 2, "give --yes"),
+        (["purge", "{}", "--older-than", "1d"], 2, "give --yes"),
+        (["drop", "{}"], 1, "give --force"),
+        (["return", "{}"], 2, "--all"),
+        (["return", "{}", "--all", "--malformed"], 2, "--redirect-to"),
+        (["return", "{}", "--all", "--rate", "0"], 2, "--rate must be more than 0"),
+        (["send", "{}", "--type", "T", "--expire-after", "-1"], 2, "--expire-after"),
+        (["send", "{}", "--type", ""], 2, "--type is empty"),
+        (["publish", "--type", " "], 2, "--type is empty"),
+        (["send-delayed", "{}", "--type", "", "--after", "1"], 2, "--type is empty"),
+        (["drain", "{}", "--staging", "/tmp/a", "--max-messages", "0"], 2, "--max-messages must be 1 or more"),
+        (["drain", "{}", "--staging", "/tmp/a", "--workers", "99"], 2, "--workers must be"),
+        (["sweep", "/nope"], 2, "no staging folder '/nope'"),
+        (["quarantine", "nope"], 1, "does not exist"),
+        (["cancel", "{}", "4711"], 1, "Nothing was cancelled"),
+        (["cancel", "{}", "--message-id", "x"], 1, "Nothing was cancelled"),
+    ],
+)
+def test_errors_name_the_option_that_helps(url: str, refusing: str, arguments: list[str], code: int, says: str) -> None:
+    assert says in one_sentence(sqlqueue(*(word.format(refusing) for word in arguments), url=url), code)
+
+
+def test_a_dry_run_says_what_it_would_do(url: str, name: str) -> None:
+    answer("send", name, "--type", "T", url=url)
+    shown = sqlqueue("purge", name, "--all", "--dry-run", url=url).stdout
+    assert "would delete  1" in shown
+    assert "deleted" not in shown
+    assert "would delete  0" in sqlqueue("purge-expired", name, "--dry-run", url=url).stdout
+
+
+def test_an_empty_quarantine_of_a_queue_that_is_there_is_no_error(url: str, name: str) -> None:
+    assert answer("quarantine", name, url=url) == []
+
+
+def test_an_edit_says_of_a_missing_database_what_a_return_says(url: str, name: str) -> None:
+    answer("send", name, "--type", "T", "--header", "NServiceBus.FailedQ=Sales@[dbo]@[nowhere]", url=url)
+    reason = "the failed queue does not exist"
+    assert answer("return", name, "--all", url=url)["left"] == {reason: 1}
+    (message,) = answer("peek", name, url=url)
+    edit = ("return", name, "--row-version", str(message["row_version"]), "--edit-body", "x")
+    assert reason in one_sentence(sqlqueue(*edit, url=url), 2)

@@ -1,0 +1,125 @@
+"""What a person sees: nothing that may be copied is cut or broken, however narrow the terminal is."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+import uuid
+from fcntl import ioctl
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.cli.plain import duration, lines_of
+from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
+from tests.cli.test_cli import answer, sqlqueue
+
+TRACE = "System.TimeoutException: slow\r\n" + "\r\n".join(f"   at Shop.{'Deep' * 60}.Number{n}()" for n in range(3))
+BODY = '{"card": "' + "4711 " * 200 + '"}'
+
+
+@pytest.fixture(scope="module")
+def url(server: Any) -> str:
+    return str(server.url("sqlqueue"))
+
+
+@pytest.fixture(scope="module")
+def error(url: str) -> str:
+    """An error queue with one message, whose row version has five digits."""
+    name = f"cli.{uuid.uuid4().hex[:10]}.error"
+    answer("create", name, url=url)
+    settings = ConnectionSettings.from_url(url)
+    headers = {
+        HeaderNames.MESSAGE_ID: str(uuid.uuid4()),
+        HeaderNames.FAILED_Q: f"{name}@[dbo]@[{settings.database}]",
+        HeaderNames.EXCEPTION_TYPE: "System.TimeoutException",
+        HeaderNames.EXCEPTION_STACK_TRACE: TRACE,
+    }
+    with Session(settings) as session:
+        queue = QueueTable(session, AddressResolver(None, settings.database).resolve(name))
+        table = queue.address.qualified_name
+        session.run(Query("reseed", "count from there", f"DBCC CHECKIDENT ('{table}', RESEED, 12345)"))
+        queue.send([Message(headers, BODY.encode())])
+    return name
+
+
+def on_a_terminal(columns: int, *arguments: str, url: str) -> str:
+    """What a terminal of so many columns is sent, without its colours."""
+    leader, follower = pty.openpty()
+    ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    variables = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    variables |= {"SQLQUEUE_URL": url, "TERM": "xterm"}
+    command = [sys.executable, "-m", "airflow_sqlqueue", *arguments]
+    with subprocess.Popen(command, env=variables, stdin=follower, stdout=follower, stderr=follower) as process:
+        os.close(follower)
+        shown = b""
+        try:
+            while data := os.read(leader, 65_536):
+                shown += data
+        except OSError:  # Linux: the terminal's other end was closed
+            pass
+        os.close(leader)
+        assert process.wait(60) == 0, shown
+    return re.sub(r"\x1b\[[\d;]*m", "", shown.decode()).replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [80, 150])
+def test_bodies_headers_and_stack_traces_are_whole(url: str, error: str, columns: int) -> None:
+    (group,) = answer("errors", error, url=url)["groups"]
+    shown = on_a_terminal(columns, "errors", error, "--show", str(group["example"]), "--body", url=url)
+    assert f"\nbody\n{BODY}\n" in shown
+    assert TRACE.replace("\r\n", "\n") in shown
+    assert f"{HeaderNames.FAILED_Q} = {error}@[dbo]@[sqlqueue]\n" in shown
+
+
+@pytest.mark.parametrize("columns", [40, 80, 150])
+def test_ids_do_not_break_in_lists(url: str, error: str, columns: int) -> None:
+    (message,) = answer("peek", error, url=url)
+    shown = on_a_terminal(columns, "peek", error, url=url)
+    assert message["message_id"] in shown
+    assert message["time_sent"] is None
+    assert f"{error}@[dbo]@[sqlqueue]" in shown
+
+
+def test_a_list_is_a_table_where_there_is_room_and_records_where_not(url: str, error: str) -> None:
+    assert "┃ row version ┃" in on_a_terminal(200, "peek", error, url=url)
+    assert "\nrow version  1234" in on_a_terminal(80, "peek", error, url=url)
+
+
+def test_row_versions_are_shown_as_options_take_them(url: str, error: str) -> None:
+    (message,) = answer("peek", error, url=url)
+    number = str(message["row_version"])
+    assert len(number) == 5
+    for command in (["peek", error], ["errors", error], ["errors", error, "--show", number]):
+        assert number in sqlqueue(*command, url=url).stdout, command
+
+
+def test_ages_are_for_people_and_seconds_for_programs(url: str) -> None:
+    name = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", name, url=url)
+    answer("send", name, "--type", "T", "--header", "NServiceBus.TimeSent=2026-03-05 14:01:00:000000 Z", url=url)
+    assert answer("depth", name, url=url)["oldest_seconds"] > 60
+    shown = sqlqueue("depth", name, url=url).stdout
+    assert re.search(r"^oldest +\d+ d( \d+ h)?$", shown, re.MULTILINE), shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (59.2, "59 s"), (61, "1 min 1 s"), (3_600, "1 h"), (11_520, "3 h 12 min"), (190_800, "2 d 5 h")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_mapping_has_a_line_for_each_name() -> None:
+    assert lines_of("headers", {"x": "1\n2\x1b", "n": None}) == ["x = 1", "2\\x1b", "n = null"]
