@@ -10,6 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from airflow_sqlqueue.cli.drain_options import (
+    BytesPerPart,
+    BytesPerStatement,
+    InlineBodyBytes,
+    RowsPerPart,
+    RowsPerStatement,
+    SecondsPerPart,
+    SettleSeconds,
+    drain_options,
+)
 from airflow_sqlqueue.cli.interruption import explained
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, SweptFolder, Url, age, connect
 from airflow_sqlqueue.cli.output import progress_bar, show, stderr
@@ -48,10 +58,13 @@ def drain(
     ] = False,
     keep_expired: Annotated[bool, typer.Option(help="Write expired messages too, flagged.")] = False,
     workers: Annotated[int, typer.Option(help="Threads at the most, each with a connection.")] = 2,
-    rows_per_statement: Annotated[int, typer.Option(help="Messages of one DELETE, at most 2,000.")] = 2_000,
-    rows_per_part: Annotated[int, typer.Option(help="Messages of one transaction and file.")] = 20_000,
-    seconds_per_part: Annotated[float, typer.Option(help="Commit a part after so long.")] = 20.0,
-    settle_seconds: Annotated[float, typer.Option(help="Come back for locked messages for so long.")] = 5.0,
+    rows_per_statement: RowsPerStatement = None,
+    bytes_per_statement: BytesPerStatement = None,
+    rows_per_part: RowsPerPart = None,
+    bytes_per_part: BytesPerPart = None,
+    seconds_per_part: SecondsPerPart = None,
+    inline_body_bytes: InlineBodyBytes = None,
+    settle_seconds: SettleSeconds = None,
     secondary: Annotated[bool, typer.Option("--secondary", help="Its secondary queues too, a batch each.")] = False,
 ) -> None:
     """Drain the queue into a sealed batch: Parquet files, or rows of a table.
@@ -60,7 +73,6 @@ def drain(
     the command that resumes it is printed.
     """
     # Arrow takes longer to load than most commands take to run.
-    from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.stages.factory import check_stage
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
@@ -70,15 +82,18 @@ def drain(
         )
     if new and batch_id is None:
         raise ConfigurationError("--new goes with --batch-id: without that, every drain begins a batch.")
-    options = DrainOptions(
+    options = drain_options(
         workers=workers,
         max_messages=max_messages,
         max_seconds=max_seconds,
         until_empty=until_empty,
         keep_expired=keep_expired,
         rows_per_statement=rows_per_statement,
+        bytes_per_statement=bytes_per_statement,
         rows_per_part=rows_per_part,
+        bytes_per_part=bytes_per_part,
         seconds_per_part=seconds_per_part,
+        inline_body_bytes=inline_body_bytes,
         settle_seconds=settle_seconds,
     )
     folder = None if staging is None else StagingFolder.of(staging)
