@@ -247,7 +247,7 @@ def test_a_drain_without_a_job_leaves_sealed_batches_to_their_readers(
     assert (state(hook, waiting), state(hook, left)) == ("sealed", "sealed")
     log = caplog.text + capsys.readouterr().out
     assert f"An earlier run left batch {left}" in log
-    assert str(waiting) not in log
+    assert f"An earlier run left batch {waiting}" not in log
 
 
 def test_a_retry_goes_on_beside_a_try_that_does_not_end(

@@ -92,7 +92,7 @@ def test_an_empty_quarantine_of_a_queue_that_is_there_is_no_error(url: str, name
 
 def test_an_edit_says_of_a_missing_database_what_a_return_says(url: str, name: str) -> None:
     answer("send", name, "--type", "T", "--header", "NServiceBus.FailedQ=Sales@[dbo]@[nowhere]", url=url)
-    reason = "the failed queue does not exist"
+    reason = "outside of the allowed databases and schemas"
     assert answer("return", name, "--all", url=url)["left"] == {reason: 1}
     (message,) = answer("peek", name, url=url)
     edit = ("return", name, "--row-version", str(message["row_version"]), "--edit-body", "x")
