@@ -14,15 +14,12 @@ import pyarrow.parquet as pq
 
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
-from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error, without_secrets
+from airflow_sqlqueue.drain.storage.folder import StagingFolder, locate
+from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.errors import BatchMismatchError, SqlQueueError, StagingError
 from airflow_sqlqueue.row import BODY_FILE, NAMES, Row
 
 _ROWS = 256
-
-_SCHEMES = {"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs", "webhdfs", "swebhdfs"}
-"""How the URIs of part files begin that are opened without a staging folder that the caller names."""
 
 
 def rows_in_order(parts: Iterable[Part], staging: StagingFolder | None = None) -> Iterator[Row]:
@@ -37,7 +34,7 @@ def rows_in_order(parts: Iterable[Part], staging: StagingFolder | None = None) -
     """
 
     def rows(part: Part) -> Iterator[Row]:
-        return _rows(part, *_locate(str(part.path), staging))
+        return _rows(part, *locate(str(part.path), staging))
 
     return merged((part for part in parts if part.path is not None), rows)
 
@@ -78,29 +75,6 @@ def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[Row]]) -> Iter
             heapq.heappop(heads)
         else:
             heapq.heapreplace(heads, (following.row_version, number, following, rest))
-
-
-def _locate(path: str, staging: StagingFolder | None) -> tuple[Any, str]:
-    """The filesystem of a part's file, and its path there.
-
-    The path is the ledger's, and whoever may write there must not make this machine read what he names: through other
-    protocols, chained ones among them, or beside the folder.
-    """
-    if ".." in path.split("/") or (staging is not None and not path.startswith(f"{staging.uri}/")):
-        where = "its folder" if staging is None else staging.uri
-        raise StagingError(
-            f"The part file {without_secrets(path)} is not under {where}: name the folder it was drained to."
-        )
-    if staging is not None:
-        return staging.filesystem, staging.root + path.removeprefix(staging.uri)
-    if path.partition("://")[0] not in _SCHEMES or "::" in path:
-        raise StagingError(
-            f"The part file {without_secrets(path)} is not on a local disk, S3, Google Cloud Storage, Azure or HDFS: "
-            "name the folder it was drained to."
-        )
-    # Not by its URL: a percent sign in it stands for itself.
-    found = StagingFolder.of(path.removeprefix("file://"))
-    return found.filesystem, found.root
 
 
 def _rows(part: Part, filesystem: Any, path: str) -> Iterator[Row]:

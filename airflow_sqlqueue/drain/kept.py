@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import StagingFolder, locate
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.errors import StagingError
 
@@ -11,11 +11,9 @@ from airflow_sqlqueue.errors import StagingError
 def check_files(batch: Batch, staging: StagingFolder | None = None) -> None:
     """Raise :class:`StagingError` where a file of the batch is gone. Rows of a table are counted when they are read."""
     for path in batch.paths:
-        if staging is not None and path.startswith(f"{staging.uri}/"):
-            filesystem, name = staging.filesystem, staging.root + path.removeprefix(staging.uri)
-        else:
-            found = StagingFolder.of(path.removeprefix("file://"))
-            filesystem, name = found.filesystem, found.root
+        # A batch may have been drained to another folder than the task has now.
+        under = staging if staging is not None and path.startswith(f"{staging.uri}/") else None
+        filesystem, name = locate(path, under)
         try:
             filesystem.invalidate_cache()
             is_there = filesystem.exists(name)

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.drain.batch_reader import merged, rows_in_order
+from airflow_sqlqueue.drain.kept import check_files
 from airflow_sqlqueue.drain.ledger import Part
+from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.row import Row
@@ -84,6 +86,9 @@ def test_the_ledger_cannot_name_files_by_protocols_that_fetch_from_elsewhere(pat
     part = Part(uuid.uuid4(), path, 1, 0, 0, 1, 1)
     with pytest.raises(StagingError, match="name the folder it was drained to"):
         list(rows_in_order([part]))
+    batch = Batch(str(uuid.uuid4()), "q@[dbo]@[shop]", "consumed", (path,), 1, 0, 0, 1)
+    with pytest.raises(StagingError, match="name the folder it was drained to"):
+        check_files(batch)
 
 
 def test_the_ledger_cannot_name_files_outside_of_the_staging_folder(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import re
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import fsspec
 from fsspec.implementations.dirfs import DirFileSystem
@@ -15,7 +15,8 @@ from fsspec.implementations.dirfs import DirFileSystem
 from airflow_sqlqueue.drain.storage.object_stores import error_text, spark_uri, without_secrets
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
 
-T = TypeVar("T")
+_SCHEMES = {"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs", "webhdfs", "swebhdfs"}
+"""How the URIs of part files begin that are opened without a staging folder that the caller names."""
 
 
 @dataclass(frozen=True)
@@ -86,3 +87,26 @@ class StagingFolder:
             raise StagingError(
                 f"The staging folder {self.root} cannot be written ({error.strerror}): name another one."
             ) from error
+
+
+def locate(path: str, staging: StagingFolder | None) -> tuple[Any, str]:
+    """The filesystem of a part's file, and its path there.
+
+    The path is the ledger's, and whoever may write there must not make this machine read what he names: through other
+    protocols, chained ones among them, or beside the folder.
+    """
+    if ".." in path.split("/") or (staging is not None and not path.startswith(f"{staging.uri}/")):
+        where = "its folder" if staging is None else staging.uri
+        raise StagingError(
+            f"The part file {without_secrets(path)} is not under {where}: name the folder it was drained to."
+        )
+    if staging is not None:
+        return staging.filesystem, staging.root + path.removeprefix(staging.uri)
+    if path.partition("://")[0] not in _SCHEMES or "::" in path:
+        raise StagingError(
+            f"The part file {without_secrets(path)} is not on a local disk, S3, Google Cloud Storage, Azure or HDFS: "
+            "name the folder it was drained to."
+        )
+    # Not by its URL: a percent sign in it stands for itself.
+    found = StagingFolder.of(path.removeprefix("file://"))
+    return found.filesystem, found.root
