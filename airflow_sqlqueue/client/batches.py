@@ -11,8 +11,8 @@ from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.drain.batches import BatchInfo, batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.liveness import BatchLocks
-from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.stranded import UNFINISHED, StrandedBatch, current_batch, find_stranded
+from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch
+from airflow_sqlqueue.drain.stranded import StrandedBatch, find_stranded
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.routing import AddressResolver
 
@@ -57,10 +57,10 @@ class BatchManager:
         catalog = self._connector.settings.database if queue_name is None else self._connector.find(queue_name).catalog
         return BatchLocks(self._connector.session, catalog, self._connector.ledger_schema)
 
-    def current(self, batch_id: uuid.UUID, queue_name: str | None = None, *, renew: bool = False) -> uuid.UUID:
-        """The batch that a drain with this id works on: with ``renew`` the first one after it that is not finished."""
+    def current(self, batch_id: uuid.UUID, queue_name: str | None = None) -> uuid.UUID:
+        """The batch itself, or the first one after it that is not finished: what a drain with ``renew`` works on."""
         with self._connector.ledger(queue_name) as ledger:
-            return current_batch(ledger, batch_id, renew=renew)
+            return ledger.current(batch_id)
 
     def left_by(
         self,

@@ -17,7 +17,7 @@ from typing import Protocol
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry, Part
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.options import DrainOptions, batch_after
+from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.progress import Progress, ProgressCounter
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
@@ -152,12 +152,10 @@ class Drain:
         ends = queue.ends()
         up_to = None if ends is None else LAST if options.until_empty else ends[1]
         ledger.create()
-        self._check_stage(ledger)
-        opening = (task.queue.canonical, self._origin, up_to, task.stage.name, self._owner)
-        entry = ledger.open(task.batch_id, *opening)
-        while self._renew and entry.state in ("consumed", "requeued"):
-            task = replace(task, batch_id=batch_after(task.batch_id))
-            entry = ledger.open(task.batch_id, *opening)
+        if self._renew:
+            task = replace(task, batch_id=ledger.current(task.batch_id))
+        _check_stage(task, ledger)
+        entry = ledger.open(task.batch_id, task.queue.canonical, self._origin, up_to, task.stage.name, self._owner)
         if entry.state == "requeued":
             raise WrongBatchError(f"Batch {task.batch_id} was put back into {entry.queue}: ask for a new batch.")
         seconds = None if options.max_seconds is None else max(0.0, options.max_seconds - entry.age)
@@ -165,15 +163,6 @@ class Drain:
             task = replace(task, mean_bytes=queue.mean_bytes(), layout=queue.layout)
             self._progress.begin(ends[0], ends[1] if entry.up_to is None else min(ends[1], entry.up_to))
         return _OpenedBatch(task, entry, Budget(max_seconds=seconds))
-
-    def _check_stage(self, ledger: Ledger) -> None:
-        """Raise :class:`StagingError` before there is a batch that could not be written."""
-        try:
-            if ledger.find(self._task.batch_id).state != "open":
-                return
-        except BatchNotFoundError:
-            pass
-        self._task.stage.check()
 
     def _drain_alone(self, session: Session, opened: _OpenedBatch, made_progress: Callable[[], None]) -> int:
         """Take parts until nothing is left up to the mark or a limit is reached; return how many stay locked."""
@@ -195,6 +184,16 @@ class Drain:
             if locked == 0 or time.monotonic() >= settle_until:
                 return locked
             time.sleep(_SETTLE_PAUSE)
+
+
+def _check_stage(task: DrainTask, ledger: Ledger) -> None:
+    """Raise :class:`StagingError` before there is a batch that could not be written."""
+    try:
+        if ledger.find(task.batch_id).state != "open":
+            return
+    except BatchNotFoundError:
+        pass
+    task.stage.check()
 
 
 def _budget(session: Session, opened: _OpenedBatch) -> Budget:

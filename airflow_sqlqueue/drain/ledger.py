@@ -9,7 +9,8 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch
+from airflow_sqlqueue.drain.options import batch_after
 from airflow_sqlqueue.drain.quarantine import quarantine_definition
 from airflow_sqlqueue.drain.stages.message_table import message_table_definition
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
@@ -133,6 +134,18 @@ class Ledger:
         if not rows:
             raise BatchNotFoundError(f"The ledger {self._batch.schema!r} does not know batch {batch_id}: check the id.")
         return LedgerEntry(*rows[0])
+
+    def current(self, batch_id: uuid.UUID) -> uuid.UUID:
+        """The batch itself, or the first one after it that is not finished: what a drain with ``renew`` works on."""
+        while self.exists():
+            try:
+                state = self.find(batch_id).state
+            except BatchNotFoundError:
+                break
+            if state in UNFINISHED:
+                break
+            batch_id = batch_after(batch_id)
+        return batch_id
 
     def unfinished(self, owner: uuid.UUID) -> list[uuid.UUID]:
         """The open and the sealed batches of a task, of all its runs, the one that was opened first at the head."""

@@ -18,6 +18,9 @@ from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 STATES = ("open", "sealed", "consumed", "requeued")
 """The life of a batch: it gathers parts, is closed to them, and then is either read for good or put back."""
 
+UNFINISHED, FINISHED = STATES[:2], STATES[2:]
+"""States of batches that somebody has still to work on or to read, and of those that are done with."""
+
 STAGES = ("files", "table")
 """Where a batch's messages are until they are read: in Parquet files, or in a table beside the queue."""
 

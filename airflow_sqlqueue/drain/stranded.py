@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.liveness import BatchLocks
-from airflow_sqlqueue.drain.options import batch_after
+from airflow_sqlqueue.drain.manifest import UNFINISHED
 from airflow_sqlqueue.errors import BatchNotFoundError, StrandedBatchError
-
-UNFINISHED = ("open", "sealed")
 
 
 @dataclass(frozen=True)
@@ -65,16 +63,3 @@ def refuse_stranded(found: Iterable[StrandedBatch]) -> None:
             "'sqlqueue abandon <id>' (open) or 'sqlqueue requeue <id>' (sealed), clear the task of their run, or set "
             "stranded to adopt or ignore."
         )
-
-
-def current_batch(ledger: Ledger, batch_id: uuid.UUID, *, renew: bool) -> uuid.UUID:
-    """The batch that a drain with this id works on: with ``renew`` the first one after it that is not finished."""
-    while renew and ledger.exists():
-        try:
-            state = ledger.find(batch_id).state
-        except BatchNotFoundError:
-            break
-        if state in UNFINISHED:
-            break
-        batch_id = batch_after(batch_id)
-    return batch_id

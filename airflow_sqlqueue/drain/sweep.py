@@ -16,6 +16,7 @@ from datetime import datetime, timedelta, timezone
 
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.manifest import FINISHED
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.listing import StagedFile, remove, remove_folder, staged_files
@@ -24,8 +25,6 @@ from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 
 log = logging.getLogger(__name__)
-
-_DONE = ("consumed", "requeued")
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class _Sweep:
     def __init__(self, ledger: Ledger, staging: StagingFolder | None, options: SweepOptions) -> None:
         self._ledger, self._staging, self._options = ledger, staging, options
         self._before = datetime.now(timezone.utc) - options.grace
-        self._done = {info.batch_id: info for info in batches(ledger, states=_DONE, older_than=options.retain)}
+        self._done = {info.batch_id: info for info in batches(ledger, states=FINISHED, older_than=options.retain)}
         self._swept = SweepResult(dry_run=options.dry_run)
 
     def run(self) -> SweepResult:

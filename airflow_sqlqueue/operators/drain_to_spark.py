@@ -147,7 +147,9 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
             options = self._check()
             job, batches = self._make_job(), self.hook.client.batches
             locks = stack.enter_context(batches.locks(self.queue_name))
-            batch_id = batches.current(batch_id_for(*key), self.queue_name, renew=self.renew)
+            batch_id = batch_id_for(*key)
+            if self.renew:
+                batch_id = batches.current(batch_id, self.queue_name)
             if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
                 self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
             adopted = self._adopt(owner, batch_id, locks)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.observability import stats
 
+from airflow_sqlqueue.drain.manifest import UNFINISHED
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import ServerTask
 
@@ -61,9 +63,6 @@ class SqlQueueStrandedBatchSensor(ServerTask, BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once; raises our errors, those that no retry can fix as AirflowFailException."""
-        from airflow_sqlqueue.drain.stranded import UNFINISHED
-        from airflow_sqlqueue.errors import ConfigurationError
-
         # Airflow skips a soft-failing sensor that is not to be retried; a sensor that cannot look must fail instead.
         with nullcontext() if self.soft_fail else fail_without_retry():
             if not self.states or not set(self.states) <= set(UNFINISHED):
