@@ -6,15 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
 from airflow_sqlqueue.errorqueue.editing import EditResult, edit
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
 from airflow_sqlqueue.errorqueue.returning import ReturnToSource
 from airflow_sqlqueue.errorqueue.show import ShownError, show_error
 from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, MAX_SCANNED, Triage, triage
-from airflow_sqlqueue.errors import MessageError
-from airflow_sqlqueue.queue import QueueTable
 
 Filters = ErrorFilter | Mapping[str, Any]
 """A filter, or the mapping that :meth:`airflow_sqlqueue.errorqueue.filters.ErrorFilter.of` reads."""
@@ -83,8 +80,6 @@ class ErrorManager:
     ) -> EditResult:
         """Send an edited copy in a failed message's place. See :func:`airflow_sqlqueue.errorqueue.editing.edit`."""
         with self._connector.queue(queue_name) as queue:
-            if redirect_to is None and not queue.session.in_transaction and (body is not None or headers):
-                self._check_way_back(queue, row_version)
             return edit(
                 queue,
                 self._connector.resolver,
@@ -94,13 +89,3 @@ class ErrorManager:
                 redirect_to=redirect_to,
                 keep_original=keep_original,
             )
-
-    def _check_way_back(self, queue: QueueTable, row_version: int) -> None:
-        """Raise MessageError where a message has nowhere to go.
-
-        A database that does not exist dooms the transaction in which it is looked for, so an edit's is too late.
-        """
-        message = show_error(queue, row_version=row_version).message
-        found = Destinations(queue, self._connector.resolver).of(message)
-        if isinstance(found, Reason):
-            raise MessageError(f"The edited message has nowhere to go ({found.value}): name a queue to redirect it to.")

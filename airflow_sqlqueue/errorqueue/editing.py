@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
-from airflow_sqlqueue.errorqueue.failed import classify
+from airflow_sqlqueue.errorqueue.failed import FailedMessage, classify
 from airflow_sqlqueue.errorqueue.headers import EDIT_OF, headers_without_failure
 from airflow_sqlqueue.errorqueue.scan import not_found
+from airflow_sqlqueue.errorqueue.show import show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
 from airflow_sqlqueue.queue import QueueTable
@@ -57,7 +58,8 @@ def edit(
     destinations = Destinations(queue, resolver, redirect_to, malformed=redirect_to is not None)
 
     def edited_from(original: ReceivedMessage) -> tuple[QueueTable, Message]:
-        destination = _destination(destinations, original)
+        message = classify(original.row_version, original.id, original.headers, len(original.body))
+        destination = _destination(destinations, message)
         values = {**headers_without_failure(original), **(headers or {})}
         old_id = values.get(HeaderNames.MESSAGE_ID) or str(original.id)
         values |= {HeaderNames.MESSAGE_ID: str(uuid.uuid4()), EDIT_OF: old_id}
@@ -76,6 +78,9 @@ def edit(
         destination.send([message])
         return destination, message
 
+    if redirect_to is None and not queue.session.in_transaction:
+        # A database that does not exist dooms the transaction in which it is looked for: it is known then.
+        _destination(destinations, show_error(queue, row_version=row_version).message)
     work = send if keep_original else send_and_remove
     # In a transaction of the caller's nothing can be repeated: the server has rolled back what came before as well.
     destination, message = work() if queue.session.in_transaction else retrying(work)
@@ -98,8 +103,7 @@ def _look(queue: QueueTable, row_version: int) -> ReceivedMessage:
         queue.session.roll_back()
 
 
-def _destination(destinations: Destinations, original: ReceivedMessage) -> QueueTable:
-    message = classify(original.row_version, original.id, original.headers, len(original.body))
+def _destination(destinations: Destinations, message: FailedMessage) -> QueueTable:
     destination = destinations.of(message)
     if isinstance(destination, Reason):
         raise MessageError(
