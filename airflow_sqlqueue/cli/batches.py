@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -155,9 +155,9 @@ def _require(client: QueueClient, queue_name: str, batch_id: uuid.UUID) -> None:
 
 
 def _limits(options: DrainOptions) -> dict[str, Any]:
-    """The limits that a resumed drain keeps, as far as they were given."""
-    names = ("max_messages", "max_seconds", "until_empty", "keep_expired")
-    return {name: getattr(options, name) for name in names}
+    """The limits that a resumed drain keeps: those that are not the default."""
+    given = {field.name: getattr(options, field.name) for field in fields(options)}
+    return {field.name: given[field.name] for field in fields(options) if given[field.name] != field.default}
 
 
 def _options(**values: Any) -> list[str]:

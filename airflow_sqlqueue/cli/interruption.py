@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from airflow_sqlqueue.cli.output import stderr
+from airflow_sqlqueue.errors import SqlQueueError
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client import QueueClient
@@ -61,7 +62,7 @@ def _explain(
     beginning = "Interrupted. " if interrupted else ""
     try:
         info = client.batches.info(batch_id, queue_name)
-    except Exception:
+    except SqlQueueError:
         _say(f"{beginning}The ledger cannot be reached to see what is in batch {batch_id}. {resume}")
         return
     if info is not None:

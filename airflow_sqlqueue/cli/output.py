@@ -53,10 +53,10 @@ def show(values: Mapping[str, Any] | list[dict[str, Any]], *, as_json: bool, tit
 
 def say(heading: str, *lines: str | None) -> None:
     """Print a paragraph as it is, so that a statement in it can be copied."""
-    stdout.print(Text(f"\n{heading}", style="bold"))
+    stdout.print(Text(printable(f"\n{heading}"), style="bold"))
     for line in lines:
         if line:
-            stdout.out(line, highlight=False)
+            stdout.out(printable(line), highlight=False)
 
 
 def _width() -> int:

@@ -16,6 +16,7 @@ HOSTILE = {
     "\x9b31m": r"\x9b31m",
     "file\u202etxt.exe": r"file\u202etxt.exe",
     "\x7f\x00": r"\x7f\x00",
+    "half \ud800": r"half \ud800",
 }
 
 
@@ -37,4 +38,5 @@ def test_headers_send_no_commands_to_the_terminal(as_list: bool, monkeypatch: py
     for text in HOSTILE:
         record = {"exception": text, "addresses": [text]}
         output.show([record] if as_list else record, as_json=False, title="Failed")
+        output.say(text, text)
     assert not set(screen.getvalue()) & {"\x1b", "\x07", "\x9b", "\r", "\x00", "\x7f", "\u202e"}
