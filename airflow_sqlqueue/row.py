@@ -7,9 +7,10 @@ the schema that Spark reads are made from :data:`COLUMNS`.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ class Row(NamedTuple):
     body: bytes | None
     row_version: int
     expired: bool
+
+
+row_of: Callable[[Iterable[Any]], Row] = partial(tuple.__new__, Row)
+"""The row of nine values in the order of the columns. ``Row._make`` counts them, for which a drain has no time."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from airflow_sqlqueue.errors import (
     StatementError,
 )
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.row import Row
+from airflow_sqlqueue.row import Row, row_of
 from airflow_sqlqueue.session import Session, retrying
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query, seek
 from airflow_sqlqueue.sql.columns import output
@@ -108,7 +108,7 @@ class TableAccess:
 
         def run(layout: Layout) -> list[Row]:
             statement = self.query(name, **fragments, **output(layout.types, into=layout.output_into, body=body))
-            return list(map(Row._make, self.session.run(statement, *values)))
+            return list(map(row_of, self.session.run(statement, *values)))
 
         return self.run_for_layout(run)
 
