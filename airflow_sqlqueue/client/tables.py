@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.drain.ledger import ledger_definitions
@@ -13,6 +13,28 @@ from airflow_sqlqueue.tables.create import CreateResult, Definition, create, def
 from airflow_sqlqueue.tables.discovery import list_tables, secondary_queues
 from airflow_sqlqueue.tables.drop import drop_queue
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class QueueTables(TypedDict, total=False):
+    """A queue and what stands beside it, all optional: the arguments of :meth:`TableManager.create`.
+
+    - ``layout``: ``modern`` unless given, ``clustered``, or a version of the transport, ``v1`` to ``v9``.
+    - ``legacy_columns``: False leaves out CorrelationId, ReplyToAddress and Recoverable (version 7 and later).
+    - ``body_string``: adds a computed column that shows the body as text.
+    - ``delayed``: the queue's table of delayed messages as well.
+    - ``subscriptions``: the subscription table as well.
+    - ``ledger``: the ledgers of drains and sends as well.
+    """
+
+    layout: str
+    legacy_columns: bool
+    body_string: bool
+    delayed: bool
+    subscriptions: bool
+    ledger: bool
+
 
 class TableManager:
     """The tables of a server."""
@@ -21,59 +43,22 @@ class TableManager:
         self._connector = connector
 
     def create(
-        self,
-        queue_name: str,
-        *,
-        layout: str = "modern",
-        legacy_columns: bool = True,
-        body_string: bool = False,
-        delayed: bool = False,
-        subscriptions: bool = False,
-        ledger: bool = False,
-        create_schema: bool = False,
+        self, queue_name: str, *, create_schema: bool = False, **tables: Unpack[QueueTables]
     ) -> list[CreateResult]:
-        """Create a queue if it is missing, and on request its table of delayed messages, the subscription table and the
-        ledgers of drains and sends; the queue comes first in what is returned. What exists stays and is compared.
+        """Create a queue if it is missing, and on request what stands beside it; see :class:`QueueTables`.
 
-        See :func:`airflow_sqlqueue.tables.create.definitions_for` and :func:`airflow_sqlqueue.tables.create.create`.
+        The queue comes first in what is returned. What exists stays and is compared. ``create_schema`` makes a missing
+        schema. See :func:`airflow_sqlqueue.tables.create.create`.
         """
-        definitions = self._definitions(
-            queue_name,
-            layout=layout,
-            legacy_columns=legacy_columns,
-            body_string=body_string,
-            delayed=delayed,
-            subscriptions=subscriptions,
-            ledger=ledger,
-        )
+        definitions = self._definitions(queue_name, **tables)
         with self._connector.enlisted_session() as session:
             return [create(session, definition, create_schema=create_schema) for definition in definitions]
 
-    def script(
-        self,
-        queue_name: str,
-        *,
-        layout: str = "modern",
-        legacy_columns: bool = True,
-        body_string: bool = False,
-        delayed: bool = False,
-        subscriptions: bool = False,
-        ledger: bool = False,
-        create_schema: bool = False,
-    ) -> str:
+    def script(self, queue_name: str, *, create_schema: bool = False, **tables: Unpack[QueueTables]) -> str:
         """What :meth:`create` would run, as a script for an administrator, safe to run twice. Nothing is run."""
-        definitions = self._definitions(
-            queue_name,
-            layout=layout,
-            legacy_columns=legacy_columns,
-            body_string=body_string,
-            delayed=delayed,
-            subscriptions=subscriptions,
-            ledger=ledger,
-        )
-        return script(definitions, create_schema=create_schema)
+        return script(self._definitions(queue_name, **tables), create_schema=create_schema)
 
-    def _definitions(self, queue_name: str, *, ledger: bool, **options: Any) -> list[Definition]:
+    def _definitions(self, queue_name: str, *, ledger: bool = False, **options: Any) -> list[Definition]:
         definitions = definitions_for(self._connector.resolver, queue_name, **options)
         if ledger:
             catalog, schema = definitions[0].table.catalog, self._connector.ledger_schema

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.sqlparser import DatabaseInfo
     from airflow.sdk import Connection, ObjectStoragePath
     from pyspark.sql import DataFrame, SparkSession
+    from typing_extensions import Unpack
 
+    from airflow_sqlqueue.client.tables import QueueTables
     from airflow_sqlqueue.drain.drain import DrainResult, Engine
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.options import DrainOptions
@@ -132,9 +134,11 @@ class SqlQueueHook(DbApiHook):
             read.settings, read.resolver, ledger_schema=read.ledger_schema, lock_timeout=read.lock_timeout
         )
 
-    def create_queue(self, queue_name: str, **options: Any) -> list[CreateResult]:
+    def create_queue(
+        self, queue_name: str, *, create_schema: bool = False, **tables: Unpack[QueueTables]
+    ) -> list[CreateResult]:
         """Create a queue, and what goes with it, where it is missing: :meth:`.client.tables.TableManager.create`."""
-        return self.client.tables.create(queue_name, **options)
+        return self.client.tables.create(queue_name, create_schema=create_schema, **tables)
 
     def send(self, queue_name: str, messages: Iterable[Message]) -> int:
         """Send messages in one transaction and return how many; at least once, if the caller repeats a failed call."""
@@ -214,10 +218,7 @@ class SqlQueueHook(DbApiHook):
         return SparkEngine(spark, self.client.settings, lock_timeout=self.client.lock_timeout)
 
     def read_batch(self, spark: SparkSession, batch: Batch) -> DataFrame:
-        """The messages of a sealed batch, whether in files or in a table, as a DataFrame.
-
-        Of a batch in a table Spark's tasks read with this connection's login, which is in no plan.
-        """
+        """The messages of a sealed batch; of one in a table, read with this connection's login, which is in no plan."""
         from airflow_sqlqueue.spark import read_batch
 
         return read_batch(spark, batch, self.client.settings, ledger_schema=self.client.ledger_schema)
