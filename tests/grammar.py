@@ -41,8 +41,12 @@ _PROBLEM = re.compile(r"(?P<number>\d+)\.sql: could not be parsed, so it was lef
 
 
 def with_parameters(text: str) -> str:
-    """The text as the driver hands it on: placeholders are parameters, ``@p1`` and so on."""
+    """The text as the driver hands it on: placeholders are parameters, ``@p1`` and so on.
+
+    Line ends inside of names are one kind: maxdop makes them so, and then calls the change a fault of its own.
+    """
     numbers = count(1)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _LITERAL_OR_PLACEHOLDER.sub(lambda found: f"@p{next(numbers)}" if found["placeholder"] else found[0], text)
 
 
