@@ -21,7 +21,7 @@ help: ## List the targets
 
 setup: $(READY) ## Make the virtual environment and check the system parts
 
-$(READY): pyproject.toml fakemssql/pyproject.toml constraints.txt requirements-grammar.txt scripts/setup.sh scripts/system_parts.py
+$(READY): pyproject.toml fakemssql/pyproject.toml requirements-dev.txt scripts/setup.sh scripts/system_parts.py
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 	@touch $@
 
