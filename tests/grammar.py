@@ -31,7 +31,7 @@ _PLACES = [sysconfig.get_path("scripts"), os.environ.get("PATH", "")]
 MAXDOP = shutil.which("maxdop", path=os.pathsep.join(_PLACES))
 """The program, None where it is not installed: it has no wheel for Linux on ARM."""
 
-WHY_NOT = "maxdop is not installed: requirements-grammar.txt names it, and the platforms that it has wheels for"
+WHY_NOT = "maxdop is not installed: pyproject.toml names it, and the platforms that it has wheels for"
 
 _LITERAL_OR_PLACEHOLDER = re.compile(
     r"""'[^']*' | "[^"]*" | \[(?:[^]]|\]\])*\] | --[^\n]* | /\*.*?\*/ | (?P<placeholder>\?)""", re.VERBOSE | re.DOTALL

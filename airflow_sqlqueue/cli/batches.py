@@ -14,6 +14,7 @@ from airflow_sqlqueue.cli.drain_options import (
     BytesPerPart,
     BytesPerStatement,
     InlineBodyBytes,
+    ReadableBy,
     RowsPerPart,
     RowsPerStatement,
     SecondsPerPart,
@@ -65,6 +66,7 @@ def drain(
     seconds_per_part: SecondsPerPart = None,
     inline_body_bytes: InlineBodyBytes = None,
     settle_seconds: SettleSeconds = None,
+    readable_by: ReadableBy = None,
     secondary: Annotated[bool, typer.Option("--secondary", help="Its secondary queues too, a batch each.")] = False,
 ) -> None:
     """Drain the queue into a sealed batch: Parquet files, or rows of a table.
@@ -95,6 +97,7 @@ def drain(
         seconds_per_part=seconds_per_part,
         inline_body_bytes=inline_body_bytes,
         settle_seconds=settle_seconds,
+        readable_by=readable_by,
     )
     folder = None if staging is None else StagingFolder.of(staging)
     check_stage(stage, folder)

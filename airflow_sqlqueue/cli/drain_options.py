@@ -30,6 +30,10 @@ InlineBodyBytes = Annotated[
 SettleSeconds = Annotated[
     Optional[float], typer.Option(help="How long to retry rows that others have locked.  [default: 5]")
 ]
+ReadableBy = Annotated[
+    Optional[str],
+    typer.Option(help="Who may read the files on a disk: owner, group or all.  [default: owner]"),
+]
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
 
@@ -42,7 +46,7 @@ def drain_options(**given: Any) -> DrainOptions:
     from airflow_sqlqueue.drain.options import DrainOptions
 
     values = {name: value for name, value in given.items() if value is not None}
-    sizes = {name: _size(name, value) for name, value in values.items() if isinstance(value, str)}
+    sizes = {name: _size(name, value) for name, value in values.items() if "bytes" in name}
     return DrainOptions(**{**values, **sizes})
 
 

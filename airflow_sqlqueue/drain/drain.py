@@ -193,7 +193,7 @@ def _check_stage(task: DrainTask, ledger: Ledger) -> None:
             return
     except BatchNotFoundError:
         pass
-    task.stage.check()
+    task.stage.check(task.options)
 
 
 def _budget(session: Session, opened: _OpenedBatch) -> Budget:

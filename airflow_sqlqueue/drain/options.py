@@ -11,6 +11,9 @@ from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 
 MAX_WORKERS = 32
 
+FILE_MODES = {"owner": 0o600, "group": 0o640, "all": 0o644}
+"""The permissions of staged files by who may read them; a folder can also be entered by those."""
+
 _NAMESPACE = uuid.UUID("6f7a1f0c-52f3-5d0e-9a53-0f3a3c1b7d11")
 
 
@@ -47,6 +50,8 @@ class DrainOptions:
     :param max_seconds: begin no part later than this after the batch was opened, by the ledger, over all tries.
     :param keep_expired: write expired messages to the files, flagged, instead of dropping and counting them.
     :param settle_seconds: how long to retry rows that others have locked before they are left and reported.
+    :param readable_by: who may read the files on a disk: their ``owner``, the account of the drain; their ``group``
+        too, for Spark under another account; or ``all``. A store has permissions of its own.
     """
 
     rows_per_statement: int = MAX_ROWS_PER_STATEMENT
@@ -61,6 +66,12 @@ class DrainOptions:
     max_seconds: float | None = None
     keep_expired: bool = False
     settle_seconds: float = 5.0
+    readable_by: str = "owner"
+
+    @property
+    def file_mode(self) -> int:
+        """The permissions of files on a disk."""
+        return FILE_MODES[self.readable_by]
 
     def __post_init__(self) -> None:
         if not 1 <= self.rows_per_statement <= MAX_ROWS_PER_STATEMENT:
@@ -70,6 +81,8 @@ class DrainOptions:
                 raise ConfigurationError(f"{name} must be more than 0.")
         if not 1 <= self.workers <= MAX_WORKERS:
             raise ConfigurationError(f"workers must be 1 to {MAX_WORKERS}: each takes a connection.")
+        if self.readable_by not in FILE_MODES:
+            raise ConfigurationError(f"readable_by must be one of {', '.join(FILE_MODES)}.")
         if self.settle_seconds < 0:
             raise ConfigurationError("settle_seconds must be 0 or more.")
         if self.max_messages is not None and self.max_messages < 1:

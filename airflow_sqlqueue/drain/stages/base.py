@@ -67,7 +67,7 @@ class Stage(Protocol):
     def name(self) -> str:
         """As the ledger has it, one of :data:`~airflow_sqlqueue.drain.manifest.STAGES`."""
 
-    def check(self) -> None:
+    def check(self, options: DrainOptions) -> None:
         """Raise :class:`StagingError` where nothing can be staged; asked before a batch is opened."""
 
     def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions) -> PartWriter:

@@ -26,13 +26,14 @@ class FileStage:
     folder: StagingFolder
     name = "files"
 
-    def check(self) -> None:
-        self.folder.check()
+    def check(self, options: DrainOptions) -> None:
+        self.folder.check(options.file_mode)
 
     def part(
         self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions
     ) -> FilePartWriter:
-        return FilePartWriter(queue, quarantine, PartFile(self.folder, plan.batch_id, plan.part_id), plan, options)
+        file = PartFile(self.folder, plan.batch_id, plan.part_id, options.file_mode)
+        return FilePartWriter(queue, quarantine, file, plan, options)
 
 
 class FilePartWriter:

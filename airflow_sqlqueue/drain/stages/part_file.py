@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
-from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import run_in_thread
 from airflow_sqlqueue.row import BODY_FILE, Row, drained_row_schema
 
@@ -39,8 +39,9 @@ class PartFile:
     Rows are compressed and written while the caller fetches the next ones; an error shows at the next call.
     """
 
-    def __init__(self, staging: StagingFolder, batch_id: uuid.UUID, part_id: uuid.UUID) -> None:
-        self._staging, self._folder, self._part_id = staging, str(batch_id), part_id
+    def __init__(self, staging: StagingFolder, batch_id: uuid.UUID, part_id: uuid.UUID, mode: int = PRIVATE) -> None:
+        """Begin a part without files. ``mode`` are their permissions on a local disk."""
+        self._staging, self._folder, self._part_id, self._mode = staging, str(batch_id), part_id, mode
         self._file: DurableFile | None = None
         self._body: DurableFile | None = None
         self._writer: pq.ParquetWriter | None = None
@@ -80,7 +81,7 @@ class PartFile:
         """Write a body to a file of its own, made durable; return its URI and its size in bytes."""
         self._bodies += 1
         name = f"{self._folder}/body-{self._part_id}-{self._bodies:06}.bin"
-        self._body = DurableFile(self._staging, name)
+        self._body = DurableFile(self._staging, name, self._mode)
         size = 0
         for piece in pieces:
             self._body.write(piece)
@@ -96,7 +97,7 @@ class PartFile:
             writing.result()
 
     def _open(self) -> pq.ParquetWriter:
-        self._file = DurableFile(self._staging, self._name)
+        self._file = DurableFile(self._staging, self._name, self._mode)
         return pq.ParquetWriter(
             self._file,
             drained_row_schema(),

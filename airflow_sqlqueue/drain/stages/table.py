@@ -24,7 +24,7 @@ class TableStage:
     ledger_schema: str = LEDGER_SCHEMA
     name = "table"
 
-    def check(self) -> None:
+    def check(self, options: DrainOptions) -> None:
         """Nothing: the table is made with the ledger."""
 
     def part(

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from fsspec.spec import AbstractBufferedFile
 
-from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder, make_folder
 from airflow_sqlqueue.drain.storage.object_stores import call_within, raise_staging_error
 
 T = TypeVar("T")
@@ -28,8 +28,11 @@ class DurableFile:
     Every failure of the store is a :class:`StagingError`, whatever the store's own library raises.
     """
 
-    def __init__(self, staging: StagingFolder, name: str) -> None:
-        """Begin the file. ``name`` is its path under ``staging``, which no other writer uses."""
+    def __init__(self, staging: StagingFolder, name: str, mode: int = PRIVATE) -> None:
+        """Begin the file. ``name`` is its path under ``staging``, which no other writer uses.
+
+        ``mode`` are its permissions on a local disk, and, with leave to enter, those of folders that are made for it.
+        """
         self._staging = staging
         self._name = name
         self._durable = False
@@ -37,8 +40,10 @@ class DurableFile:
         path = f"{staging.root}/{name}"
         try:
             if staging.is_local:
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-                self._stream: Any = Path(path).open("xb")  # noqa: SIM115 - closed by close() or abandon()
+                make_folder(Path(path).parent, mode)
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                self._stream: Any = os.fdopen(descriptor, "wb")
+                os.fchmod(descriptor, mode)
             else:
                 # In a transaction of fsspec's, close() would not finish the upload.
                 self._stream = self._within_timeout(lambda: staging.filesystem.open(path, "wb", autocommit=True))

@@ -19,6 +19,10 @@ _SCHEMES = {"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs", "webhdfs"
 """How the URIs of part files begin that are opened without a staging folder that the caller names."""
 
 
+PRIVATE = 0o600
+"""Permissions of files that their owner alone may read."""
+
+
 @dataclass(frozen=True)
 class StagingFolder:
     """Where batches are written. ``uri`` is the form in which Spark finds ``root`` on ``filesystem``.
@@ -72,21 +76,39 @@ class StagingFolder:
     def is_local(self) -> bool:
         return self.uri.startswith("file://")
 
-    def check(self) -> None:
+    def check(self, mode: int = PRIVATE) -> None:
         """Make a local folder where it is missing, and raise :class:`StagingError` where nothing can be written to it.
 
-        A store is not asked: what a login may do there shows only when it does it.
+        ``mode`` are the permissions of files in it, as :func:`make_folder` takes them. A store is not asked: what a
+        login may do there shows only when it does it.
         """
         if not self.is_local:
             return
         try:
-            Path(self.root).mkdir(parents=True, exist_ok=True)
+            make_folder(Path(self.root), mode)
             with tempfile.TemporaryFile(dir=self.root):
                 pass
         except OSError as error:
             raise StagingError(
                 f"The staging folder {self.root} cannot be written ({error.strerror}): name another one."
             ) from error
+
+
+def make_folder(folder: Path, mode: int) -> None:
+    """Make a folder, and those above it, where they are missing. Who may read files of ``mode`` may enter them.
+
+    A folder that is there keeps the permissions that its owner gave it.
+    """
+    if folder.is_dir():
+        return
+    make_folder(folder.parent, mode)
+    try:
+        folder.mkdir(0o700)
+    except FileExistsError:
+        # Made by another worker meanwhile; where it is a file, the next step says so.
+        return
+    # Not by mkdir(), which leaves out what the process's umask forbids.
+    folder.chmod(mode | (mode & 0o444) >> 2)
 
 
 def locate(path: str, staging: StagingFolder | None) -> tuple[Any, str]:
