@@ -11,7 +11,7 @@ import pytest
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
-from tests.cli.test_cli import answer, sqlqueue
+from tests.cli.runner import answer, sqlqueue
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import uuid
@@ -14,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.cli.runner import answer, one_sentence, sqlqueue
+
 
 @pytest.fixture(scope="module")
 def url(server: Any) -> str:
@@ -23,22 +24,6 @@ def url(server: Any) -> str:
 @pytest.fixture
 def name() -> str:
     return f"cli.{uuid.uuid4().hex[:10]}"
-
-
-def sqlqueue(*arguments: str, url: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    variables = {key: value for key, value in os.environ.items() if not key.startswith("SQLQUEUE_")} | environment
-    if url is not None:
-        variables["SQLQUEUE_URL"] = url
-    command = [sys.executable, "-m", "airflow_sqlqueue", *arguments]
-    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
-
-
-def answer(*arguments: str, url: str) -> Any:
-    """The JSON that a command prints; it must succeed and print nothing else."""
-    done = sqlqueue(*arguments, "--json", url=url)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return json.loads(done.stdout)
 
 
 def test_every_command_in_turn(url: str, name: str, tmp_path: Path) -> None:
@@ -211,16 +196,6 @@ def test_a_connection_string_of_net_serves_as_a_url(url: str, name: str) -> None
     broken = one_sentence(sqlqueue("depth", name, url=text.replace('Password="', "Password=s3cret;")), 2)
     assert "What follows Password" in broken
     assert str(parts.password) not in broken
-
-
-def one_sentence(done: subprocess.CompletedProcess[str], code: int) -> str:
-    assert done.returncode == code, done.stderr
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    (line,) = done.stderr.strip().splitlines()
-    assert line.startswith("Error: ")
-    assert "[Microsoft]" not in line
-    return line
 
 
 def test_failures_are_one_sentence(url: str, name: str) -> None:

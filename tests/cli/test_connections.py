@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.cli.test_cli import one_sentence, sqlqueue
+from tests.cli.runner import one_sentence, sqlqueue
 
 NOWHERE = "mssql://sa:x@127.0.0.1:1/nowhere"
 

@@ -17,7 +17,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.drop import drop_queue
-from tests.cli.test_cli import answer, one_sentence, sqlqueue
+from tests.cli.runner import answer, one_sentence, sqlqueue
 
 
 @pytest.fixture(scope="module")

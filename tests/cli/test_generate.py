@@ -6,7 +6,7 @@ import uuid
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from tests.cli.test_cli import answer
+from tests.cli.runner import answer
 
 QUEUES = ("Sales", "Billing", "Shipping")
 

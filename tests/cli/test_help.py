@@ -9,7 +9,7 @@ import pytest
 
 from airflow_sqlqueue import __version__
 from airflow_sqlqueue.cli.app import COMMANDS, app
-from tests.cli.test_cli import answer, one_sentence, sqlqueue
+from tests.cli.runner import answer, one_sentence, sqlqueue
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
-from tests.cli.test_cli import answer, sqlqueue
+from tests.cli.runner import answer, sqlqueue
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
-from tests.cli.test_cli import answer, sqlqueue
+from tests.cli.runner import answer, sqlqueue
 
 TRACE = "System.TimeoutException: slow\r\n" + "\r\n".join(f"   at Shop.{'Deep' * 60}.Number{n}()" for n in range(3))
 BODY = '{"card": "' + "4711 " * 200 + '"}'
