@@ -24,6 +24,10 @@ UNFINISHED, FINISHED = STATES[:2], STATES[2:]
 STAGES = ("files", "table")
 """Where a batch's messages are until they are read: in Parquet files, or in a table beside the queue."""
 
+SCHEMES = {"file", "s3", "s3a", "gs", "abfs", "abfss", "oss", "hdfs", "webhdfs", "swebhdfs", "memory"}
+"""How URIs of part files may begin; Spark would fetch others, as http, from whoever they name. ``memory`` is a store of one
+process, for tests."""
+
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _PART = re.compile(rf"part-({_UUID})\.parquet")
 _BODY = re.compile(rf"body-({_UUID})-[0-9]{{6,}}\.bin")
@@ -107,14 +111,15 @@ class Batch:
     def check_files(self, body_files: Iterable[str] = ()) -> None:
         """Raise :class:`BatchMismatchError` for a file that cannot be this batch's, as a drain names them.
 
-        The part files stand in one folder that has the batch's id for its name, and each of ``body_files`` beside the
+        The part files stand in one folder, on a disk or a store, that has the batch's id for its name, and each of ``body_files`` beside the
         part that it belongs to. A manifest and the rows of a part come from where others may write.
         """
         folders, parts = set(), set()
         for path in self.paths:
             folder, _, name = path.rpartition("/")
             found = _PART.fullmatch(name)
-            if not found or folder.rpartition("/")[2] != self.batch_id or {"..", "."} & set(folder.split("/")):
+            steps = folder.split("/")
+            if not found or steps[-1] != self.batch_id or {"..", "."} & set(steps) or not is_staged(path):
                 raise self._foreign("A part file")
             folders.add(folder)
             parts.add(found[1])
@@ -131,3 +136,9 @@ class Batch:
             f"{what} of batch {self.batch_id} is not one that its drain wrote: the manifest or a file was changed; do "
             "not use the batch."
         )
+
+
+def is_staged(path: str) -> bool:
+    """Whether a file's path is one that a drain can have: local, or a URI of a store that Spark reads from."""
+    scheme, separator, _ = path.partition("://")
+    return "::" not in path and (scheme in SCHEMES if separator else path.startswith("/"))

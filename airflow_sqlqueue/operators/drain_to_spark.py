@@ -69,7 +69,8 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         :class:`~airflow_sqlqueue.errors.StrandedBatchError`, which names them, and no retry), or ``ignore``.
     :param run_on_empty: run the job on a batch without messages too.
     :param spark_conn_id: a connection of type ``spark`` or ``spark_connect``; None: Spark on this machine (templated)
-    :param spark_conf: Spark settings, over those of the connection (templated)
+    :param spark_conf: Spark settings, over those of the connection. They may hold keys of a store, so they are rendered
+        when the task runs and are not among the rendered fields that Airflow stores and shows.
     :param drain_options: limits of the drain, see :class:`~airflow_sqlqueue.drain.options.DrainOptions` (templated)
     :param engine: where the drain's workers run: ``threads`` of this task, or ``spark``, the executors of the session
         that ``python_callable`` gets as well. They need this package and an ODBC driver, and reach the server and
@@ -87,7 +88,6 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         "application",
         "application_args",
         "spark_conn_id",
-        "spark_conf",
         "drain_options",
         "sqlqueue_conn_id",
     )
@@ -145,7 +145,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         drain_log = DrainLog(self.log)
         with fail_without_retry(), ExitStack() as stack:
             options = self._check()
-            job, batches = self._make_job(), self.hook.client.batches
+            job, batches = self._make_job(context), self.hook.client.batches
             locks = stack.enter_context(batches.locks(self.queue_name))
             batch_id = batch_id_for(*key)
             if self.renew:
@@ -189,7 +189,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         if self._job is not None:
             self._job.kill()
 
-    def _make_job(self) -> SparkJob:
+    def _make_job(self, context: Context) -> SparkJob:
         job = SparkJob(
             name=f"{self.dag_id}.{self.task_id}",
             log=self.log,
@@ -198,7 +198,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
             application=self.application,
             application_args=self.application_args,
             spark_conn_id=self.spark_conn_id,
-            spark_conf=self.spark_conf,
+            spark_conf=self.render_template(self.spark_conf, context),
         )
         job.check()
         self._job = job

@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 _LEVEL = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (WARN|ERROR|FATAL) ")
 _LEVELS = {"WARN": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.ERROR}
@@ -72,4 +72,6 @@ class _Reader:
 
     def _write(self, line: str) -> None:
         if line.strip():
-            self._log(level_of(line), line.rstrip())
+            # The log can be closed before the JVM ends, which would stop at a pipe that nobody reads.
+            with suppress(ValueError):
+                self._log(level_of(line), line.rstrip())

@@ -48,14 +48,16 @@ def test_queue_staging_and_arguments_are_rendered() -> None:
         staging=ObjectStoragePath("file:///staging/{{ q }}"),
         python_callable=print,
         op_kwargs={"lake": "/lake/{{ q }}"},
-        spark_conf={"spark.app": "{{ q }}"},
+        spark_conf={"spark.hadoop.fs.s3a.access.key": "{{ q }}"},
         drain_options={"max_messages": 5},
     )
     operator.render_template_fields({"q": "audit"})
     assert operator.queue_name == "audit"
     assert str(operator.staging) == "file:///staging/audit"
     assert operator.op_kwargs == {"lake": "/lake/audit"}
-    assert operator.spark_conf == {"spark.app": "audit"}
+    assert operator.spark_conf == {"spark.hadoop.fs.s3a.access.key": "{{ q }}"}, "nor stored, nor shown"
+    job = operator._make_job({"q": "audit"})  # type: ignore[typeddict-item]
+    assert job.spark_conf == {"spark.hadoop.fs.s3a.access.key": "audit"}
 
 
 def test_messages_are_not_rendered_because_rendered_fields_are_stored() -> None:

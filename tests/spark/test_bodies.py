@@ -89,6 +89,15 @@ def test_an_edited_manifest_reads_no_other_files_of_the_machine(spark: SparkSess
     for path in paths:
         with pytest.raises(BatchMismatchError, match=r"A part file of batch .* is not one that its drain wrote"):
             read_batch(spark, replace(batch, paths=(path,)))
+    for store in (
+        "http://example.org",
+        "https://example.org",
+        "ftp://example.org",
+        "jar:file:///tmp/a.zip!",
+        "s3a::file:",
+    ):
+        with pytest.raises(BatchMismatchError, match=r"A part file of batch .* is not one that its drain wrote"):
+            read_batch(spark, replace(batch, paths=(f"{store}/staging/{BATCH}/{name}",)))
     elsewhere = f"file:///elsewhere/{BATCH}/part-{OTHER}.parquet"
     with pytest.raises(BatchMismatchError, match="is not one that its drain wrote"):
         read_batch(spark, replace(batch, paths=(*batch.paths, elsewhere), parts=2))

@@ -39,3 +39,19 @@ def test_what_a_process_prints_goes_to_the_log_after_the_block_too(capfd: Any) -
     process.communicate("\n", timeout=60)
     assert lines.get(timeout=60) == (logging.ERROR, late)
     assert capfd.readouterr().err == "of this process\n"
+
+
+def test_a_process_that_outlives_the_log_is_not_stopped() -> None:
+    """The JVM of a session stays for the next one, when the task whose log it had has ended."""
+
+    def closed(_: int, line: str) -> None:
+        if line == "late":
+            raise ValueError("I/O operation on closed file.")
+        lines.put(line)
+
+    lines: queue.Queue[str] = queue.Queue()
+    script = "import sys; print('late', file=sys.stderr); sys.exit('later')"
+    with captured(closed):
+        process = subprocess.Popen([sys.executable, "-c", script])
+    process.communicate(timeout=60)
+    assert lines.get(timeout=60) == "later"

@@ -12,11 +12,9 @@ from typing import Any
 import fsspec
 from fsspec.implementations.dirfs import DirFileSystem
 
+from airflow_sqlqueue.drain.manifest import is_staged
 from airflow_sqlqueue.drain.storage.object_stores import error_text, spark_uri, without_secrets
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
-
-_SCHEMES = {"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs", "webhdfs", "swebhdfs"}
-"""How the URIs of part files begin that are opened without a staging folder that the caller names."""
 
 
 PRIVATE = 0o600
@@ -124,7 +122,7 @@ def locate(path: str, staging: StagingFolder | None) -> tuple[Any, str]:
         )
     if staging is not None:
         return staging.filesystem, staging.root + path.removeprefix(staging.uri)
-    if path.partition("://")[0] not in _SCHEMES or "::" in path:
+    if "://" not in path or not is_staged(path):
         raise StagingError(
             f"The part file {without_secrets(path)} is not on a local disk, S3, Google Cloud Storage, Azure or HDFS: "
             "name the folder it was drained to."

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, NoReturn, TypeVar
 
+from airflow_sqlqueue.drain.manifest import SCHEMES
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
 
 T = TypeVar("T")
@@ -16,7 +17,6 @@ T = TypeVar("T")
 _SCHEMES = {"s3": "s3a", "gcs": "gs"}
 _AZURE = {"abfs", "abfss", "az"}
 _HADOOP = {"hdfs", "webhdfs", "webHDFS"}
-_UNREADABLE = {"adl", "blockcache", "dbfs", "filecache", "ftp", "http", "https", "sftp", "simplecache", "smb", "ssh"}
 
 _LONGEST = 2_000
 """Characters of a text in which secrets are looked for; the rest is cut off first."""
@@ -45,7 +45,7 @@ def spark_uri(protocol: str, filesystem: Any, root: str) -> str:
 
     Raises :class:`ConfigurationError` where there is none, or where it would take credentials to say it.
     """
-    if protocol in _UNREADABLE:
+    if protocol not in SCHEMES | _SCHEMES.keys() | _AZURE | _HADOOP:
         raise ConfigurationError(
             f"Spark reads no batches from {protocol}: stage on a local disk that all share, on S3, Google Cloud "
             "Storage, Azure (abfss) or HDFS."
