@@ -25,8 +25,8 @@ STAGES = ("files", "table")
 """Where a batch's messages are until they are read: in Parquet files, or in a table beside the queue."""
 
 SCHEMES = {"file", "s3", "s3a", "gs", "abfs", "abfss", "oss", "hdfs", "webhdfs", "swebhdfs", "memory"}
-"""How URIs of part files may begin; Spark would fetch others, as http, from whoever they name. ``memory`` is a store of one
-process, for tests."""
+"""How URIs of part files may begin; Spark would fetch others, as http, from whoever they name. ``memory`` is a store of
+one process, for tests."""
 
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _PART = re.compile(rf"part-({_UUID})\.parquet")
@@ -111,8 +111,9 @@ class Batch:
     def check_files(self, body_files: Iterable[str] = ()) -> None:
         """Raise :class:`BatchMismatchError` for a file that cannot be this batch's, as a drain names them.
 
-        The part files stand in one folder, on a disk or a store, that has the batch's id for its name, and each of ``body_files`` beside the
-        part that it belongs to. A manifest and the rows of a part come from where others may write.
+        The part files stand in one folder, on a disk or a store, that has the batch's id for its name, and each of
+        ``body_files`` beside the part that it belongs to. A manifest and the rows of a part come from where others may
+        write.
         """
         folders, parts = set(), set()
         for path in self.paths:

@@ -16,7 +16,6 @@ from airflow_sqlqueue.drain.manifest import is_staged
 from airflow_sqlqueue.drain.storage.object_stores import error_text, spark_uri, without_secrets
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
 
-
 PRIVATE = 0o600
 """Permissions of files that their owner alone may read."""
 
