@@ -6,7 +6,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,13 @@ import pytest
 
 from fakemssql import FakeServer, FakeServerError
 from fakemssql.data_folder import kept_password
+from support.folders import data_folder
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Not pytest's ``tmp_path``: as root, PostgreSQL runs as another user, whom pytest keeps out of its directories."""
-    with tempfile.TemporaryDirectory() as found:
-        yield Path(found)
+    with data_folder() as found:
+        yield found
 
 
 def command(*arguments: str) -> list[str]:

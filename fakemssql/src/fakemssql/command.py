@@ -21,6 +21,7 @@ from fakemssql.data_folder import DataFolderError, kept_password, opened
 from fakemssql.listener import Listener, listen
 from fakemssql.postgres import Postgres, PostgresError
 from fakemssql.server import DATABASE, PASSWORD_VARIABLE
+from fakemssql.system_user import open_to_entry
 from fakemssql.tds import tls
 from fakemssql.tds.connection import Front
 from fakemssql.tds.login import Credentials
@@ -81,6 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         data = options.data
         if data is None:
             data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fakemssql-")))
+            open_to_entry(data)
         try:
             stack.enter_context(opened(data))
             password = given or kept_password(data, strong_password())
@@ -103,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for name in dict.fromkeys((*SYSTEM_DATABASES, *databases)):
                 install.create_database(postgres.conninfo(), name)
         except (PostgresError, ValueError) as error:
-            logging.getLogger(__name__).error("cannot start: %s", error)
+            sys.stderr.write(f"Cannot start: {error}\n")
             return 1
         front = Front(
             tls.contexts(data), Credentials(options.user, password), functools.partial(open_engine, postgres.conninfo())
