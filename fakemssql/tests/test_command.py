@@ -6,7 +6,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,13 @@ import pytest
 
 from fakemssql import FakeServer, FakeServerError
 from fakemssql.data_folder import kept_password
+from support.folders import data_folder
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Not pytest's ``tmp_path``: as root, PostgreSQL runs as another user, whom pytest keeps out of its directories."""
-    with tempfile.TemporaryDirectory() as found:
-        yield Path(found)
+    with data_folder() as found:
+        yield found
 
 
 def command(*arguments: str) -> list[str]:
@@ -85,3 +84,16 @@ def test_a_folder_that_cannot_be_used_is_a_sentence(folder: Path) -> None:
         (sentence,) = done.stderr.splitlines()
         assert done.returncode == 2
         assert f"The data folder {wrong} cannot be used" in sentence
+
+
+@pytest.mark.parametrize(("host", "reachable"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_an_address_that_other_machines_may_reach_is_warned_of(folder: Path, host: str, reachable: bool) -> None:
+    start = command("--host", host, "--json", "--data", str(folder))
+    with subprocess.Popen(start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["host"] == host
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert [f"listening on {host}, which other machines may reach" in line for line in errors.splitlines()] == (
+        [True] if reachable else []
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,13 +11,13 @@ import psutil
 import pytest
 
 from fakemssql.postgres import Postgres, PostgresError, connect, execute
+from support.folders import data_folder
 
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """Not pytest's ``tmp_path``: as root, PostgreSQL runs as another user, whom pytest keeps out of its directories."""
-    with tempfile.TemporaryDirectory() as found:
-        yield Path(found)
+    with data_folder() as found:
+        yield found
 
 
 @pytest.fixture

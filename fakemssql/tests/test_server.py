@@ -9,9 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import psutil
@@ -19,6 +17,7 @@ import pyodbc
 import pytest
 
 from fakemssql import FakeServer, FakeServerError
+from support.folders import data_folder
 
 pyodbc.pooling = False
 
@@ -106,8 +105,8 @@ def test_the_server_ends_with_the_process_that_made_it() -> None:
         "import sys; from fakemssql import FakeServer; s = FakeServer(sys.argv[1]); s.start();"
         "sys.stdout.write(f'{s.pid}\\n'); sys.stdout.flush(); sys.stdin.read()"
     )
-    with tempfile.TemporaryDirectory() as data:
-        command = [sys.executable, "-c", code, data]
+    with data_folder() as data:
+        command = [sys.executable, "-c", code, str(data)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
             assert parent.stdout is not None
             family = family_of(int(parent.stdout.readline()))
@@ -117,10 +116,10 @@ def test_the_server_ends_with_the_process_that_made_it() -> None:
 
 
 def test_the_command_prints_one_line_and_keeps_its_password_out_of_the_log() -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        command = [sys.executable, "-m", "fakemssql", "--port", "0", "--json", "--data", directory]
+    with data_folder() as directory:
+        command = [sys.executable, "-m", "fakemssql", "--port", "0", "--json", "--data", str(directory)]
         with (
-            open(Path(directory) / "stderr", "w+b") as errors,
+            open(directory / "stderr", "w+b") as errors,
             subprocess.Popen([*command, "--verbose"], stdout=subprocess.PIPE, stderr=errors, text=True) as process,
         ):
             assert process.stdout is not None

@@ -35,9 +35,9 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
-    """A server of this module's own, on data that outlive it."""
-    with FakeServer(tmp_path_factory.mktemp("server"), databases=["sqlqueue"]) as server:
+def own_server() -> Iterator[FakeServer]:
+    """A server of this module's own, on data that outlive a kill."""
+    with FakeServer(databases=["sqlqueue"]) as server:
         yield server
 
 

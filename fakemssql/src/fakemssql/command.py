@@ -17,15 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from fakemssql import __version__, odbc
+from fakemssql.connections import Connections
 from fakemssql.data_folder import DataFolderError, kept_password, opened
 from fakemssql.listener import Listener, listen
 from fakemssql.postgres import Postgres, PostgresError
 from fakemssql.server import DATABASE, PASSWORD_VARIABLE
+from fakemssql.system_user import open_to_entry
 from fakemssql.tds import tls
-from fakemssql.tds.connection import Front
+from fakemssql.tds.connection import Front, is_loopback
 from fakemssql.tds.login import Credentials
 from fakemssql.tsql import install
 from fakemssql.tsql.engine import open_engine
+
+log = logging.getLogger(__name__)
 
 SYSTEM_DATABASES = ("master", "tempdb", "msdb", "model")
 _LAST_PORT = 65_535
@@ -81,6 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         data = options.data
         if data is None:
             data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fakemssql-")))
+            open_to_entry(data)
         try:
             stack.enter_context(opened(data))
             password = given or kept_password(data, strong_password())
@@ -103,13 +108,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             for name in dict.fromkeys((*SYSTEM_DATABASES, *databases)):
                 install.create_database(postgres.conninfo(), name)
         except (PostgresError, ValueError) as error:
-            logging.getLogger(__name__).error("cannot start: %s", error)
+            sys.stderr.write(f"Cannot start: {error}\n")
             return 1
         front = Front(
             tls.contexts(data), Credentials(options.user, password), functools.partial(open_engine, postgres.conninfo())
         )
-        listener = Listener(sock, front, parent=options.parent_fd, healthy=lambda: postgres.running)
-        port = sock.getsockname()[1]
+        address, port = sock.getsockname()[:2]
+        if not is_loopback(address):
+            log.warning(
+                "listening on %s, which other machines may reach: fakemssql is made for tests on one machine, and "
+                "takes logins without encryption from clients that cannot encrypt",
+                address,
+            )
+        listener = Listener(
+            sock, front, connections=Connections(), parent=options.parent_fd, healthy=lambda: postgres.running
+        )
         facts = {"host": options.host, "port": port, "user": options.user, "pid": os.getpid()}
         if not given:
             facts["password"] = password

@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from fakemssql.system_user import make_folder
+
 LOCK = "server.lock"
 PASSWORD = "password"  # noqa: S105 - the name of a file
 
@@ -20,7 +22,7 @@ class DataFolderError(Exception):
 def opened(path: Path) -> Iterator[Path]:
     """The folder, made if it is missing and locked for the block. Raises :class:`DataFolderError`."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         lock = open(path / LOCK, "a+")  # noqa: SIM115 - closed below
     except OSError as error:
         raise DataFolderError(

@@ -16,7 +16,9 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from fakemssql.tds.connection import Front, describe, serve
+from fakemssql.connections import Connections, Place
+from fakemssql.tds.connection import Front, serve
+from fakemssql.tds.request_loop import describe
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +41,21 @@ class Listener:
     """Accepts connections until told to stop by a signal, by ``parent`` reaching its end, or by ``healthy``."""
 
     def __init__(
-        self, sock: socket.socket, front: Front, *, parent: int | None = None, healthy: Callable[[], bool]
+        self,
+        sock: socket.socket,
+        front: Front,
+        *,
+        connections: Connections,
+        parent: int | None = None,
+        healthy: Callable[[], bool],
     ) -> None:
         self._sock = sock
         self._front = front
         self._parent = parent
         self._healthy = healthy
-        self._children: set[int] = set()
+        self._connections = connections
+        self._children: dict[int, Place] = {}
+        self._refusing = False
         self._stopping = False
 
     def run(self, ready: Callable[[], None]) -> None:
@@ -84,16 +94,41 @@ class Listener:
 
     def _accept(self, own: list[int]) -> None:
         try:
-            client, _ = self._sock.accept()
+            client, address = self._sock.accept()
         except OSError:
             return
         with client:
-            pid = os.fork()
+            place = self._place(str(address[0]))
+            if place is None:
+                return
+            try:
+                pid = os.fork()
+            except OSError as error:
+                log.error("closed a connection from %s: no process can be made for it: %s", address[0], error.strerror)
+                self._connections.free(place)
+                return
             if pid == 0:
-                self._child(client, own)
-            self._children.add(pid)
+                self._child(client, place, own)
+            self._children[pid] = place
 
-    def _child(self, client: socket.socket, own: list[int]) -> None:
+    def _place(self, address: str) -> Place | None:
+        """A place for a new connection; where there is none it is closed, and the first of them in a row is logged."""
+        place = self._connections.take(address)
+        if place is None:
+            # One that has ended since is not counted.
+            self._reap()
+            place = self._connections.take(address)
+        if place is None and not self._refusing:
+            log.warning(
+                "closed a connection from %s: %d others are not logged in yet, the most that may be (further ones are "
+                "closed without a report until one of those logs in or ends)",
+                address,
+                self._connections.max_logging_in,
+            )
+        self._refusing = place is None
+        return place
+
+    def _child(self, client: socket.socket, place: Place, own: list[int]) -> None:
         """Never returns: what the parent would do at its exit is not for a child to do."""
         code = 1
         try:
@@ -104,7 +139,7 @@ class Listener:
             self._sock.close()
             for fd in own:
                 os.close(fd)
-            serve(client, self._front)
+            serve(client, self._front, place)
             code = 0
         except Exception as error:
             log.error("connection ended: %s", describe(error))
@@ -119,7 +154,7 @@ class Listener:
                     continue
                 if os.WIFSIGNALED(status):
                     log.warning("the process of a connection was killed by signal %d", os.WTERMSIG(status))
-            self._children.discard(pid)
+            self._connections.free(self._children.pop(pid))
 
     def _end_children(self) -> None:
         self._sock.close()

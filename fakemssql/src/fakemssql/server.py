@@ -18,6 +18,7 @@ from types import TracebackType
 import psutil  # type: ignore[import-untyped]
 
 from fakemssql import odbc
+from fakemssql.system_user import make_folder, open_to_entry
 from fakemssql.tds.tls import certificate_path
 
 DATABASE = "test"
@@ -99,7 +100,8 @@ class FakeServer:
             raise FakeServerError("The server runs already: stop it before it is started again.")
         if self._data is None:
             self._data = Path(tempfile.mkdtemp(prefix="fakemssql-"))
-        self._data.mkdir(parents=True, exist_ok=True)
+            open_to_entry(self._data)
+        make_folder(self._data)
         ready_read, ready_write = os.pipe()
         parent_read, self._lifeline = os.pipe()
         command = [sys.executable, "-m", "fakemssql", "--host", self.host, "--port", str(self.port)]

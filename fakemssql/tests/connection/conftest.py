@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from fakemssql.connections import Connections
 from fakemssql.contract import Output, SqlError, Wait
 from fakemssql.tds import tls
 from fakemssql.tds.connection import Front, serve
 from fakemssql.tds.login import Credentials
+from fakemssql.tds.transport import LoginLimits
 from support.scripted import Open, Scripted
 from support.tds_client import Client, login7, read_tokens
 
@@ -33,6 +35,8 @@ def open_client(contexts: tls.TlsContexts) -> Iterator[Open]:
         *,
         login: bool = True,
         engine_list: list[Scripted] | None = None,
+        limits: LoginLimits | None = None,
+        connections: Connections | None = None,
     ) -> Client:
         def open_engine(database: str, user: str, wait: Wait, password: str | None) -> Scripted:
             if password is not None:
@@ -46,8 +50,10 @@ def open_client(contexts: tls.TlsContexts) -> Iterator[Open]:
             return engine
 
         client_side, server_side = socket.socketpair()
-        front = Front(contexts, Credentials("sa", "geheim"), open_engine)
-        thread = threading.Thread(target=serve, args=(server_side, front))
+        front = Front(contexts, Credentials("sa", "geheim"), open_engine, limits or LoginLimits())
+        place = (connections or Connections()).take("")
+        assert place is not None
+        thread = threading.Thread(target=serve, args=(server_side, front, place))
         thread.start()
         threads.append(thread)
         sockets.append(client_side)

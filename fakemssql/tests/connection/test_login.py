@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fakemssql.tds import prelogin, tls
+from fakemssql.tds.transport import Transport
 from support.scripted import COUNT, ERROR, Open
 from support.tds_client import Client, login7, read_tokens
 
@@ -73,7 +74,14 @@ class InPrelogin:
 
 
 @pytest.mark.parametrize(("asked", "everything"), [(0, False), (1, True), (3, True)])
-def test_encryption_of_the_login_or_of_everything(open_client: Open, asked: int, everything: bool) -> None:
+def test_encryption_of_the_login_or_of_everything(
+    open_client: Open,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: int,
+    everything: bool,
+) -> None:
+    monkeypatch.setattr(Transport, "peer", ("192.0.2.7", 50_000))
     client = open_client(lambda engine, text, output: output.done(3), login=False)
     client.send(0x12, prelogin.build({prelogin.VERSION: bytes(6), prelogin.ENCRYPTION: bytes((asked,))}))
     client.receive()
@@ -85,6 +93,7 @@ def test_encryption_of_the_login_or_of_everything(open_client: Open, asked: int,
     rest = inner if everything else client
     assert read_tokens(rest.receive()).of("loginack")
     assert rest.batch("x").of("done") == [(COUNT, 3)]
+    assert "without encryption" not in caplog.text, "the login was encrypted, and that is what is warned of"
 
 
 def test_strict_encryption_starts_with_tls(open_client: Open) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import select
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,6 +13,7 @@ from fakemssql.tsql import install
 from fakemssql.tsql.engine import open_engine
 from fakemssql.tsql.runtime.session import Session
 from support.engine_client import Client
+from support.folders import data_folder
 
 QUEUE = """
 CREATE TABLE {0} (
@@ -25,17 +25,17 @@ CREATE NONCLUSTERED INDEX Index_Expires ON {0} (Expires) INCLUDE (Id, RowVersion
 
 
 @pytest.fixture(scope="session")
-def conninfo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory: Path = tmp_path_factory.mktemp("engine")
-    postgres = Postgres(directory / "data")
-    postgres.start()
-    try:
-        install.install(postgres.conninfo())
-        install.create_database(postgres.conninfo(), "shop")
-        install.create_database(postgres.conninfo(), "Other.Catalog")
-        yield postgres.conninfo()
-    finally:
-        postgres.stop()
+def conninfo() -> Iterator[str]:
+    with data_folder() as folder:
+        postgres = Postgres(folder / "data")
+        postgres.start()
+        try:
+            install.install(postgres.conninfo())
+            install.create_database(postgres.conninfo(), "shop")
+            install.create_database(postgres.conninfo(), "Other.Catalog")
+            yield postgres.conninfo()
+        finally:
+            postgres.stop()
 
 
 @pytest.fixture

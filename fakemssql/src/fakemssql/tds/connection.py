@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import socket
-import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
-from fakemssql.contract import Attention, Client, ClientGone, Engine, OpenEngine, SqlError
+from fakemssql.contract import Client, ClientGone, Engine, OpenEngine, SqlError
 from fakemssql.tds import login as login7
-from fakemssql.tds import prelogin, requests, tls, tokens
-from fakemssql.tds.packets import (
-    MAX_SIZE,
-    MIN_SIZE,
-    RESET,
-    RESET_KEEP_TRANSACTION,
-    Message,
-    PacketType,
-)
+from fakemssql.tds import prelogin, tls, tokens
+from fakemssql.tds.packets import MAX_SIZE, MIN_SIZE, Message, PacketType
 from fakemssql.tds.prelogin import Encryption
-from fakemssql.tds.procedures import Procedures
 from fakemssql.tds.reader import Truncated
-from fakemssql.tds.response import Response
+from fakemssql.tds.request_loop import RequestLoop, describe
 from fakemssql.tds.stream import Stream
 from fakemssql.tds.tokens import Change, Done, DoneKind
-from fakemssql.tds.transport import Transport
+from fakemssql.tds.transport import LoginLimitReached, LoginLimits, Transport
 
 log = logging.getLogger(__name__)
 
-_LOGIN_SECONDS = 30.0
 _TLS_RECORD_HANDSHAKE = 0x16
 _SUPPORTED = {
     0x73: login7.TDS_7_3,
@@ -46,13 +38,26 @@ class Front:
     tls: tls.TlsContexts
     credentials: login7.Credentials
     open_engine: OpenEngine
+    limits: LoginLimits = field(default_factory=LoginLimits)
 
 
-def serve(sock: socket.socket, front: Front) -> None:
+class Admission(Protocol):
+    """What a connection asks of those that share the server with it. Implemented by ``connections.Place``."""
+
+    def enter(self) -> None:
+        """Count this connection as a session. Raises :class:`SqlError` where there are as many as may be."""
+
+    def first_in_clear(self) -> bool:
+        """Whether this client's machine logs in without encryption for the first time."""
+
+
+def serve(sock: socket.socket, front: Front, admission: Admission) -> None:
     """Serve one client until it leaves. Never raises for what the client does."""
-    transport = Transport(sock)
+    transport = Transport(sock, front.limits)
     try:
-        Connection(Stream(transport, os.getpid()), front).run()
+        Connection(Stream(transport, os.getpid()), front, admission).run()
+    except LoginLimitReached as error:
+        log.warning("closed the connection from %s: %s", transport.peer[0] or "this machine", error)
     except (ClientGone, Truncated):
         log.debug("client left")
     finally:
@@ -62,9 +67,10 @@ def serve(sock: socket.socket, front: Front) -> None:
 class Connection:
     """The state of one connection."""
 
-    def __init__(self, stream: Stream, front: Front) -> None:
+    def __init__(self, stream: Stream, front: Front, admission: Admission) -> None:
         self._stream = stream
         self._front = front
+        self._admission = admission
         self._encryption = Encryption.NOT_SUPPORTED
 
     def run(self) -> None:
@@ -74,23 +80,27 @@ class Connection:
         if engine is None:
             return
         try:
-            _Requests(self._stream, engine).run()
+            if self._stream.gone:
+                raise ClientGone
+            self._stream.transport.logged_in()
+            RequestLoop(self._stream, engine).run()
         finally:
             engine.close()
 
     def _arrive(self) -> login7.Login:
         """PRELOGIN and TLS, up to a decoded LOGIN7. Raises :class:`ClientGone` for one that makes no sense."""
         stream = self._stream
-        stream.transport.await_data(_LOGIN_SECONDS)
+        stream.transport.await_data()
         strict = stream.transport.received[0] == _TLS_RECORD_HANDSHAKE
         if strict:
             stream.transport.start_tls(self._front.tls.strict)
-        message = stream.read_message(_LOGIN_SECONDS)
+        message = stream.read_message()
         if message.type == PacketType.PRELOGIN:
             self._prelogin(message, strict=strict)
-            message = stream.read_message(_LOGIN_SECONDS)
+            message = stream.read_message()
         if message.type != PacketType.LOGIN7:
             raise ClientGone
+        self._warn_of_clear_login()
         if self._encryption is Encryption.OFF:
             # Only the login is encrypted (2.2.6.5): from here on both sides are plain again.
             stream.transport.drop_tls()
@@ -111,8 +121,19 @@ class Connection:
         self._stream.write(prelogin.response(asked, self._encryption))
         self._stream.end()
         if self._encryption is not Encryption.NOT_SUPPORTED:
-            inner = tls.handshake_in_prelogin(self._stream, self._front.tls.login, _LOGIN_SECONDS)
+            inner = tls.handshake_in_prelogin(self._stream, self._front.tls.login)
             self._stream.transport.use_tls(inner)
+
+    def _warn_of_clear_login(self) -> None:
+        """As SQL Server without Force Encryption, this one takes a login in clear; it is not silent about it."""
+        transport = self._stream.transport
+        address, _ = transport.peer
+        if not transport.encrypted and not is_loopback(address) and self._admission.first_in_clear():
+            log.warning(
+                "%s sent a login without encryption, so that others on the network could read its password: set "
+                "Encrypt=yes in the client (further logins from this address are not reported)",
+                address,
+            )
 
     def _enter(self, login: login7.Login) -> Engine | None:
         """Check the login and open its engine; None after a login that failed."""
@@ -122,6 +143,7 @@ class Connection:
         try:
             if version is None:
                 raise SqlError(17828, "fakemssql speaks TDS 7.3, 7.4 and 8.0.", severity=20)
+            self._admission.enter()
             administrator = self._front.credentials.check(login)
             password = None if administrator else login.password
             name = self._front.credentials.user if administrator else login.user
@@ -173,101 +195,13 @@ class Connection:
         self._stream.end()
 
 
-class _Requests:
-    """The requests of a client that is logged in."""
-
-    def __init__(self, stream: Stream, engine: Engine) -> None:
-        self._stream = stream
-        self._engine = engine
-        self._procedures = Procedures(engine)
-
-    def run(self) -> None:
-        """Answer requests until the client leaves (:class:`ClientGone`) or a fatal error ends the connection."""
-        fatal = False
-        while not fatal:
-            message = self._stream.read_message()
-            self._stream.begin()
-            response = Response(self._stream)
-            if message.type == PacketType.ATTENTION:
-                # It came after the response: it is acknowledged all the same.
-                response.attention(running=False)
-            else:
-                self._answer(message, response)
-            self._stream.end()
-            if self._stream.gone:
-                raise ClientGone
-            fatal = response.fatal
-
-    def _answer(self, message: Message, response: Response) -> None:
-        try:
-            if message.status & (RESET | RESET_KEEP_TRANSACTION):
-                self._procedures.forget()
-                self._engine.reset(bool(message.status & RESET_KEEP_TRANSACTION))
-                response.reset_done()
-            self._dispatch(message, response)
-            self._stream.check()
-        except Attention:
-            response.attention(running=True)
-
-    def _dispatch(self, message: Message, response: Response) -> None:
-        if message.type == PacketType.RPC:
-            self._rpc(message.data, response)
-            return
-        try:
-            if message.type == PacketType.BATCH:
-                self._engine.batch(requests.batch_text(message.data), response)
-            elif message.type == PacketType.TRANSACTION:
-                self._transaction(message.data, response)
-            else:
-                raise SqlError(40510, "Bulk load is not supported by fakemssql.")
-        except (Attention, ClientGone):
-            raise
-        except Exception as error:
-            response.message(as_sql_error(error))
-        response.end_batch()
-
-    def _rpc(self, data: bytes, response: Response) -> None:
-        calls = requests.calls(data)
-        last = False
-        while not last:
-            response.begin_call()
-            status = 0
-            try:
-                call = next(calls)
-                last = call.last
-                status = self._procedures.run(call, response)
-            except (Attention, ClientGone):
-                raise
-            except Exception as error:
-                failure = as_sql_error(error)
-                response.message(failure)
-                status = failure.number
-                # What follows a request that cannot be decoded cannot be either.
-                last = last or not isinstance(error, SqlError) or failure.number == 8016
-            response.end_call(status, last=last)
-
-    def _transaction(self, data: bytes, response: Response) -> None:
-        request = requests.transaction_request(data)
-        self._engine.transaction_request(request.kind, request.isolation, request.name, response)
-        if request.then_begin is not None:
-            self._engine.transaction_request("begin", request.then_begin, "", response)
-
-
-def as_sql_error(error: Exception) -> SqlError:
-    """What the client is told of an exception: SQL Server's errors as they are, a defect of this server as 50000."""
-    if isinstance(error, SqlError):
-        return error
-    if isinstance(error, Truncated):
-        return SqlError(8009, "The incoming tabular data stream (TDS) protocol stream is incorrect.")
-    log.error("request failed: %s", describe(error))
-    return SqlError(50000, f"fakemssql failed on this request: {describe(error)}")
-
-
-def describe(error: Exception) -> str:
-    """Class and place of an exception. Its text may quote data and is left out."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
-    return type(error).__name__ + place
+def is_loopback(address: str) -> bool:
+    """Whether an address is this machine's alone; an empty one is that of a socket without a network."""
+    if not address:
+        return True
+    found = ipaddress.ip_address(address)
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
 
 
 def _info(number: int, text: str) -> bytes:

@@ -30,12 +30,12 @@ class Stream:
 
     # Reading
 
-    def read_message(self, timeout: float | None = None) -> Message:
+    def read_message(self) -> Message:
         """The client's next message. Raises :class:`ClientGone`."""
         parts: list[bytes] = []
         kind, status = 0, 0
         while True:
-            packet = self._packet(timeout)
+            packet = self._packet()
             if packet[0] == PacketType.ATTENTION:
                 return Message(PacketType.ATTENTION, packet[1], b"")
             kind, status = packet[0], status | packet[1]
@@ -47,15 +47,15 @@ class Stream:
                 continue
             return Message(kind, status, b"".join(parts))
 
-    def _packet(self, timeout: float | None) -> tuple[int, int, bytes]:
+    def _packet(self) -> tuple[int, int, bytes]:
         buffer = self.transport.received
         while len(buffer) < HEADER.size:
-            self.transport.await_data(timeout)
+            self.transport.await_data()
         kind, status, length, *_ = HEADER.unpack_from(buffer)
         if length < HEADER.size or kind not in _KINDS:
             raise ClientGone
         while len(buffer) < length:
-            self.transport.await_data(timeout)
+            self.transport.await_data()
         with memoryview(buffer) as view:
             data = bytes(view[HEADER.size : length])
         # Cheap: a bytearray drops bytes at its front by moving its start.

@@ -86,12 +86,12 @@ def ensure_certificate(directory: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def handshake_in_prelogin(stream: Stream, context: ssl.SSLContext, timeout: float) -> ssl.SSLObject:
+def handshake_in_prelogin(stream: Stream, context: ssl.SSLContext) -> ssl.SSLObject:
     """The handshake, its bytes inside PRELOGIN messages in both directions. The result is not yet in use."""
     tls = stream.transport.begin_handshake(context)
     complete = False
     while not complete:
-        message = stream.read_message(timeout)
+        message = stream.read_message()
         if message.type != PacketType.PRELOGIN:
             raise ClientGone
         complete, answer = stream.transport.handshake_step(tls, message.data)

@@ -10,20 +10,43 @@ import select
 import socket
 import ssl
 import time
+from dataclasses import dataclass
 
 from fakemssql.contract import ClientGone
 
 _CHUNK = 1 << 18
 
 
-class Transport:
-    """Bytes from and to one client. ``received`` holds what was read, decrypted, and not yet taken."""
+@dataclass(frozen=True)
+class LoginLimits:
+    """What a client may take, from its first byte until it is logged in.
 
-    def __init__(self, sock: socket.socket) -> None:
+    ``seconds`` is for PRELOGIN, TLS and login together. ``size`` counts the bytes that it sends: a LOGIN7 message has
+    at most 128 KiB - 1 (MS-TDS 2.2.6.4), the rest is for PRELOGIN, the handshake, and headers of packets and records.
+    """
+
+    seconds: float = 30.0
+    size: int = 160 * 1024
+
+
+class LoginLimitReached(ClientGone):
+    """The client took more than :class:`LoginLimits` allow: it is closed, with this text in the log."""
+
+
+class Transport:
+    """Bytes from and to one client. ``received`` holds what was read, decrypted, and not yet taken.
+
+    The limits count from here on, until :meth:`logged_in`.
+    """
+
+    def __init__(self, sock: socket.socket, limits: LoginLimits) -> None:
         sock.setblocking(False)
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
+        self._limits: LoginLimits | None = limits
+        self._deadline = time.monotonic() + limits.seconds
+        self._size = 0
         self.received = bytearray()
         self._tls: ssl.SSLObject | None = None
         self._incoming = ssl.MemoryBIO()
@@ -48,16 +71,15 @@ class Transport:
     def close(self) -> None:
         self._sock.close()
 
+    def logged_in(self) -> None:
+        """The client is known: it may be silent and send as long as it likes."""
+        self._limits = None
+
     def receive(self) -> bool:
         """Read what the socket holds; False if it held nothing. Raises :class:`ClientGone` at its end."""
-        try:
-            data = self._sock.recv(_CHUNK)
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError as error:
-            raise ClientGone from error
+        data = self._read()
         if not data:
-            raise ClientGone
+            return False
         if self._tls is None:
             self.received += data
         else:
@@ -65,17 +87,39 @@ class Transport:
             self._decrypt()
         return True
 
-    def await_data(self, timeout: float | None = None) -> None:
-        """Wait for data and read it; :class:`ClientGone` if none came within ``timeout`` seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
+    def _read(self) -> bytes:
+        """The next bytes of the socket as they are; none if there are none now."""
+        try:
+            data = self._sock.recv(_CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return b""
+        except OSError as error:
+            raise ClientGone from error
+        if not data:
+            raise ClientGone
+        if self._limits is not None:
+            self._size += len(data)
+            if self._size > self._limits.size:
+                raise LoginLimitReached(f"it sent more than {self._limits.size} bytes before it was logged in")
+        return data
+
+    def await_data(self) -> None:
+        """Wait for data and read it. Raises :class:`LoginLimitReached` at the deadline of a login."""
         before = len(self.received)
         while len(self.received) == before:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
-            if not poll.poll(left):
-                raise ClientGone
+            self._await(select.POLLIN)
             self.receive()
+
+    def _await(self, events: int) -> None:
+        """Until the socket is ready, or a login's time is over, however often it was ready before."""
+        poll = select.poll()
+        poll.register(self._sock, events)
+        if self._limits is None:
+            poll.poll()
+            return
+        left = self._deadline - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            raise LoginLimitReached(f"it was not logged in after {self._limits.seconds:g} seconds")
 
     def send(self, data: bytes) -> None:
         """Send all of ``data``, encrypted if TLS is on, reading on while the client does not take it."""
@@ -89,15 +133,11 @@ class Transport:
 
     def _send(self, data: bytes) -> None:
         view = memoryview(data)
-        poll: select.poll | None = None
         while view:
             try:
                 view = view[self._sock.send(view) :]
             except (BlockingIOError, InterruptedError):
-                if poll is None:
-                    poll = select.poll()
-                    poll.register(self._sock, select.POLLIN | select.POLLOUT)
-                poll.poll()
+                self._await(select.POLLIN | select.POLLOUT)
                 # A client that cancels may stop reading until its attention was taken.
                 self.receive()
             except OSError as error:
@@ -110,7 +150,8 @@ class Transport:
         self.received.clear()
         while not self._handshake(tls):
             self._send(self._outgoing.read())
-            self._await_raw()
+            self._await(select.POLLIN)
+            self._incoming.write(self._read())
         self._send(self._outgoing.read())
         self._tls = tls
         self._decrypt()
@@ -148,18 +189,6 @@ class Transport:
         except ssl.SSLError as error:
             raise ClientGone from error
         return True
-
-    def _await_raw(self) -> None:
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
-        poll.poll(30_000)
-        try:
-            data = self._sock.recv(_CHUNK)
-        except OSError as error:
-            raise ClientGone from error
-        if not data:
-            raise ClientGone
-        self._incoming.write(data)
 
     def _decrypt(self) -> None:
         assert self._tls is not None

@@ -1,0 +1,90 @@
+"""The user that PostgreSQL runs as.
+
+It is our own, unless that is root: PostgreSQL refuses to run as root. Then it is ``pgserver``, who must be able to
+enter the folders above its data and its programs. Whether other users may enter a folder is for its owner to decide:
+the mode of a folder that we did not make is never changed.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NAME = "pgserver"
+_ENTER_EACH = 'for folder; do cd "$folder" 2>/dev/null || { printf %s "$folder"; exit 1; }; done'
+
+
+class SystemUserError(Exception):
+    """The user cannot be made, or cannot enter a folder: a sentence that says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class SystemUser:
+    """Another user than our own."""
+
+    name: str
+    uid: int
+    gid: int
+
+    def require_entry(self, path: Path, advice: str) -> None:
+        """Raise :class:`SystemUserError` where the user cannot enter the folder ``path`` or one above it."""
+        folders = [str(folder) for folder in (*reversed(path.parents), path)]
+        # The kernel is asked rather than the mode: there are access lists and file systems that know better.
+        tried = subprocess.run(
+            ["/bin/sh", "-c", _ENTER_EACH, "sh", *folders],
+            stdout=subprocess.PIPE,
+            cwd="/",
+            check=False,
+            **as_user(self),
+        )
+        if tried.returncode:
+            folder = os.fsdecode(tried.stdout)
+            raise SystemUserError(
+                f"PostgreSQL runs as the user {self.name} where fakemssql is started by root, and that user cannot "
+                f"enter the folder {folder}: {advice}, let other users enter this one (chmod o+x), or start fakemssql "
+                "as another user than root."
+            )
+
+
+def needed() -> SystemUser | None:
+    """None where PostgreSQL can run as our own user. Makes the other one where it is missing.
+
+    Raises :class:`SystemUserError`.
+    """
+    if os.geteuid() != 0:
+        return None
+    try:
+        entry = pwd.getpwnam(NAME)
+    except KeyError:
+        try:
+            subprocess.run(["useradd", "--shell", "/bin/sh", NAME], check=True, capture_output=True)
+            entry = pwd.getpwnam(NAME)
+        except (OSError, subprocess.CalledProcessError, KeyError) as error:
+            raise SystemUserError(
+                f"PostgreSQL does not run as root, and the user {NAME} that it would run as cannot be made: make it, "
+                "or start fakemssql as another user than root."
+            ) from error
+    return SystemUser(NAME, entry.pw_uid, entry.pw_gid)
+
+
+def as_user(user: SystemUser | None) -> dict[str, Any]:
+    """Arguments of :class:`subprocess.Popen` that make a process one of ``user``'s; of ours for None."""
+    return {} if user is None else {"user": user.uid, "group": user.gid, "extra_groups": []}
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it that are missing. What root makes, the other user can enter."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        open_to_entry(folder)
+
+
+def open_to_entry(folder: Path) -> None:
+    """Let other users enter a folder that we made, without showing them what is in it, where we are root."""
+    if os.geteuid() == 0:
+        folder.chmod(folder.stat().st_mode | 0o011)

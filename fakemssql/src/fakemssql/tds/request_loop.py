@@ -1,0 +1,114 @@
+"""The requests of a client that is logged in, one after the other."""
+
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+
+from fakemssql.contract import Attention, ClientGone, Engine, SqlError
+from fakemssql.tds import requests
+from fakemssql.tds.packets import RESET, RESET_KEEP_TRANSACTION, Message, PacketType
+from fakemssql.tds.procedures import Procedures
+from fakemssql.tds.reader import Truncated
+from fakemssql.tds.response import Response
+from fakemssql.tds.stream import Stream
+
+log = logging.getLogger(__name__)
+
+
+class RequestLoop:
+    """Answers what one client asks of its engine."""
+
+    def __init__(self, stream: Stream, engine: Engine) -> None:
+        self._stream = stream
+        self._engine = engine
+        self._procedures = Procedures(engine)
+
+    def run(self) -> None:
+        """Answer requests until the client leaves (:class:`ClientGone`) or a fatal error ends the connection."""
+        fatal = False
+        while not fatal:
+            message = self._stream.read_message()
+            self._stream.begin()
+            response = Response(self._stream)
+            if message.type == PacketType.ATTENTION:
+                # It came after the response: it is acknowledged all the same.
+                response.attention(running=False)
+            else:
+                self._answer(message, response)
+            self._stream.end()
+            if self._stream.gone:
+                raise ClientGone
+            fatal = response.fatal
+
+    def _answer(self, message: Message, response: Response) -> None:
+        try:
+            if message.status & (RESET | RESET_KEEP_TRANSACTION):
+                self._procedures.forget()
+                self._engine.reset(bool(message.status & RESET_KEEP_TRANSACTION))
+                response.reset_done()
+            self._dispatch(message, response)
+            self._stream.check()
+        except Attention:
+            response.attention(running=True)
+
+    def _dispatch(self, message: Message, response: Response) -> None:
+        if message.type == PacketType.RPC:
+            self._rpc(message.data, response)
+            return
+        try:
+            if message.type == PacketType.BATCH:
+                self._engine.batch(requests.batch_text(message.data), response)
+            elif message.type == PacketType.TRANSACTION:
+                self._transaction(message.data, response)
+            else:
+                raise SqlError(40510, "Bulk load is not supported by fakemssql.")
+        except (Attention, ClientGone):
+            raise
+        except Exception as error:
+            response.message(as_sql_error(error))
+        response.end_batch()
+
+    def _rpc(self, data: bytes, response: Response) -> None:
+        calls = requests.calls(data)
+        last = False
+        while not last:
+            response.begin_call()
+            status = 0
+            try:
+                call = next(calls)
+                last = call.last
+                status = self._procedures.run(call, response)
+            except (Attention, ClientGone):
+                raise
+            except Exception as error:
+                failure = as_sql_error(error)
+                response.message(failure)
+                status = failure.number
+                # What follows a request that cannot be decoded cannot be either.
+                last = last or not isinstance(error, SqlError) or failure.number == 8016
+            response.end_call(status, last=last)
+
+    def _transaction(self, data: bytes, response: Response) -> None:
+        request = requests.transaction_request(data)
+        self._engine.transaction_request(request.kind, request.isolation, request.name, response)
+        if request.then_begin is not None:
+            self._engine.transaction_request("begin", request.then_begin, "", response)
+
+
+def as_sql_error(error: Exception) -> SqlError:
+    """What the client is told of an exception: SQL Server's errors as they are, a defect of this server as 50000."""
+    if isinstance(error, SqlError):
+        return error
+    if isinstance(error, Truncated):
+        return SqlError(8009, "The incoming tabular data stream (TDS) protocol stream is incorrect.")
+    log.error("request failed: %s", describe(error))
+    return SqlError(50000, f"fakemssql failed on this request: {describe(error)}")
+
+
+def describe(error: Exception) -> str:
+    """Class and place of an exception. Its text may quote data and is left out."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    return type(error).__name__ + place

@@ -1,0 +1,90 @@
+"""Started by root, PostgreSQL runs as another user, and no folder that was there is opened to others for that."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from fakemssql import FakeServer, FakeServerError
+from fakemssql.postgres import BINARIES, Postgres, PostgresError
+from support.folders import data_folder
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only for root PostgreSQL runs as another user")
+
+
+def modes_above(*paths: Path) -> dict[Path, int]:
+    return {folder: folder.stat().st_mode for path in paths for folder in (path, *path.parents)}
+
+
+@as_root
+@pytest.mark.parametrize("named", [True, False], ids=["--data", "TMPDIR"])
+def test_a_folder_that_the_user_of_postgresql_cannot_enter_is_refused_and_stays_closed(named: bool) -> None:
+    with data_folder() as outer:
+        closed = outer / "closed"
+        closed.mkdir(mode=0o700)
+        inner = closed / "open"
+        inner.mkdir()
+        before = modes_above(inner)
+        command = [sys.executable, "-m", "fakemssql", "--port", "0"]
+        if named:
+            command += ["--data", str(inner / "data")]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "TMPDIR": str(inner)}
+        )
+        assert done.returncode == 1
+        (sentence,) = done.stderr.splitlines()
+        assert f"that user cannot enter the folder {closed}: choose another folder for the data (--data)" in sentence
+        assert modes_above(inner) == before
+        with pytest.raises(FakeServerError, match=f"cannot enter the folder {closed}"):
+            FakeServer(inner / "data").start()
+        assert modes_above(inner) == before
+
+
+@as_root
+def test_no_folder_above_the_data_is_changed() -> None:
+    with data_folder() as outer:
+        inner = outer / "kept" / "inner"
+        inner.mkdir(parents=True)
+        for folder in (inner, inner.parent):
+            folder.chmod(0o701)
+        before = modes_above(inner, BINARIES)
+        with FakeServer(inner / "new" / "data"):
+            assert modes_above(inner, BINARIES) == before
+
+
+@as_root
+def test_a_temporary_data_folder_can_be_entered_and_not_read_by_others() -> None:
+    above = Path(tempfile.gettempdir())
+    before = modes_above(above)
+    with FakeServer() as server:
+        assert server.data.stat().st_mode & 0o777 == 0o711
+        assert (server.data / "postgres").stat().st_mode & 0o777 == 0o700
+        assert modes_above(above) == before
+
+
+@as_root
+def test_folders_that_are_made_under_a_private_umask_can_be_entered() -> None:
+    with data_folder() as outer:
+        before = os.umask(0o077)
+        try:
+            with FakeServer(outer / "new" / "data") as server:
+                assert server.data.stat().st_mode & 0o777 == 0o711
+        finally:
+            os.umask(before)
+
+
+def test_a_folder_with_something_else_in_it_is_refused_and_not_changed() -> None:
+    with data_folder() as outer:
+        other = outer / "postgres"
+        other.mkdir()
+        (other / "letter.txt").write_text("mine")
+        before = other.stat()
+        with pytest.raises(PostgresError, match=f"The folder {other} holds something else than PostgreSQL's data"):
+            Postgres(other).start()
+        after = other.stat()
+        assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
