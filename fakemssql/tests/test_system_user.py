@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fakemssql import FakeServer, FakeServerError
+from fakemssql import FakeServer, FakeServerError, postgres
 from fakemssql.postgres import BINARIES, Postgres, PostgresError
 from support.folders import data_folder
 
@@ -55,6 +56,25 @@ def test_no_folder_above_the_data_is_changed() -> None:
         before = modes_above(inner, BINARIES)
         with FakeServer(inner / "new" / "data"):
             assert modes_above(inner, BINARIES) == before
+
+
+@as_root
+def test_programs_in_a_closed_folder_are_run_from_beside_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where root has cloned the repository into a folder of his own, and its virtual environment is in there."""
+    with data_folder() as outer:
+        closed = outer / "closed"
+        closed.mkdir(mode=0o700)
+        package = BINARIES.parents[1]
+        for folder in package.parent.glob(f"{package.name}*"):
+            shutil.copytree(folder, closed / folder.name, symlinks=True)
+        monkeypatch.setattr(postgres, "BINARIES", closed / BINARIES.relative_to(package.parent))
+        before = modes_above(closed)
+        server = Postgres(outer / "data" / "postgres")
+        for _ in range(2):
+            server.start()
+            assert server.running
+            server.stop()
+        assert modes_above(closed) == before
 
 
 @as_root

