@@ -1,0 +1,139 @@
+"""What all else stands on, statement by statement, in the order in which a server is best met for the first time.
+
+The tests of other files say more of each. These say at once where a server differs from what its documentation says.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+
+import pytest
+
+from airflow_sqlqueue.drain.ledger import Ledger, Part
+from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.queue_table import LAST
+from airflow_sqlqueue.queue.send_ledger import SendLedger
+from tests.contract.conftest import Connect, run_sql
+
+MANY = 20_000
+
+
+@pytest.fixture
+def ledger(queue: QueueTable) -> Ledger:
+    ledger = Ledger(queue.session, queue.address.catalog)
+    ledger.create()
+    return ledger
+
+
+def commit(queue: QueueTable, ledger: Ledger, path: str | None) -> uuid.UUID:
+    batch_id = uuid.uuid4()
+    ledger.open(batch_id, queue.address.canonical, "test", LAST)
+    queue.session.begin()
+    (row,) = queue.take_head(1, 0, LAST, 1000)
+    version = row.row_version
+    ledger.commit_part(batch_id, Part(uuid.uuid4(), path, 1, 0, 1, version, version), "worker")
+    queue.session.committed()
+    return batch_id
+
+
+def test_1_rows_are_deleted_by_a_common_table_expression_that_adds_up_their_bytes(queue: QueueTable) -> None:
+    queue.send(Message(body=b"x" * 100) for _ in range(5))
+    taken = queue.take_head(5, 0, LAST, 250)
+    assert 1 <= len(taken) < 5
+    assert queue.depth().messages == 5 - len(taken)
+
+
+def test_1_rows_are_deleted_into_the_table_of_staged_messages(queue: QueueTable, ledger: Ledger) -> None:
+    queue.send(Message(body=b"x") for _ in range(5))
+    table = MessageTable(queue.session, queue.address.catalog)
+    table.create()
+    with queue.session.transaction():
+        taken = table.take(queue, uuid.uuid4(), uuid.uuid4(), 3, 0, LAST, 10**6, keep_expired=True)
+    assert taken.messages == 3
+    assert queue.depth().messages == 2
+
+
+def test_2_a_part_is_committed_by_the_statement_that_enters_it(queue: QueueTable, ledger: Ledger) -> None:
+    queue.send([Message(body=b"a"), Message(body=b"b")])
+    assert [part.path for part in ledger.parts(commit(queue, ledger, "file:///part"))] == ["file:///part"]
+    assert queue.depth().messages == 1
+
+
+def test_3_a_part_without_a_file_is_committed_with_its_rows(queue: QueueTable, ledger: Ledger) -> None:
+    queue.send([Message(body=b"a"), Message(body=b"b")])
+    assert [part.path for part in ledger.parts(commit(queue, ledger, None))] == [None]
+    assert queue.depth().messages == 1
+
+
+def test_4_a_none_that_cannot_be_described_loses_no_transaction_in_silence(queue: QueueTable) -> None:
+    """Whether the server keeps the transaction or not: what follows is never committed by itself."""
+    queue.send([Message(body=b"a")])
+    session, kept = queue.session, True
+    try:
+        with session.transaction():
+            queue.receive(1)
+            session.enlisted_connection().execute("SELECT ?", None)
+            queue.send([Message(body=b"b")])
+    except SqlQueueError:
+        kept = False
+    assert [message.body for message in queue.peek(5)] == [b"b" if kept else b"a"]
+
+
+def test_5_statements_pass_over_what_others_have_locked(queue: QueueTable, connect: Connect) -> None:
+    """As READPAST does whether READ_COMMITTED_SNAPSHOT is on or off."""
+    queue.send(Message(body=b"%d" % n) for n in range(10))
+    with connect() as other:
+        elsewhere = QueueTable(other, queue.address)
+        with other.transaction():
+            assert [message.body for message in elsewhere.receive(3)] == [b"0", b"1", b"2"]
+            with queue.session.lock_timeout(1):
+                assert queue.depth().messages == 7
+                assert queue.peek(1)[0].body == b"3"
+                assert queue.ends() == (4, 10)
+                assert [message.body for message in queue.receive(1)] == [b"3"]
+
+
+def test_6_two_sendings_with_other_ids_do_not_wait_for_each_other(queue: QueueTable, connect: Connect) -> None:
+    """Also while the table of sendings is empty, where a lock of a missing key reaches to its end."""
+    ledger = SendLedger(queue.session, queue.address.catalog)
+    ledger.create()
+    begun, done = threading.Event(), threading.Event()
+
+    def slow() -> list[Message]:
+        begun.set()
+        assert done.wait(60)
+        return [Message(body=b"slow")]
+
+    def send() -> None:
+        with connect() as session:
+            messages = (message for each in (slow,) for message in each())
+            SendLedger(session, queue.address.catalog).send(QueueTable(session, queue.address), uuid.uuid4(), messages)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        assert begun.wait(60)
+        with queue.session.lock_timeout(2):
+            assert ledger.send(queue, uuid.uuid4(), [Message(body=b"quick")]).messages == 1
+    finally:
+        done.set()
+        thread.join(60)
+    assert {message.body for message in queue.peek(5)} == {b"slow", b"quick"}
+
+
+def test_7_a_count_of_a_large_queue_does_not_wait_for_a_receiver(queue: QueueTable, connect: Connect) -> None:
+    """Were page locks taken for it, READPAST would not pass over them."""
+    queue.send(Message(body=b"x") for _ in range(MANY))
+    with connect() as other, other.transaction():
+        assert len(QueueTable(other, queue.address).receive(10)) == 10
+        with queue.session.lock_timeout(1):
+            assert queue.depth().messages == MANY - 10
+
+
+def test_8_nothing_is_left_behind(queue: QueueTable) -> None:
+    """No transaction, no application lock of this session."""
+    assert run_sql(queue.session, "SELECT @@TRANCOUNT")[0][0] == 0
