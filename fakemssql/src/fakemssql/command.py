@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fakemssql import __version__, odbc
+from fakemssql import __version__, odbc, switches
 from fakemssql.data_folder import DataFolderError, kept_password, opened
 from fakemssql.listener import Listener, listen
 from fakemssql.postgres import Postgres, PostgresError
@@ -105,9 +105,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (PostgresError, ValueError) as error:
             logging.getLogger(__name__).error("cannot start: %s", error)
             return 1
-        front = Front(
-            tls.contexts(data), Credentials(options.user, password), functools.partial(open_engine, postgres.conninfo())
+        switched = data / switches.FILE
+        switched.unlink(missing_ok=True)  # of a server that was killed
+        engines = functools.partial(
+            open_engine, postgres.conninfo(), switches=functools.partial(switches.read, switched)
         )
+        front = Front(tls.contexts(data), Credentials(options.user, password), engines)
         listener = Listener(sock, front, parent=options.parent_fd, healthy=lambda: postgres.running)
         port = sock.getsockname()[1]
         facts = {"host": options.host, "port": port, "user": options.user, "pid": os.getpid()}
