@@ -14,7 +14,7 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo bench test faults lint format docs clean
+.PHONY: help setup demo bench test faults contract lint format docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ test: $(READY) ## Run the tests, those that measure by themselves
 
 faults: $(READY) ## Run the fault tests of the drain at length (some minutes)
 	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults
+
+contract: $(READY) ## Run what any server must do on SERVER=mssql://user:password@host:port/database, for a first contact
+	@SQLQUEUE_TEST_SERVER='$(or $(SERVER),$(SQLQUEUE_TEST_SERVER))' $(RUN)/python scripts/contract.py
 
 lint: $(READY) ## Check style, types and the layers
 	@$(RUN)/ruff check .

@@ -8,7 +8,8 @@ what the driver said is in ``__cause__``. Message bodies, headers and secrets ar
     SqlQueueError
     ├── AddressError               an address, a name or a routing setting cannot be used (also a ValueError)
     ├── ConfigurationError         a connection, an option or an argument cannot be used (also a ValueError)
-    │   └── DriverNotFoundError    no ODBC driver for SQL Server on this machine
+    │   ├── DriverNotFoundError    no ODBC driver for SQL Server on this machine
+    │   └── UnsupportedServerError an older server than SQL Server 2016, or a warehouse
     ├── MessageError               a message cannot be sent as it is (also a ValueError)
     ├── MessageNotFoundError       no message of that name is in the queue, or others hold it
     ├── ServerUnreachableError     nothing answered at the host and port
@@ -22,7 +23,8 @@ what the driver said is in ``__cause__``. Message bodies, headers and secrets ar
     │   ├── LockTimeoutError       a lock was not granted in time (1222)
     │   ├── LayoutChangedError     the table was altered under a transaction that had read it before
     │   ├── ServerBusyError        the server fails over or is overloaded
-    │   └── ConnectionLostError    the connection broke; whether a COMMIT under way took effect is not known
+    │   ├── ConnectionLostError    the connection broke; whether a COMMIT under way took effect is not known
+    │   └── TransactionLostError   the server ended the transaction before its time (also a TransactionError)
     ├── TransactionError           a transaction cannot do this: it failed before, or it would span two servers
     ├── NoReplyError               no reply came in time (also a TimeoutError)
     ├── BatchError                 a batch is not in the state that was asked for
@@ -52,6 +54,10 @@ class ConfigurationError(SqlQueueError, ValueError):
 
 class DriverNotFoundError(ConfigurationError):
     """No ODBC driver for SQL Server on this machine."""
+
+
+class UnsupportedServerError(ConfigurationError):
+    """An older server than SQL Server 2016, or a warehouse of Azure Synapse Analytics or Microsoft Fabric."""
 
 
 class MessageError(SqlQueueError, ValueError):
@@ -116,6 +122,10 @@ class ConnectionLostError(TransientError):
 
 class TransactionError(SqlQueueError):
     """A transaction cannot do this: it failed before, or it would span two servers."""
+
+
+class TransactionLostError(TransientError, TransactionError):
+    """The server ended the transaction before its time, and the statement that found this out did nothing."""
 
 
 class NoReplyError(SqlQueueError, TimeoutError):

@@ -17,10 +17,12 @@ from airflow_sqlqueue.errors import (
     LockTimeoutError,
     ServerBusyError,
     SqlQueueError,
+    StatementError,
     TransactionError,
 )
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.server.enlisted import EnlistedConnection
+from airflow_sqlqueue.server.product import check_product
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
 from airflow_sqlqueue.server.translation import quiet, translate
 from airflow_sqlqueue.sql import Fragment, Query, query
@@ -40,8 +42,9 @@ DEFAULT_LOCK_TIMEOUT = 30.0
 class Session:
     """An open connection. Use it from one thread at a time, as a context manager.
 
-    Raises :class:`ServerUnreachableError`, :class:`LoginFailedError` or :class:`DriverNotFoundError` when it cannot be
-    opened. ``lock_timeout`` and ``statement_timeout`` are in seconds; a statement timeout of 0 means none.
+    Raises :class:`ServerUnreachableError`, :class:`LoginFailedError`, :class:`DriverNotFoundError` or
+    :class:`UnsupportedServerError` when it cannot be opened. ``lock_timeout`` and ``statement_timeout`` are in seconds;
+    a statement timeout of 0 means none. ``engine_edition`` is SQL Server's number of the product.
     """
 
     def __init__(
@@ -59,11 +62,23 @@ class Session:
         self._in_transaction = self._doomed = False
         self._lock_timeout = self._lock_timeout_now = lock_timeout
         try:
-            self.run(query("session.settings"))
+            self.engine_edition = self._prepare()
             self._set_lock_timeout(lock_timeout)
         except BaseException:
             self.close()
             raise
+
+    def _prepare(self) -> int:
+        """Make the settings. What server it is comes in the same round trip."""
+        where = f"{self.settings.host}:{self.settings.port}"
+        try:
+            edition, version = self.run(query("session.settings"))[0]
+        except StatementError:
+            edition, version = self.run(query("session.product"))[0]
+            check_product(edition, version, where)
+            raise
+        check_product(edition, version, where)
+        return int(edition)
 
     def __enter__(self) -> Session:
         return self
@@ -81,15 +96,18 @@ class Session:
 
         Every result set is read to its end before anything is returned: an error may follow the rows, and then they
         must not be used. Result sets before the last are not the statement's own but of triggers that it set off.
+        Inside a transaction nothing is done where the server has ended it: :class:`TransactionLostError`. A text of the
+        caller's own without parameters is sent as it is, because some may only stand alone (CREATE VIEW).
         ``sizes`` fixes the parameters' types, as ``Cursor.setinputsizes`` takes them; FreeTDS has no types without a
         length and takes them from the values.
         """
-        self._check_alive()
+        self.check_alive()
+        text = self.guarded(statement.text) if statement.ours or values else statement.text
         try:
-            cursor = self._prepared(statement.text if values else "")
+            cursor = self._prepared(text if values else "")
             if sizes is not None and not self._is_freetds:
                 cursor.setinputsizes(sizes)
-            cursor.execute(statement.text, values) if values else cursor.execute(statement.text)
+            cursor.execute(text, values) if values else cursor.execute(text)
             rows: list[Any] = []
             while True:
                 if cursor.description is not None:
@@ -160,7 +178,7 @@ class Session:
         try:
             with self._dooming():
                 yield
-            self._check_alive()
+            self.check_alive()
             self.run(query("session.commit"))
         except BaseException:
             self.roll_back()
@@ -176,7 +194,7 @@ class Session:
 
     def committed(self) -> None:
         """Note that a statement has committed the transaction of :meth:`begin`."""
-        self._in_transaction = False
+        self._in_transaction = self._doomed = False
 
     def roll_back(self) -> None:
         """Roll back what is open. On a broken connection the server has done it, or will."""
@@ -206,14 +224,22 @@ class Session:
             self.doom()
             raise
 
-    def _check_alive(self) -> None:
+    def guarded(self, text: str) -> str:
+        """A statement that inside a transaction begins by making sure of it, in the same round trip.
+
+        COMMIT is one of them. Without its transaction a statement would be committed on its own
+        (docs/transport/transactions.md, "Transactions that end in silence").
+        """
+        return f"{query('session.in_transaction').text}\n{text}" if self._in_transaction else text
+
+    def check_alive(self) -> None:
         """Refuse to go on in a doomed transaction: what follows would be committed on its own."""
         if self._doomed:
             raise TransactionError("The transaction failed before and is rolled back: let its error end the block.")
 
     def enlisted_connection(self) -> EnlistedConnection:
         """The driver's connection for statements of others, who can neither commit nor close it."""
-        return EnlistedConnection(self._connection, self.doom, self._check_alive)
+        return EnlistedConnection(self._connection, self)
 
 
 def retrying(work: Callable[[], T], *, attempts: int = 5) -> T:

@@ -1,6 +1,6 @@
 """Find out whether a SQL Server does what the tests of this repository take for granted.
 
-``python scripts/contract.py [--report FILE]``, or ``make contract SERVER=mssql://user:password@host:port/database``: first
+``python scripts/contract.py [--report FILE]``, or ``make contract SERVER=mssql://user:password@host/database``: first
 contact, statement by statement, then the contract, the plans and the faults. The server is the one that
 ``SQLQUEUE_TEST_SERVER`` names, else fakemssql. The table at the end, and the report, hold names of tests, versions and
 sentences of errors: no address, no login, no message.
@@ -35,7 +35,9 @@ STEPS = {
 }
 """What is run, in this order: what all else stands on comes first."""
 
-_VERSION = "SELECT CONVERT(nvarchar(50), SERVERPROPERTY('ProductVersion')), CONVERT(int, SERVERPROPERTY('EngineEdition'))"
+_VERSION = (
+    "SELECT CONVERT(nvarchar(50), SERVERPROPERTY('ProductVersion')), CONVERT(int, SERVERPROPERTY('EngineEdition'))"
+)
 
 
 @dataclass
@@ -56,12 +58,12 @@ def main() -> int:
         about = _about(url)
         outcomes = {}
         for step, tests in STEPS.items():
-            print(f"{step} ...", file=sys.stderr, flush=True)
+            Console(stderr=True).print(f"{step} ...", highlight=False)
             outcomes[step] = run(tests, url)
     with arguments.report.open("w", encoding="utf-8") as file:
         for console in (Console(), Console(file=file, width=150)):
             show(console, about, outcomes)
-    print(f"The report is {arguments.report}: it is what to send with an issue.")
+    Console().print(f"The report is {arguments.report}: it is what to send with an issue.", soft_wrap=True)
     return 1 if any(outcome.differs for outcome in outcomes.values()) else 0
 
 
@@ -97,7 +99,7 @@ def run(tests: list[str], url: str) -> Outcome:
         subprocess.run(command, env={**os.environ, "SQLQUEUE_TEST_SERVER": url}, stdout=sys.stderr, check=False)
         if not report.exists():
             return Outcome(0, 0, 0.0, [(" ".join(tests), "The tests did not start: see above.")])
-        (suite,) = ElementTree.parse(report).getroot().iter("testsuite")
+        (suite,) = ElementTree.parse(report).getroot().iter("testsuite")  # noqa: S314 - pytest has just written it
     return outcome_of(suite)
 
 

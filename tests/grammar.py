@@ -70,10 +70,14 @@ def problems(texts: Iterable[str], versions: Iterable[str] = VERSIONS) -> list[s
 
 
 class Recorder:
-    """The texts that go to the driver, each once; names that tests make up are one name."""
+    """The texts that go to the driver, each once; names that tests make up are one name.
+
+    ``undescribed`` are names of this package's own statements that were given None: the driver has to ask for its type.
+    """
 
     def __init__(self) -> None:
         self._lock, self._seen, self._new = Lock(), set[str](), list[str]()
+        self.undescribed: set[str] = set()
 
     def note(self, text: str) -> None:
         shape = _NAMES_OF_TESTS.sub("x", text)
@@ -94,7 +98,9 @@ class Recorder:
         run, execute = Session.run, EnlistedCursor.execute
 
         def run_noted(session: Session, statement: Query, *values: Any, **options: Any) -> list[Any]:
-            self.note(statement.text)
+            self.note(session.guarded(statement.text) if statement.ours or values else statement.text)
+            if statement.ours and any(value is None for value in values):
+                self.undescribed.add(statement.name)
             return run(session, statement, *values, **options)
 
         def execute_noted(cursor: EnlistedCursor, sql: str, *parameters: Any) -> EnlistedCursor:

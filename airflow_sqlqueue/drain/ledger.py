@@ -21,6 +21,7 @@ from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create
 from airflow_sqlqueue.tables.reading import exists
 
 _NOT_OPEN = 50001
+_COUNT_CHANGED = 266
 _TABLES = ("Batch", "Part")
 
 
@@ -119,7 +120,14 @@ class Ledger:
         ``owner`` is the task that the batch belongs to, in whichever run, by which a later run finds it.
         Raises :class:`WrongBatchError` where the batch is another queue's, or staged in another way.
         """
-        values = (queue[:400], origin[:1000], None if owner is None else str(owner), stage, up_to)
+        # No None: see ledger.commit_part.
+        values = (
+            queue[:400],
+            origin[:1000],
+            "" if owner is None else str(owner),
+            stage,
+            "" if up_to is None else str(up_to),
+        )
         self.session.run(self.query("open"), str(batch_id), *values, str(batch_id))
         row = self.find(batch_id)
         if row.queue != queue[:400]:
@@ -160,8 +168,8 @@ class Ledger:
         """Add the part and COMMIT the transaction that is open, in one round trip.
 
         Raises :class:`BatchError`, with everything rolled back, when the batch is not open any more: the rows are in
-        the queue again and the file is an orphan. Any other error leaves open whether the COMMIT took effect; the
-        ledger knows, and no caller has to ask it.
+        the queue again and the file is an orphan, and :class:`TransactionLostError` when the transaction was gone
+        before. Any other error leaves open whether the COMMIT took effect; the ledger knows, and no caller has to ask.
         """
         figures = (
             part.messages,
@@ -172,8 +180,14 @@ class Ledger:
             part.max_row_version,
         )
         try:
-            self.session.run(self.query("commit_part"), str(part.id), part.path, *figures, worker[:200], str(batch_id))
+            self.session.run(
+                self.query("commit_part"), str(part.id), part.path or "", *figures, worker[:200], str(batch_id)
+            )
         except StatementError as error:
+            if error.number == _COUNT_CHANGED:
+                # It is said of what was carried out, and nothing else was wrong: the COMMIT. After a ROLLBACK the error
+                # of the THROW stands first.
+                return
             if error.number == _NOT_OPEN:
                 raise BatchError(f"Batch {batch_id} was sealed meanwhile: the part was rolled back.") from error
             raise
@@ -231,7 +245,8 @@ class Ledger:
                 f"Batch {batch_id} cannot be marked consumed: the manifest does not name the files that the ledger "
                 "lists; what was read is not the batch."
             )
-        if self.session.value(self.query("consume"), batch.batch_id, row.parts, batch.messages) == 1:
+        parts = -1 if row.parts is None else row.parts  # Not None, which the driver has to ask for; nothing equals it.
+        if self.session.value(self.query("consume"), batch.batch_id, parts, batch.messages) == 1:
             return
         # As it is now: the transaction that had locked the batch's row may have changed it.
         row = self.find(batch_id)

@@ -13,8 +13,8 @@ from airflow_sqlqueue.tables.layout import Layout
 from airflow_sqlqueue.tables.reading import read_layout
 
 _SEVERITIES = ("error", "warning", "note")
-_ONLINE_EDITIONS = {3, 5, 8}
-"""Enterprise and its like, Azure SQL Database, Azure SQL Managed Instance."""
+_ONLINE_EDITIONS = {3, 5, 8, 12}
+"""Enterprise and its like, Azure SQL Database, Azure SQL Managed Instance, SQL database in Fabric."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def inspect(session: Session, table: ResolvedAddress) -> Inspection:
     rows, pages = session.run(query("inspect.size", catalog=catalog), layout.table.qualified_name)[0]
     if layout.kind != "queue" or layout.object_type == "view":
         return Inspection(layout, int(rows), ())
-    online = session.value(query("inspect.edition")) in _ONLINE_EDITIONS
+    online = session.engine_edition in _ONLINE_EDITIONS
     inspected = InspectedTable(session, layout, int(rows), int(pages), online)
     findings = [finding for check in CHECKS for finding in check(inspected)]
     return Inspection(layout, int(rows), tuple(sorted(findings, key=lambda f: _SEVERITIES.index(f.severity))))

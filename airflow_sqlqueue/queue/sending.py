@@ -26,6 +26,9 @@ _COLUMN_HEADERS = {
 }
 _DAY = timedelta(days=1)
 _MILLISECOND = timedelta(milliseconds=1)
+_LONGEST, _LONG_AGO = timedelta(days=2_900_000), timedelta(days=36_500)
+"""Lifetimes that DATEADD takes: a column begins with 1753 and ends with the year 9999, and beyond is error 517. .NET's
+longest interval, which stands for "never" there, is longer."""
 
 
 class _WithBody(Protocol):
@@ -95,10 +98,10 @@ def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> RowParamet
 
 
 def _lifetime(interval: timedelta | None) -> tuple[int, int]:
-    """Milliseconds and days."""
-    if interval is None:
+    """Milliseconds and days. What is over after the year 9999, which no column can say, never is."""
+    if interval is None or interval > _LONGEST:
         return 0, NEVER
-    days, rest = divmod(interval, _DAY)
+    days, rest = divmod(max(interval, -_LONG_AGO), _DAY)
     return rest // _MILLISECOND, days
 
 

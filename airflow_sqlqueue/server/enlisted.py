@@ -2,24 +2,42 @@
 
 Such code commits, rolls back and closes what it is given. Lent, it can do the first and the last only in vain, and a
 rollback or an error dooms the transaction that it has joined.
+
+A statement with None begins by making sure that its transaction is there: it may be what ends it, and would then be
+committed on its own (docs/transport/transactions.md, "Transactions that end in silence").
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_sqlqueue.errors import TransactionError
+from airflow_sqlqueue.server.settings import load_pyodbc
+from airflow_sqlqueue.server.translation import quiet, transaction_lost
 
 if TYPE_CHECKING:
     import pyodbc
 
 
+class Owner(Protocol):
+    """Whose transaction it is: a session."""
+
+    def doom(self) -> None:
+        """Note that the transaction cannot be committed any more."""
+
+    def check_alive(self) -> None:
+        """Raise :class:`TransactionError` where the transaction cannot go on."""
+
+    def guarded(self, text: str) -> str:
+        """A statement that begins by making sure of the transaction."""
+
+
 class EnlistedConnection:
     """A pyodbc connection whose transaction belongs to other code; other attributes are the connection's own."""
 
-    def __init__(self, connection: pyodbc.Connection, doom: Callable[[], None], check: Callable[[], None]) -> None:
-        self._connection, self._doom, self._check = connection, doom, check
+    def __init__(self, connection: pyodbc.Connection, owner: Owner) -> None:
+        self._connection, self._owner = connection, owner
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
@@ -29,7 +47,7 @@ class EnlistedConnection:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
-            self._doom()
+            self._owner.doom()
 
     @property
     def autocommit(self) -> bool:
@@ -41,8 +59,8 @@ class EnlistedConnection:
             raise TransactionError("Inside a transaction nothing is committed on its own: leave autocommit off.")
 
     def cursor(self) -> EnlistedCursor:
-        self._check()
-        return EnlistedCursor(self._connection.cursor(), self._doom, self._check)
+        self._owner.check_alive()
+        return EnlistedCursor(self._connection.cursor(), self._owner)
 
     def execute(self, sql: str, *parameters: Any) -> EnlistedCursor:
         return self.cursor().execute(sql, *parameters)
@@ -52,7 +70,7 @@ class EnlistedConnection:
 
     def rollback(self) -> None:
         """The owner rolls back when the block ends."""
-        self._doom()
+        self._owner.doom()
 
     def close(self) -> None:
         """Nothing: the owner closes."""
@@ -61,8 +79,8 @@ class EnlistedConnection:
 class EnlistedCursor:
     """A pyodbc cursor whose errors doom the transaction."""
 
-    def __init__(self, cursor: pyodbc.Cursor, doom: Callable[[], None], check: Callable[[], None]) -> None:
-        self._cursor, self._doom, self._check = cursor, doom, check
+    def __init__(self, cursor: pyodbc.Cursor, owner: Owner) -> None:
+        self._cursor, self._owner = cursor, owner
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cursor, name)
@@ -77,11 +95,11 @@ class EnlistedCursor:
         self._cursor.close()
 
     def execute(self, sql: str, *parameters: Any) -> EnlistedCursor:
-        self._guarded(self._cursor.execute, sql, *parameters)
+        self._guarded(self._cursor.execute, self._text(sql) if _has_none(parameters) else sql, *parameters)
         return self
 
     def executemany(self, sql: str, parameters: Any) -> None:
-        self._guarded(self._cursor.executemany, sql, parameters)
+        self._guarded(self._cursor.executemany, self._text(sql), parameters)
 
     def nextset(self) -> bool:
         return bool(self._guarded(self._cursor.nextset))
@@ -100,12 +118,25 @@ class EnlistedCursor:
 
     def rollback(self) -> None:
         """The owner rolls back when the block ends."""
-        self._doom()
+        self._owner.doom()
+
+    def _text(self, sql: str) -> str:
+        # ODBC's form of a procedure call stands alone. Its parameters have the types of the procedure's.
+        return sql if sql.lstrip().startswith("{") else self._owner.guarded(sql)
 
     def _guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        self._check()
+        self._owner.check_alive()
         try:
             return call(*arguments)
-        except BaseException:
-            self._doom()
+        except BaseException as error:
+            self._owner.doom()
+            if isinstance(error, Exception) and (lost := transaction_lost(error, "run the statement")):
+                raise lost from quiet(error)
             raise
+
+
+def _has_none(parameters: Sequence[Any]) -> bool:
+    """Whether one is None, given one by one or as a sequence, as pyodbc takes them."""
+    if len(parameters) == 1 and isinstance(parameters[0], (list, tuple, load_pyodbc().Row)):
+        parameters = parameters[0]
+    return any(value is None for value in parameters)

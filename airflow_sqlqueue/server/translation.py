@@ -15,6 +15,7 @@ from airflow_sqlqueue.errors import (
     ServerBusyError,
     SqlQueueError,
     StatementError,
+    TransactionLostError,
 )
 from airflow_sqlqueue.server.permissions import permission_denied
 
@@ -52,11 +53,29 @@ have put together from a body.
 """
 
 
+_GONE = 50002
+_GONE_TEXT = "The transaction is gone."
+"""Of session.in_transaction. The number alone may be that of somebody's trigger."""
+
+
+def transaction_lost(error: Exception, purpose: str) -> TransactionLostError | None:
+    """Our error where a statement began by finding its transaction gone, else None."""
+    if state_and_number(error)[1] != _GONE or _GONE_TEXT not in _text(error):
+        return None
+    return TransactionLostError(
+        f"Could not {purpose}: the transaction is gone and everything in it is rolled back, because a statement before "
+        "ended it, or because None was given for a parameter whose type the server cannot deduce; write CAST(? AS ...) "
+        "there, and run it again."
+    )
+
+
 def translate(error: Exception, purpose: str) -> SqlQueueError:
     """Our error for one of the driver's; ``purpose`` completes "Could not ..."."""
     if isinstance(error, SqlQueueError):
         return error
     state, number = state_and_number(error)
+    if lost := transaction_lost(error, purpose):
+        return lost
     if number == 1205:
         return DeadlockError(f"Could not {purpose}: the server chose it to break a deadlock; run it again.")
     if number == 1222:
@@ -65,6 +84,11 @@ def translate(error: Exception, purpose: str) -> SqlQueueError:
         return QueueNotFoundError(
             f"Could not {purpose}: the table does not exist or the login has no permission on it; create it, check the "
             "address, or have the permission granted."
+        )
+    if number == 40515:
+        return QueueNotFoundError(
+            f"Could not {purpose}: the table is in another database, and Azure SQL Database reaches no other from a "
+            "connection; connect to that database."
         )
     if number in BUSY:
         return ServerBusyError(f"Could not {purpose}: the server is failing over or overloaded; try again later.")

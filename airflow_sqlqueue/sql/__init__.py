@@ -26,15 +26,19 @@ Fragment = NewType("Fragment", str)
 
 @dataclass(frozen=True)
 class Query:
-    """A statement with its name and its purpose, a phrase that completes "Could not ..."."""
+    """A statement with its name and its purpose, a phrase that completes "Could not ...".
+
+    ``ours`` is False for a text that was written outside of this package.
+    """
 
     name: str
     purpose: str
     text: str
+    ours: bool = False
 
     def bind(self, **fragments: Fragment) -> Query:
         """The same query with its names filled in."""
-        return Query(self.name, self.purpose, self.text.format(**fragments))
+        return Query(self.name, self.purpose, self.text.format(**fragments), self.ours)
 
 
 def identifier(name: str | ResolvedAddress) -> Fragment:
@@ -76,5 +80,5 @@ def _queries() -> dict[str, Query]:
         for section, following in zip(sections, [*sections[1:], None], strict=True):
             name = f"{file.name.removesuffix('.sql')}.{section['name']}"
             body = text[section.end() : following.start() if following else len(text)]
-            queries[name] = Query(name, section["purpose"].strip(), body.strip())
+            queries[name] = Query(name, section["purpose"].strip(), body.strip(), ours=True)
     return queries

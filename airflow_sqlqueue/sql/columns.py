@@ -28,7 +28,8 @@ NEVER = 2**31 - 1
 """The number of days that stands for a message that does not expire.
 
 A sentinel, as is the empty text of the legacy columns: for a parameter that is None the driver asks the server to
-describe the whole statement.
+describe the whole statement, which may end the transaction (docs/transport/transactions.md, "Transactions that end in
+silence").
 """
 
 DELAYED = {

@@ -69,9 +69,6 @@ SELECT COUNT_BIG(*) FROM {table} WITH (READPAST, READCOMMITTEDLOCK);
 SELECT CAST(c.last_value AS bigint), CAST(c.seed_value AS bigint), CAST(c.increment_value AS bigint)
 FROM {catalog}.sys.identity_columns AS c WHERE c.object_id = OBJECT_ID(?);
 
--- edition: read the server's edition
-SELECT CAST(SERVERPROPERTY('EngineEdition') AS int);
-
 -- consumers: look for others that consume the queue
 -- Endpoints keep their connections; the last statement of one that receives names the queue, and deletes or peeks.
 SELECT DISTINCT s.program_name, s.host_name

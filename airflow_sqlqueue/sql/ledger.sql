@@ -42,7 +42,7 @@ CREATE INDEX [Index_Owner] ON {batch} ([Owner] ASC);
 -- open: open the batch
 -- One statement and a range lock: of two tasks with the same batch id, one makes the row and the other finds it.
 INSERT INTO {batch} ([BatchId], [Queue], [Origin], [Owner], [State], [Stage], [UpTo], [OpenedAt])
-SELECT ?, ?, ?, ?, 'open', ?, ?, SYSUTCDATETIME()
+SELECT ?, ?, ?, CAST(NULLIF(?, N'') AS uniqueidentifier), 'open', ?, CAST(NULLIF(?, N'') AS bigint), SYSUTCDATETIME()
 WHERE NOT EXISTS (SELECT * FROM {batch} WITH (UPDLOCK, HOLDLOCK) WHERE [BatchId] = ?);
 
 -- find: read the batch
@@ -53,10 +53,13 @@ FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 -- commit_part: commit the part
 -- The last round trip of a part's transaction: no pause of the client can stand between the ledger row and COMMIT. The
 -- shared lock on the batch row is held to the end, so that a seal waits for it or refuses it (docs/design.md, "A part
--- is one transaction" and "The seal").
+-- is one transaction" and "The seal"). An empty path stands for NULL: for a parameter that is None the driver asks the
+-- server for the types, which cannot be deduced here (docs/transport/transactions.md, "Transactions that end in
+-- silence"). XACT_ABORT has to be ON: without it a COMMIT or ROLLBACK in a statement with parameters is error 266, after
+-- it was carried out.
 INSERT INTO {part} ([PartId], [BatchId], [Path], [Messages], [Expired], [Quarantined], [Bytes],
                     [MinRowVersion], [MaxRowVersion], [Worker], [CommittedAt])
-SELECT ?, b.[BatchId], ?, ?, ?, ?, ?, ?, ?, ?, SYSUTCDATETIME()
+SELECT ?, b.[BatchId], NULLIF(?, N''), ?, ?, ?, ?, ?, ?, ?, SYSUTCDATETIME()
 FROM {batch} AS b WITH (REPEATABLEREAD, ROWLOCK)
 WHERE b.[BatchId] = ? AND b.[State] = 'open';
 IF @@ROWCOUNT <> 1

@@ -5,6 +5,14 @@
 SET NOCOUNT, XACT_ABORT, QUOTED_IDENTIFIER, ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
 SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128));
+
+-- product: read what server it is
+-- Where the settings cannot be made: a warehouse does not know all of them.
+SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128));
+
+-- in_transaction: make sure of the transaction
+IF @@TRANCOUNT = 0 THROW 50002, N'The transaction is gone.', 1;
 
 -- lock_timeout: set the lock timeout
 SET LOCK_TIMEOUT {milliseconds};

@@ -42,11 +42,13 @@ def recorder() -> Iterator[Recorder]:
 
 @pytest.fixture(autouse=True)
 def sent_texts(recorder: Recorder) -> Iterator[Recorder]:
-    """What a test sends for the first time parses with Microsoft's grammar.
+    """What a test sends for the first time parses with Microsoft's grammar, and None is in none of our statements.
 
     A test that sends something broken on purpose takes it: ``sent_texts.take()``.
     """
+    recorder.undescribed.clear()
     yield recorder
+    assert recorder.undescribed == set(), "write a sentinel: see docs/transport/transactions.md"
     texts = recorder.take()
     assert not MAXDOP or problems(texts) == []
 

@@ -50,10 +50,11 @@ def test_1_rows_are_deleted_by_a_common_table_expression_that_adds_up_their_byte
 def test_1_rows_are_deleted_into_the_table_of_staged_messages(queue: QueueTable, ledger: Ledger) -> None:
     queue.send(Message(body=b"x") for _ in range(5))
     table = MessageTable(queue.session, queue.address.catalog)
-    table.create()
     with queue.session.transaction():
-        taken = table.take(queue, uuid.uuid4(), uuid.uuid4(), 3, 0, LAST, 10**6, keep_expired=True)
-    assert taken.messages == 3
+        taken = table.take(
+            queue, uuid.uuid4(), uuid.uuid4(), rows=3, after=0, up_to=LAST, max_bytes=10**6, keep_expired=True
+        )
+    assert taken is not None
     assert queue.depth().messages == 2
 
 

@@ -75,6 +75,14 @@ def test_expiry_is_by_the_servers_clock(queue: QueueTable) -> None:
     assert timedelta(days=39, hours=23) < away < timedelta(days=40, hours=1)
 
 
+def test_a_lifetime_beyond_the_calendar_is_never_and_long_ago(any_queue: QueueTable) -> None:
+    lifetimes = [timedelta.max, timedelta(days=10_675_199), timedelta(days=2_900_000), timedelta.min]
+    any_queue.send(Message(body=b"%d" % n, time_to_be_received=lifetime) for n, lifetime in enumerate(lifetimes))
+    received = any_queue.receive(10, keep_expired=True)
+    assert [message.expires is None for message in received] == [True, True, False, False]
+    assert [message.expired for message in received] == [False, False, False, True]
+
+
 def test_depth_counts_expired_apart(queue: QueueTable) -> None:
     queue.send([Message(), Message(), Message(time_to_be_received=timedelta(seconds=-5))])
     depth = queue.depth()

@@ -14,6 +14,8 @@ from airflow_sqlqueue.errors import (
     QueueNotFoundError,
     SqlQueueError,
     StatementError,
+    TransactionError,
+    TransactionLostError,
 )
 from airflow_sqlqueue.server.translation import quiet, translate
 from airflow_sqlqueue.session import retrying
@@ -31,6 +33,7 @@ def driver_error(state: str, number: int | None, text: str = "text") -> Exceptio
         ("42000", 1222, LockTimeoutError),
         ("HYT00", 0, LockTimeoutError),
         ("42S02", 208, QueueNotFoundError),
+        ("S0001", 40515, QueueNotFoundError),
         ("42000", 229, PermissionDeniedError),
         ("42S02", 3701, PermissionDeniedError),
         ("08S01", 0, ConnectionLostError),
@@ -42,6 +45,13 @@ def test_kinds(state: str, number: int | None, kind: type[SqlQueueError]) -> Non
     error = translate(driver_error(state, number), "send messages to the queue q")
     assert type(error) is kind
     assert str(error).startswith("Could not send messages to the queue q: ")
+
+
+def test_the_number_of_a_lost_transaction_may_be_that_of_a_trigger() -> None:
+    ours, another = driver_error("42000", 50002, "The transaction is gone."), driver_error("42000", 50002, "Sold out.")
+    assert type(translate(ours, "send")) is TransactionLostError
+    assert isinstance(translate(ours, "send"), TransactionError)
+    assert type(translate(another, "send")) is StatementError
 
 
 def test_a_table_that_is_missing_may_be_one_that_the_login_must_not_see() -> None:

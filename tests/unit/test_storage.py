@@ -62,6 +62,13 @@ def test_where_spark_finds_a_folder(protocol: str, filesystem: Any, root: str, u
     assert spark_uri(protocol, filesystem, root) == uri
 
 
+def test_a_name_that_the_ledger_cannot_keep_is_refused_before_there_is_a_batch() -> None:
+    folder = StagingFolder.of("memory://bucket/" + "\N{GRINNING FACE}" * 417)
+    folder.check()
+    with pytest.raises(StagingError, match="more than 850 characters"):
+        StagingFolder.of(folder.uri + "x").check()
+
+
 def test_where_spark_finds_a_folder_by_url(tmp_path: Path) -> None:
     secret = "webhdfs://user:pa55word@name-node:9870/data/staging/"
     assert StagingFolder.of(secret).uri == "webhdfs://name-node:9870/data/staging"

@@ -20,6 +20,10 @@ PRIVATE = 0o600
 """Permissions of files that their owner alone may read."""
 
 
+_LONGEST_URI = 850
+"""In characters of SQL Server; the names of batch and part come behind it."""
+
+
 @dataclass(frozen=True)
 class StagingFolder:
     """Where batches are written. ``uri`` is the form in which Spark finds ``root`` on ``filesystem``.
@@ -74,11 +78,17 @@ class StagingFolder:
         return self.uri.startswith("file://")
 
     def check(self, mode: int = PRIVATE) -> None:
-        """Make a local folder where it is missing, and raise :class:`StagingError` where nothing can be written to it.
+        """Make a local folder where it is missing. Raises :class:`StagingError` where nothing can be written to it, or
+        where its name is too long for the ledger.
 
         ``mode`` are the permissions of files in it, as :func:`make_folder` takes them. A store is not asked: what a
         login may do there shows only when it does it.
         """
+        if len(self.uri.encode("utf-16-le")) // 2 > _LONGEST_URI:
+            raise StagingError(
+                f"The staging folder has a name of more than {_LONGEST_URI} characters, and the ledger keeps 1,000 of "
+                "a part's path: name another one."
+            )
         if not self.is_local:
             return
         try:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fakemssql import __version__, odbc
+from fakemssql import __version__, odbc, switches
 from fakemssql.connections import Connections
 from fakemssql.data_folder import DataFolderError, kept_password, opened
 from fakemssql.listener import Listener, listen
@@ -110,9 +110,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (PostgresError, ValueError) as error:
             sys.stderr.write(f"Cannot start: {error}\n")
             return 1
-        front = Front(
-            tls.contexts(data), Credentials(options.user, password), functools.partial(open_engine, postgres.conninfo())
+        switched = data / switches.FILE
+        switched.unlink(missing_ok=True)  # of a server that was killed
+        engines = functools.partial(
+            open_engine, postgres.conninfo(), switches=functools.partial(switches.read, switched)
         )
+        front = Front(tls.contexts(data), Credentials(options.user, password), engines)
         address, port = sock.getsockname()[:2]
         if not is_loopback(address):
             log.warning(

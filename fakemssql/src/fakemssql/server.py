@@ -11,13 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 import psutil  # type: ignore[import-untyped]
 
-from fakemssql import odbc
+from fakemssql import odbc, switches
 from fakemssql.system_user import make_folder, open_to_entry
 from fakemssql.tds.tls import certificate_path
 
@@ -220,6 +220,24 @@ class FakeServer:
         except ConnectionError as error:
             raise FakeServerError(f"The database {name!r} cannot be made: the server has died.") from error
         self._known.add(name)
+
+    @contextlib.contextmanager
+    def switched(
+        self, *, properties: Mapping[str, str | int | None] | None = None, lose_transaction_at: int | None = None
+    ) -> Iterator[None]:
+        """Faults and pretences for the connections that are opened in the block.
+
+        :param properties: what SERVERPROPERTY says, by name: ``{"EngineEdition": 6}``.
+        :param lose_transaction_at: each connection loses an open transaction once, without an error, just before the
+            request of that number; only requests in a transaction count, from 1.
+        """
+        file = self.data / switches.FILE
+        before = switches.read(file)
+        switches.write(file, switches.Switches(properties or {}, lose_transaction_at))
+        try:
+            yield
+        finally:
+            switches.write(file, before)
 
     @property
     def _login(self) -> odbc.Login:

@@ -146,13 +146,3 @@ def test_catalog_views(client: Any, queue: str) -> None:
     assert client.value(text) is True
     client.ok(f"ALTER INDEX ALL ON {queue} REBUILD")
     assert client.value(text) is False
-
-
-def test_undeclared_parameters(client: Any, queue: str) -> None:
-    status, recorder = client.call(
-        "sp_describe_undeclared_parameters", tsql=f"INSERT INTO {queue} (Id, Headers, Body) VALUES (@P1, @P2, @P3)"
-    )
-    assert status == 0
-    assert [row[1:4:2] for row in recorder.results[0]] == [
-        ("@P1", "uniqueidentifier"), ("@P2", "nvarchar(max)"), ("@P3", "varbinary(max)")
-    ]  # fmt: skip

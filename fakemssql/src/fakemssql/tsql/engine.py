@@ -4,15 +4,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import fakemssql.tsql.procedures  # noqa: F401 - the system procedures register themselves
 from fakemssql.contract import Client, SqlError, Wait
+from fakemssql.switches import Switches
 from fakemssql.tsql.pg import Pg
 from fakemssql.tsql.runtime.session import Session
 from fakemssql.tsql.security.accounts import administrator, authenticate
 
 
-def open_engine(conninfo: str, database: str, login: str, wait: Wait, password: str | None = None) -> Session:
+def open_engine(
+    conninfo: str,
+    database: str,
+    login: str,
+    wait: Wait,
+    password: str | None = None,
+    *,
+    switches: Callable[[], Switches] = Switches,
+) -> Session:
     """An engine for one connection of the administrator, or with ``password`` of a login of CREATE LOGIN.
+
+    ``switches`` are asked for once, now.
 
     Raises :class:`SqlError` 18456 and 18470 for a login that fails, 4060 for a database that is not there or in which
     the login has no user, 4064 where that is its default database.
@@ -20,7 +33,7 @@ def open_engine(conninfo: str, database: str, login: str, wait: Wait, password: 
     pg = Pg(conninfo, wait)
     try:
         account = administrator(login) if password is None else authenticate(pg, login, password)
-        session = Session(pg, database or account.database, account)
+        session = Session(pg, database or account.database, account, switches())
         entry = session.catalog.database(session.database)
         if entry is None or session.security.entrant(session.database) is None:
             raise _no_database(database)

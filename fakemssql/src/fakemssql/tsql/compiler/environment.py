@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fakemssql.tsql.catalog.catalog import Catalog
@@ -54,6 +55,7 @@ class Environment:
     identity_insert: str = ""
     errors: bool = False
     security: Security | None = None  # None: a definition, compiled for nobody
+    properties: Mapping[str, str | int | None] = field(default_factory=dict)  # of SERVERPROPERTY, instead of its own
 
     def require(self, table: TableInfo, permission: str) -> None:
         """Error 229 for who may not do that to an object."""

@@ -1,8 +1,8 @@
 """sp_describe_undeclared_parameters and sp_describe_first_result_set: what a statement needs and gives before it runs.
 
-Drivers ask for the first when a parameter is NULL and its type unknown (pyodbc's None, ``fast_executemany``). The type
-of a parameter is that of what it stands beside: the column it is inserted into, assigned to or compared with, else
-``nvarchar(4000)``; TOP, OFFSET and FETCH take bigint.
+Drivers ask for the first when a parameter is NULL and its type unknown (pyodbc's None, ``fast_executemany``). Where
+types cannot be deduced it fails (see ``guesses.py``), which drivers keep to themselves; under XACT_ABORT ON the
+transaction has gone then all the same ("SET XACT_ABORT (Transact-SQL)").
 """
 
 from __future__ import annotations
@@ -85,16 +85,11 @@ def _undeclared(session: Session, arguments: Arguments, frame: Frame, outputs: l
     text, params = arguments.take("tsql", "params")
     declared = {item.name: item.type for item in declarations(params or "")}
     guess = Guess(session, frame, declared)
-    statements = batches.parse(text or "", session.options.quoted_identifier)
-    local = {statement.name for statement in statements if isinstance(statement, nodes.Declare)}
-    declared.update({s.name: s.type for s in statements if isinstance(s, nodes.Declare)})
-    guess.visit(statements, [])
+    guess.whole(batches.parse(text or "", session.options.quoted_identifier))
     rows = []
-    order = sorted(
-        (name for name in guess.found if name not in local), key=lambda name: (text or "").lower().find(name)
-    )
+    order = sorted(guess.found, key=lambda name: (text or "").lower().find(name))
     for number, name in enumerate(order, 1):
-        kind = guess.found[name] or nvarchar(4000)
+        kind = guess.found[name]
         identifier, full, length, precision, scale = type_row(kind)
         position = (text or "").lower().find(name)
         shown = (text or "")[position : position + len(name)]

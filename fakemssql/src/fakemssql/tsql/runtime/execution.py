@@ -57,15 +57,7 @@ class Execution(Steps):
             if result_kind is None:
                 raise SqlError(137, f'Must declare the scalar variable "{node.result}".', severity=15)
             frame.values[node.result] = encode(result_kind, status)
-        after = session.transactions.count
-        if after != count and session.transactions.state() != -1:
-            raise SqlError(
-                266,
-                "Transaction count after EXECUTE indicates a mismatching"
-                " number of BEGIN and COMMIT statements. Previous count ="
-                f" {count}, current count = {after}.",
-                state=2,
-            )
+        session.transactions.check_balance(count)
 
     def _run_dbcc(self, node: nodes.Dbcc, frame: Frame) -> None:
         dbcc(self.session, node, frame)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fakemssql.contract import Client, Output, Parameter, SqlError
+from fakemssql.switches import Switches
 from fakemssql.tsql.catalog.catalog import Catalog
 from fakemssql.tsql.compiler.compiler import Compiler
 from fakemssql.tsql.compiler.convert import convert
@@ -43,8 +44,8 @@ log = logging.getLogger(__name__)
 class Session:
     """Implements :class:`contract.Engine`."""
 
-    def __init__(self, pg: Pg, database: str, account: Account) -> None:
-        self.pg, self.database = pg, database
+    def __init__(self, pg: Pg, database: str, account: Account, switches: Switches) -> None:
+        self.pg, self.database, self.switches = pg, database, switches
         self.catalog = Catalog(pg)
         self.security = Security(pg, self.catalog, account)
         self.options = settings.Options()
@@ -91,32 +92,35 @@ class Session:
 
     def batch(self, text: str, output: Output) -> None:
         """Run a batch; see :class:`contract.Engine`."""
-        self._top(text, (), output)
+        self._top(text, (), output, procedure=False)
 
     def parameterised(self, text: str, parameters: Sequence[Parameter], output: Output) -> None:
         """Run a batch with declared variables."""
-        self._top(text, parameters, output)
+        self._top(text, parameters, output, procedure=True)
 
-    def _top(self, text: str, parameters: Sequence[Parameter], output: Output) -> int:
+    def _top(self, text: str, parameters: Sequence[Parameter], output: Output, *, procedure: bool) -> None:
         self.output = output
         self.activity.begin(self, text, parameters)
         try:
-            return self._run(text, parameters, output)
+            self._run(text, parameters, output, procedure)
         finally:
             self.activity.end(self)
 
-    def _run(self, text: str, parameters: Sequence[Parameter], output: Output) -> int:
+    def _run(self, text: str, parameters: Sequence[Parameter], output: Output, procedure: bool) -> None:
         self._refresh()
-        status = 0
+        self.transactions.lose(output)
+        count = self.transactions.count
         try:
             frame = self.frame(text, parameters, output)
-            status = self.interpreter.run(frame)
+            self.interpreter.run(frame)
             for parameter in parameters:
                 if parameter.output:
                     name = parameter.name.lower()
                     kind = frame.types[name]
                     value = decode(kind, frame.values[name])
                     output.return_value(Parameter(parameter.name, kind, value, True))
+            if procedure:
+                self.transactions.check_balance(count)
         except SqlError as error:
             self.interpreter.report(error, output)
         except BatchEnd:
@@ -124,7 +128,6 @@ class Session:
         finally:
             self.output = None
         self.transactions.end_of_batch(output)
-        return status
 
     def _refresh(self) -> None:
         if not self.security.powerful and not self.pg.in_transaction:
@@ -148,6 +151,7 @@ class Session:
 
     def _call(self, procedure: str, parameters: Sequence[Parameter], output: Output) -> int:
         self._refresh()
+        self.transactions.lose(output)
         status = 0
         try:
             frame = Frame(Code([]), output)
@@ -156,7 +160,8 @@ class Session:
             for parameter in outputs:
                 output.return_value(parameter)
         except SqlError as error:
-            self.interpreter.report(error, output)
+            # A procedure's error is one of a statement: under XACT_ABORT it takes the transaction along.
+            self.interpreter.report(error, output, self.transactions.doom if self.options.xact_abort else None)
             status = -6 if error.number != 2812 else 0
         except BatchEnd:
             status = -6
@@ -270,6 +275,7 @@ class Session:
             self.identity_insert[0],
             bool(frame.caught),
             self.security,
+            self.switches.properties,
         )
 
     def plan_key(self, node: object, frame: Frame) -> tuple[object, ...]:

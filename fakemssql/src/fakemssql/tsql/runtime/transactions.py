@@ -37,6 +37,7 @@ class Transactions:
         self.savepoints: list[str] = []
         self.pending: list[str] = []
         self.began = 0.0
+        self._requests = 0
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -216,6 +217,30 @@ class Transactions:
             )
             self._over("rollback", output)
             output.done(None)
+
+    def lose(self, output: Output) -> None:
+        """Before a request: roll back in silence where :class:`~fakemssql.switches.Switches` say so."""
+        if self.count:
+            self._requests += 1
+            if self._requests == self.session.switches.lose_transaction_at:
+                self.rollback_all(output)
+
+    def check_balance(self, before: int) -> None:
+        """Error 266 where a procedure, or a text with parameters, ends with another @@TRANCOUNT than it began with.
+
+        Not under XACT_ABORT ON, as practice knows and no page of the documentation says, and not for a transaction that
+        IMPLICIT_TRANSACTIONS began.
+        """
+        options = self.session.options
+        begun = options.implicit and self.count > before
+        if self.count == before or self.doomed or begun or options.xact_abort:
+            return
+        raise SqlError(
+            266,
+            "Transaction count after EXECUTE indicates a mismatching number of BEGIN and COMMIT statements. Previous "
+            f"count = {before}, current count = {self.count}.",
+            state=2,
+        )
 
     def state(self) -> int:
         """XACT_STATE()."""

@@ -108,6 +108,11 @@ def _property(known: dict[str, object], position: int) -> Special:
     return compile_
 
 
+def _serverproperty(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+    told = {name.upper(): value for name, value in c.env.properties.items()}
+    return _property({**_SERVER, **told}, 0)(c, node, names)
+
+
 def _databaseproperty(c: Expressions, node: nodes.Function, names: Names) -> Typed:
     """NULL for a database that does not exist."""
     value = _property(dict(_DATABASE), 1)(c, node, names)
@@ -132,7 +137,7 @@ def _db(c: Expressions) -> str:
 
 
 for _name, _function in {
-    "SERVERPROPERTY": _property(dict(_SERVER), 0),
+    "SERVERPROPERTY": _serverproperty,
     "DATABASEPROPERTYEX": _databaseproperty,
     "DATABASEPROPERTY": _databaseproperty,
     "OBJECT_ID": _object_id,

@@ -1,0 +1,46 @@
+"""What a server is told to say of itself, or to do wrong, so that tests see what programs make of it.
+
+A file in the data folder holds it. A connection reads the file when it logs in, so what is switched holds for
+connections that are opened from then on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+FILE = "switches.json"
+
+
+@dataclass(frozen=True)
+class Switches:
+    """``properties`` are values of SERVERPROPERTY by name. Without a switch the server is as it is.
+
+    ``lose_transaction_at``: each connection loses an open transaction once, without an error, just before the request
+    of that number; only requests in a transaction count, from 1.
+    """
+
+    properties: Mapping[str, str | int | None] = field(default_factory=dict)
+    lose_transaction_at: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.lose_transaction_at is not None and self.lose_transaction_at < 1:
+            raise ValueError("requests are counted from 1")
+
+
+def read(file: Path) -> Switches:
+    """What the file says; without it nothing is switched."""
+    try:
+        return Switches(**json.loads(file.read_text("utf-8")))
+    except FileNotFoundError:
+        return Switches()
+
+
+def write(file: Path, switches: Switches) -> None:
+    """Replace the file in one step: a connection may be reading it."""
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps(asdict(switches)), "utf-8")
+    os.replace(fresh, file)

@@ -1,0 +1,90 @@
+"""Faults and pretences that a test switches on: they hold for connections that are opened in the block."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pyodbc
+import pytest
+
+from fakemssql import FakeServer
+from fakemssql.switches import Switches
+
+pyodbc.pooling = False
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[FakeServer]:
+    with FakeServer() as found:
+        yield found
+
+
+@contextlib.contextmanager
+def connected(fake: FakeServer) -> Iterator[pyodbc.Connection]:
+    text = fake.odbc_connection_string()
+    with contextlib.closing(pyodbc.connect(text, autocommit=True, timeout=20)) as connection:
+        yield connection
+
+
+EDITION = "SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), SERVERPROPERTY('ProductLevel')"
+
+
+def test_server_properties_are_what_the_test_says(fake: FakeServer) -> None:
+    with connected(fake) as before, fake.switched(properties={"engineedition": 6}), connected(fake) as inside:
+        assert tuple(inside.execute(EDITION).fetchone()) == (6, "RTM")
+        assert tuple(before.execute(EDITION).fetchone()) == (3, "RTM"), "it was open before"
+        with fake.switched(), connected(fake) as within:
+            assert tuple(within.execute(EDITION).fetchone()) == (3, "RTM")
+        with connected(fake) as again:
+            assert tuple(again.execute(EDITION).fetchone()) == (6, "RTM")
+    with connected(fake) as after:
+        assert tuple(after.execute(EDITION).fetchone()) == (3, "RTM")
+
+
+def test_a_transaction_is_lost_in_silence_once(fake: FakeServer) -> None:
+    with fake.switched(lose_transaction_at=2), connected(fake) as connection:
+        cursor = connection.cursor()
+        cursor.execute("CREATE TABLE dbo.lost (n int)")
+        cursor.execute("BEGIN TRANSACTION")
+        cursor.execute("INSERT INTO dbo.lost VALUES (1)")
+        cursor.execute("INSERT INTO dbo.lost VALUES (?)", 2)  # the second request in the transaction
+        assert cursor.execute("SELECT @@TRANCOUNT").fetchval() == 0
+        with pytest.raises(pyodbc.Error, match="3902"):
+            cursor.execute("COMMIT TRANSACTION")
+        assert [row.n for row in cursor.execute("SELECT n FROM dbo.lost")] == [2], "committed on its own"
+        cursor.execute("BEGIN TRANSACTION")
+        for n in (3, 4, 5):
+            cursor.execute("INSERT INTO dbo.lost VALUES (?)", n)
+        cursor.execute("COMMIT TRANSACTION")
+        assert [row.n for row in cursor.execute("SELECT n FROM dbo.lost ORDER BY n")] == [2, 3, 4, 5]
+
+
+def test_what_was_switched_ends_with_the_server(fake: FakeServer) -> None:
+    with contextlib.ExitStack() as never_left:
+        never_left.enter_context(fake.switched(properties={"EngineEdition": 6}))
+        fake.kill()
+        fake.restart()
+        with connected(fake) as connection:
+            assert tuple(connection.execute(EDITION).fetchone()) == (3, "RTM")
+
+
+def test_requests_are_counted_from_one() -> None:
+    with pytest.raises(ValueError, match="from 1"):
+        Switches(lose_transaction_at=0)
+
+
+def test_a_driver_keeps_a_failed_description_to_itself(fake: FakeServer) -> None:
+    """What makes None dangerous: the caller sees a statement that succeeded, and committed on its own."""
+    with connected(fake) as connection:
+        cursor = connection.cursor()
+        cursor.execute("CREATE TABLE dbo.told (n int)")
+        cursor.execute("SET XACT_ABORT ON")
+        cursor.execute("BEGIN TRANSACTION")
+        cursor.execute("INSERT INTO dbo.told VALUES (1)")
+        cursor.execute("INSERT INTO dbo.told SELECT ?", None)
+        assert cursor.execute("SELECT @@TRANCOUNT").fetchval() == 0
+        assert [row.n for row in cursor.execute("SELECT n FROM dbo.told")] == [None]
+        cursor.execute("BEGIN TRANSACTION")
+        cursor.execute("INSERT INTO dbo.told VALUES (?)", None)
+        assert cursor.execute("SELECT @@TRANCOUNT").fetchval() == 1, "VALUES tell the type"

@@ -1,0 +1,128 @@
+"""The server ends a transaction without a word: no statement after it is committed on its own.
+
+Each statement of a transaction begins by making sure of it. Without that beginning the same faults lose and double
+messages, which the last test shows.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections.abc import Callable
+from contextlib import closing
+from unittest.mock import patch
+
+import pytest
+
+from airflow_sqlqueue.drain.drain import Drain, DrainResult
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.errors import StatementError
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.session import Session
+from fakemssql import FakeServer
+from tests.conftest import Server
+from tests.contract.conftest import Connect
+from tests.faults.account import Account
+from tests.faults.conftest import LONG
+from tests.faults.processes import SEALED, Draining
+
+OPTIONS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=20)
+LOSSES = 2
+KILLS = 50 if LONG else 3
+
+STATEMENTS = range(1, 13) if LONG else (1, 2, 4, 8)
+"""A part of 20 messages is three or more statements and the one with COMMIT."""
+
+
+@pytest.fixture
+def fake(server: Server) -> FakeServer:
+    if not isinstance(server, FakeServer):
+        pytest.skip("only fakemssql can be told to lose a transaction")
+    return server
+
+
+class Losing:
+    """Opens sessions; the first ones lose a transaction before the statement of that number."""
+
+    def __init__(self, fake: FakeServer, connect: Connect, statement: int) -> None:
+        self._fake, self._connect, self._statement = fake, connect, statement
+        self._lock = threading.Lock()
+        self.opened = 0
+
+    def __call__(self) -> Session:
+        with self._lock:
+            self.opened += 1
+            if self.opened > LOSSES:
+                return self._connect()
+            with self._fake.switched(lose_transaction_at=self._statement):
+                return self._connect()
+
+
+def drain(connect: Callable[[], Session], queue: QueueTable, stage: Stage, batch_id: uuid.UUID) -> DrainResult:
+    return Drain(connect, queue.address, stage, batch_id=batch_id, origin="test", options=OPTIONS).run()
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_drain_loses_and_doubles_nothing(
+    fake: FakeServer,
+    connect: Connect,
+    queue: QueueTable,
+    stage: Stage,
+    account: Account,
+    batch_id: uuid.UUID,
+    statement: int,
+) -> None:
+    account.send(60)
+    losing = Losing(fake, connect, statement)
+    result = drain(losing, queue, stage, batch_id)
+    assert losing.opened > LOSSES, "each of the first connections was given up"
+    assert (result.batch.state, result.locked) == ("sealed", 0)
+    account.check(batch_id)
+    assert account.queued() == 0
+
+
+@pytest.mark.timeout(1800)
+def test_processes_that_are_killed_and_lose_transactions_lose_and_double_nothing(
+    fake: FakeServer, server_url: str, queue: QueueTable, stage: Stage, account: Account
+) -> None:
+    """Every connection loses a transaction, after a part or more; the process is killed and resumed.
+
+    The largest part, with bodies that are read in pieces, is less than 40 statements.
+    """
+    chance, kills, batch_id, outcome = random.Random(3), 0, uuid.uuid4(), None
+    account.send(150)
+    while outcome is None:
+        with (
+            fake.switched(lose_transaction_at=chance.randint(40, 60)),
+            closing(Draining(server_url, queue.address, stage, batch_id)) as process,
+        ):
+            process.started()
+            if kills == KILLS or process.ended(within=chance.uniform(0, 0.5)):
+                outcome = process.outcome()
+            else:
+                process.kill()
+                kills += 1
+        account.check(batch_id)
+    assert outcome == SEALED
+    assert account.queued() == 0
+
+
+@pytest.mark.parametrize("statement", [2, 4])
+def test_without_the_guard_the_account_does_not_balance(
+    fake: FakeServer,
+    connect: Connect,
+    queue: QueueTable,
+    stage: Stage,
+    account: Account,
+    batch_id: uuid.UUID,
+    statement: int,
+) -> None:
+    account.send(60)
+    # What ends the drain comes too late: a savepoint (628) or a COMMIT (3902) that finds no transaction.
+    with patch.object(Session, "guarded", lambda _, text: text), pytest.raises(StatementError, match=r"628|3902"):
+        drain(Losing(fake, connect, statement), queue, stage, batch_id)
+    # A DELETE was committed on its own, or a part is in the ledger whose messages are in the queue again.
+    with pytest.raises((AssertionError, FileNotFoundError)):
+        account.check(batch_id)
