@@ -38,8 +38,8 @@ test: $(READY) ## Run the tests, those that measure by themselves
 faults: $(READY) ## Run the fault tests of the drain at length (some minutes)
 	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults
 
-contract: $(READY) ## Run what any server must do on SERVER=mssql://user:password@host:port/database, for a first contact
-	@SQLQUEUE_TEST_SERVER='$(or $(SERVER),$(SQLQUEUE_TEST_SERVER))' $(RUN)/python scripts/contract.py
+contract: $(READY) ## Try a server: SERVER=mssql://user:password@host:port/master (CONTRACT="--collation ...")
+	@SQLQUEUE_TEST_SERVER='$(or $(SERVER),$(value SQLQUEUE_TEST_SERVER))' $(RUN)/python scripts/contract.py $(CONTRACT)
 
 lint: $(READY) ## Check style, types and the layers
 	@$(RUN)/ruff check .

@@ -1,9 +1,10 @@
 """Find out whether a SQL Server does what the tests of this repository take for granted.
 
-``python scripts/contract.py [--report FILE]``, or ``make contract SERVER=mssql://user:password@host/database``: first
-contact, statement by statement, then the contract, the plans and the faults. The server is the one that
-``SQLQUEUE_TEST_SERVER`` names, else fakemssql. The table at the end, and the report, hold names of tests, versions and
-sentences of errors: no address, no login, no message.
+``python scripts/contract.py``, or ``make contract SERVER=mssql://user:password@host:port/master``: first contact,
+statement by statement, then the contract, the plans and the faults. The server is the one that ``SQLQUEUE_TEST_SERVER``
+names, else fakemssql. A database is made for it and dropped at the end, unless ``--keep`` says that the one of the URL
+is to be used. The table at the end, and the report, hold names of tests, versions and sentences of errors: no address,
+no login, no message.
 """
 
 from __future__ import annotations
@@ -11,17 +12,26 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
+import uuid
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from rich.console import Console
 from rich.table import Table
+
+from airflow_sqlqueue import ConnectionSettings
+from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
 
 STEPS = {
     "first contact": ["tests/contract/test_first_contact.py"],
@@ -53,13 +63,18 @@ class Outcome:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--report", type=Path, default=Path("contract-report.txt"), help="where the table is kept")
+    parser.add_argument("--keep", action="store_true", help="use the URL's database, and make none")
+    parser.add_argument("--collation", help="of the database that is made")
+    parser.add_argument("--read-committed-snapshot", choices=["on", "off"], help="of the database that is made")
+    parser.add_argument("--only", nargs="+", choices=STEPS, default=list(STEPS), metavar="STEP", help=", ".join(STEPS))
     arguments = parser.parse_args()
-    with _server() as url:
+    with _server() as given, ExitStack() as stack:
+        url = given if arguments.keep else stack.enter_context(_database(given, arguments))
         about = _about(url)
         outcomes = {}
-        for step, tests in STEPS.items():
+        for step in arguments.only:
             Console(stderr=True).print(f"{step} ...", highlight=False)
-            outcomes[step] = run(tests, url)
+            outcomes[step] = run(STEPS[step], url)
     with arguments.report.open("w", encoding="utf-8") as file:
         for console in (Console(), Console(file=file, width=150)):
             show(console, about, outcomes)
@@ -79,15 +94,39 @@ def _server() -> Iterator[str]:
         yield server.url("sqlqueue")
 
 
+@contextmanager
+def _database(url: str, arguments: argparse.Namespace) -> Iterator[str]:
+    """A database that is made for the tests on the URL's server; its URL."""
+    name, parts = f"sqlqueue_contract_{uuid.uuid4().hex[:12]}", urlsplit(url)
+    collation, snapshot = arguments.collation, arguments.read_committed_snapshot
+    if not re.fullmatch(r"\w*", collation or ""):
+        sys.exit(f"There is no collation {collation!r}: give a name as Latin1_General_100_CS_AS_SC_UTF8.")
+    texts = [f"CREATE DATABASE [{name}]" + (f" COLLATE {collation}" if collation else "")]
+    if snapshot:
+        texts.append(f"ALTER DATABASE [{name}] SET READ_COMMITTED_SNAPSHOT {snapshot.upper()} WITH ROLLBACK IMMEDIATE")
+    _run(url, *texts)
+    try:
+        yield urlunsplit(parts._replace(path=f"/{name}"))
+    finally:
+        try:
+            _run(url, f"DROP DATABASE [{name}]")
+        except SqlQueueError:
+            # Processes that tests have killed may be connected still.
+            _run(url, f"ALTER DATABASE [{name}] SET SINGLE_USER WITH ROLLBACK IMMEDIATE", f"DROP DATABASE [{name}]")
+
+
+def _run(url: str, *texts: str) -> list[Any]:
+    """Run statements on a connection of their own; the rows of the last."""
+    rows: list[Any] = []
+    with Session(ConnectionSettings.from_url(url)) as session:
+        for text in texts:
+            rows = session.run(Query("contract", "prepare the database of the tests", text))
+    return rows
+
+
 def _about(url: str) -> str:
     """Versions of the server, the driver and Python."""
-    from airflow_sqlqueue import ConnectionSettings
-    from airflow_sqlqueue.session import Session
-    from airflow_sqlqueue.sql import Query
-
-    settings = ConnectionSettings.from_url(url)
-    with Session(settings) as session:
-        version, edition = session.run(Query("about", "read the server's version", _VERSION))[0]
+    version, edition = _run(url, _VERSION)[0]
     return f"SQL Server {version}, engine edition {edition}; Python {platform.python_version()}, {platform.system()}"
 
 
