@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.observability import stats
 
 from airflow_sqlqueue.drain.manifest import Batch
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from airflow_sqlqueue.drain.liveness import BatchLocks
     from airflow_sqlqueue.drain.options import DrainOptions
+    from airflow_sqlqueue.drain.progress import Progress
 
 STRANDED = ("adopt", "fail", "ignore")
 """What to do with batches that earlier runs left."""
@@ -143,6 +145,11 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         dag_id, _, task_id, map_index = key = task_key(context)
         owner = owner_of(dag_id, task_id, map_index)
         drain_log = DrainLog(self.log)
+
+        def on_progress(done: Progress) -> None:
+            drain_log.progress(done)
+            self._end_if_killed()
+
         with fail_without_retry(), ExitStack() as stack:
             options = self._check()
             job, batches = self._make_job(context), self.hook.client.batches
@@ -166,7 +173,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
                 options=options,
                 engine=self.engine,
                 spark=spark,
-                on_progress=drain_log.progress,
+                on_progress=on_progress,
             )
             drain_log.end(drained)
             if self.python_callable is None:
@@ -184,10 +191,19 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         }
 
     def on_kill(self) -> None:
-        """End spark-submit, and with it the application's driver."""
+        """End the drain with the part that is under way, and spark-submit, and with it the application's driver.
+
+        Airflow calls this where it is to end the task, and lets it go on: the task has seconds until it is killed.
+        """
         self._killed = True
         if self._job is not None:
             self._job.kill()
+
+    def _end_if_killed(self) -> None:
+        if self._killed:
+            raise AirflowException(
+                "The task was told to end. Its batch keeps what it has: a retry goes on with it, or the next run does."
+            )
 
     def _make_job(self, context: Context) -> SparkJob:
         job = SparkJob(
@@ -260,6 +276,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         if not job.is_given:
             self.log.info("Batch %s waits for a task that reads it and marks it consumed", batch.batch_id)
             return batch, None
+        self._end_if_killed()
         result = None
         if again:
             from airflow_sqlqueue.drain.kept import check_files

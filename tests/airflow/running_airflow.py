@@ -1,0 +1,210 @@
+"""An Airflow that runs: its services as processes, and its REST API as a person uses it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import psutil
+from psycopg.conninfo import conninfo_to_dict
+
+from fakemssql.postgres import DATABASE, USER, Postgres
+
+Value = TypeVar("Value")
+
+WAIT = 240
+"""Seconds within which everything happens, on a machine that has other things to do as well."""
+
+PRELOAD = """
+import sys
+
+if "scheduler" in sys.argv:
+    import airflow.dag_processing.bundles.manager
+    import airflow.dag_processing.dagbag
+    import airflow.sdk.execution_time.task_runner
+    import airflow_sqlqueue.drain.drain
+    import airflow_sqlqueue.hooks.sqlqueue
+    import airflow_sqlqueue.operators.drain_to_spark
+"""
+"""What a task imports: its process is forked from a worker, and that from the scheduler, so it is loaded once."""
+
+SETTINGS = {
+    "CORE__EXECUTOR": "LocalExecutor",
+    "CORE__PARALLELISM": "16",
+    "CORE__LOAD_EXAMPLES": "False",
+    "CORE__UNIT_TEST_MODE": "False",
+    "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+    "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+    "API__HOST": "127.0.0.1",
+    "API__WORKERS": "1",
+    # A request that waits for a second connection holds its first one.
+    "DATABASE__SQL_ALCHEMY_POOL_SIZE": "50",
+    # What has happened to a task is to be known within seconds; what is only slow must not be taken for dead.
+    "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+    "SCHEDULER__JOB_HEARTBEAT_SEC": "1",
+    "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+    # By this a scheduler is taken for dead by the next one, at its start.
+    "SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
+    # A slow scheduler would take itself for dead.
+    "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "3600",
+    "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
+    "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+    "WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
+    "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+    "LOGGING__LOGGING_LEVEL": "INFO",
+}
+
+
+def until(what: str, look: Callable[[], Value], *, seconds: float = WAIT) -> Value:
+    """Look until there is something to see, and return it; fail when that takes too long."""
+    deadline = time.monotonic() + seconds
+    while not (seen := look()):
+        assert time.monotonic() < deadline, f"in {seconds} s it did not happen: {what}"
+        time.sleep(0.5)
+    return seen
+
+
+class RunningAirflow:
+    """API server, scheduler and DAG processor of one home, with the LocalExecutor, on PostgreSQL.
+
+    On SQLite the API server waits for itself where two requests write at the same time.
+
+    :param home: the folder for database, settings and logs.
+    :param dags: the folder of the DAGs.
+    :param environment: further variables of all its processes.
+    """
+
+    def __init__(self, home: Path, dags: Path, environment: Mapping[str, str]) -> None:
+        with closing(socket.socket()) as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        settings = {
+            **SETTINGS,
+            "CORE__DAGS_FOLDER": str(dags),
+            "CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+            "API__PORT": str(port),
+            "API__SECRET_KEY": secrets.token_hex(16),
+            "API_AUTH__JWT_SECRET": secrets.token_hex(32),
+        }
+        self._home = home
+        self._environment = {**os.environ, "AIRFLOW_HOME": str(home), **_variables(settings), **environment}
+        self._database = Postgres(home / "database")
+        self._http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT)
+        self._mutex = threading.Lock()
+        self._services: dict[str, subprocess.Popen[bytes]] = {}
+        self._sessions: set[int] = set()
+
+    def start(self) -> None:
+        """Make the database and start the services; return when the API answers."""
+        self._database.start()
+        where = f"{USER}@/{DATABASE}?host={conninfo_to_dict(self._database.conninfo())['host']}"
+        urls = {
+            "DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg://{where}",
+            "DATABASE__SQL_ALCHEMY_CONN_ASYNC": f"postgresql+psycopg_async://{where}",
+        }
+        self._environment.update(_variables(urls))
+        (self._home / "config").mkdir()
+        (self._home / "config" / "airflow_local_settings.py").write_text(PRELOAD, "utf-8")
+        migration = self._start("migration", "db", "migrate")
+        assert migration.wait(WAIT) == 0, self.log("migration")
+        self._start("api-server", "api-server")
+        self._start("dag-processor", "dag-processor")
+        self.start_scheduler()
+        token = until("the API server answers", self._token)
+        self._http.headers["Authorization"] = f"Bearer {token}"
+
+    def stop(self) -> None:
+        """Kill every process that the services have started, orphans too: they keep the session of their service."""
+        self._http.close()
+        while living := [process for process in psutil.process_iter() if _session(process) in self._sessions]:
+            for process in living:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            for service in self._services.values():
+                service.wait(60)
+            psutil.wait_procs(living, 60)
+        self._database.stop()
+
+    def start_scheduler(self) -> None:
+        """Start it, once one that was told to end has ended."""
+        self._start("scheduler", "scheduler", "--skip-serve-logs")
+
+    def stop_scheduler(self, signum: signal.Signals) -> None:
+        """Send a signal to the scheduler alone; its workers are processes of their own."""
+        self._services["scheduler"].send_signal(signum)
+
+    def is_scheduler_missed(self) -> bool:
+        """Whether a scheduler that said nothing any more is taken for dead."""
+        return bool(self.get("monitor/health")["scheduler"]["status"] == "unhealthy")
+
+    def log(self, service: str) -> str:
+        """The last lines that a service has printed."""
+        return "\n".join((self._home / f"{service}.log").read_text("utf-8", "replace").splitlines()[-60:])
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        return self._request("GET", path, params=parameters)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._request("POST", path, json=body)
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._request("PATCH", path, json=body)
+
+    def has_dag(self, dag_id: str) -> bool:
+        with self._mutex:
+            return self._http.get(f"/api/v2/dags/{dag_id}").is_success
+
+    def _request(self, method: str, path: str, **arguments: Any) -> Any:
+        with self._mutex:
+            response = self._http.request(method, f"/api/v2/{path}", **arguments)
+        assert response.is_success, f"{method} {path}: {response.status_code} {response.text}"
+        return response.json()
+
+    def _token(self) -> str:
+        ended = {name: service.poll() for name, service in self._services.items() if name != "migration"}
+        assert not any(code is not None for code in ended.values()), "\n".join(map(self.log, ended))
+        try:
+            response = self._http.get("/auth/token")
+        except httpx.TransportError:
+            return ""
+        return str(response.json()["access_token"]) if response.is_success else ""
+
+    def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "airflow", *arguments]
+        if name in self._services:
+            self._services[name].wait(WAIT)
+        with (self._home / f"{name}.log").open("ab") as output:
+            service = subprocess.Popen(
+                command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # A session has no way out for those in it: Airflow's workers and tasks make process groups only.
+                start_new_session=True,
+            )
+        self._services[name] = service
+        self._sessions.add(service.pid)
+        return service
+
+
+def _session(process: psutil.Process) -> int | None:
+    try:
+        return None if process.status() == psutil.STATUS_ZOMBIE else os.getsid(process.pid)
+    except (ProcessLookupError, psutil.NoSuchProcess):
+        return None
+
+
+def _variables(settings: Mapping[str, str]) -> dict[str, str]:
+    return {f"AIRFLOW__{name}": value for name, value in settings.items()}
