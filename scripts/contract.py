@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from airflow_sqlqueue import ConnectionSettings
-from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.errors import LoginFailedError, ServerUnreachableError, SqlQueueError
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 
@@ -67,8 +68,10 @@ def main() -> int:
     parser.add_argument("--collation", help="of the database that is made")
     parser.add_argument("--read-committed-snapshot", choices=["on", "off"], help="of the database that is made")
     parser.add_argument("--only", nargs="+", choices=STEPS, default=list(STEPS), metavar="STEP", help=", ".join(STEPS))
+    parser.add_argument("--wait", type=float, default=0.0, help="seconds until the server answers, at the most")
     arguments = parser.parse_args()
     with _server() as given, ExitStack() as stack:
+        _wait(given, time.monotonic() + arguments.wait)
         url = given if arguments.keep else stack.enter_context(_database(given, arguments))
         about = _about(url)
         outcomes = {}
@@ -92,6 +95,18 @@ def _server() -> Iterator[str]:
 
     with FakeServer(databases=["sqlqueue"]) as server:
         yield server.url("sqlqueue")
+
+
+def _wait(url: str, deadline: float) -> None:
+    """Wait until the server takes logins, as one in a container that has just been started."""
+    while True:
+        try:
+            _run(url)
+            return
+        except (ServerUnreachableError, LoginFailedError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
 
 
 @contextmanager
