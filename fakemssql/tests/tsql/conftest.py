@@ -83,6 +83,15 @@ def locking(client: Client) -> str:
 
 
 @pytest.fixture
+def without_versions(client: Client) -> Iterator[None]:
+    """READ_COMMITTED_SNAPSHOT OFF in the database that is common to the tests, for statements that need it so."""
+    client.ok("ALTER DATABASE shop SET READ_COMMITTED_SNAPSHOT OFF")
+    yield
+    default = client.value("SELECT is_read_committed_snapshot_on FROM sys.databases WHERE name = 'model'")
+    client.ok(f"ALTER DATABASE shop SET READ_COMMITTED_SNAPSHOT {'ON' if default else 'OFF'}")
+
+
+@pytest.fixture
 def versioned(client: Client) -> str:
     """A database in which READ_COMMITTED_SNAPSHOT is ON."""
     return _database(client, "ON")
