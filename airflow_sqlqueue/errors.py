@@ -23,6 +23,7 @@ what the driver said is in ``__cause__``. Message bodies, headers and secrets ar
     │   ├── LockTimeoutError       a lock was not granted in time (1222)
     │   ├── LayoutChangedError     the table was altered under a transaction that had read it before
     │   ├── ServerBusyError        the server fails over or is overloaded
+    │   ├── DataMovedError         rows were moved under a read that takes no locks (601)
     │   ├── ConnectionLostError    the connection broke; whether a COMMIT under way took effect is not known
     │   └── TransactionLostError   the server ended the transaction before its time (also a TransactionError)
     ├── TransactionError           a transaction cannot do this: it failed before, or it would span two servers
@@ -114,6 +115,10 @@ class LayoutChangedError(TransientError):
 
 class ServerBusyError(TransientError):
     """The server fails over or is overloaded."""
+
+
+class DataMovedError(TransientError):
+    """Rows were moved or deleted under a read that takes no locks (601)."""
 
 
 class ConnectionLostError(TransientError):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from airflow_sqlqueue.errors import (
+    DataMovedError,
     DeadlockError,
     LockTimeoutError,
     ServerBusyError,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_CHOSEN_AS_VICTIM = -3
 _PREPARED = 4
 """Statements that are kept prepared: the few that a loop of transactions takes turns with."""
 
@@ -59,7 +61,7 @@ class Session:
         self._connection.timeout = statement_timeout
         self._is_freetds = "tdsodbc" in self._connection.getinfo(load_pyodbc().SQL_DRIVER_NAME).lower()
         self._cursors: dict[str, pyodbc.Cursor] = {}
-        self._in_transaction = self._doomed = False
+        self._in_transaction = self._doomed = self._yields = False
         self._lock_timeout = self._lock_timeout_now = lock_timeout
         try:
             self.engine_edition = self._prepare()
@@ -162,6 +164,34 @@ class Session:
         self._lock_timeout_now = seconds
 
     @contextmanager
+    def yielding(self) -> Iterator[None]:
+        """Be the victim of a deadlock with whoever has a normal priority, in this block alone."""
+        self._yields = True
+        self.run(query("session.yield_to_others"))
+        try:
+            yield
+        finally:
+            # In a doomed transaction nothing is run: its end sees to it.
+            if not self._doomed:
+                self._yield_no_more()
+
+    def _yield_no_more(self) -> None:
+        self.run(query("session.yield_no_more"))
+        self._yields = False
+
+    def take_lock(self, statement: Query, resource: str) -> None:
+        """Take an application lock of the open transaction, by a statement that returns the answer of sp_getapplock.
+
+        Raises :class:`LockTimeoutError` or :class:`DeadlockError` for an answer below zero. The server has rolled
+        nothing back then: the error has the owner of the transaction do so.
+        """
+        answer = int(self.value(statement, resource))
+        if answer == _CHOSEN_AS_VICTIM:
+            raise DeadlockError(f"Could not {statement.purpose}: it would have been a deadlock; run it again.")
+        if answer < 0:
+            raise LockTimeoutError(f"Could not {statement.purpose}: another holds it for too long; try again later.")
+
+    @contextmanager
     def transaction(self) -> Iterator[None]:
         """A transaction: committed when the block ends, rolled back when it raises.
 
@@ -203,6 +233,8 @@ class Session:
             self.run(query("session.rollback"))
             if self._lock_timeout_now != self._lock_timeout:
                 self._set_lock_timeout(self._lock_timeout)
+            if self._yields:
+                self._yield_no_more()
 
     def save(self) -> None:
         """Set the savepoint of the transaction that is open; a later one takes its place."""
@@ -242,14 +274,19 @@ class Session:
         return EnlistedConnection(self._connection, self)
 
 
-def retrying(work: Callable[[], T], *, attempts: int = 5) -> T:
-    """Run a unit of work again after a deadlock or a lock timeout, with a random, growing pause.
+_REPEATED = (DataMovedError, DeadlockError, LockTimeoutError, ServerBusyError)
+
+
+def retrying(
+    work: Callable[[], T], *, attempts: int = 5, only: tuple[type[SqlQueueError], ...] | type[SqlQueueError] = _REPEATED
+) -> T:
+    """Run a unit of work again after a deadlock, a lock timeout and the like, with a random, growing pause.
 
     Only for work that rolled back whole and handed nothing out. A lost connection is not retried here: the caller must
     open another one.
     """
     retry = Retrying(
-        retry=retry_if_exception_type((DeadlockError, LockTimeoutError, ServerBusyError)),
+        retry=retry_if_exception_type(only),
         stop=stop_after_attempt(attempts),
         wait=wait_random_exponential(multiplier=0.05, max=2),
         reraise=True,

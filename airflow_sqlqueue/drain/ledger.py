@@ -82,7 +82,8 @@ def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Defin
 
 
 def _query(name: str, batch: ResolvedAddress, part: ResolvedAddress, **fragments: Fragment) -> Query:
-    return query(f"ledger.{name}", batch=identifier(batch), part=identifier(part), **fragments)
+    names = {"catalog": identifier(batch.catalog), "batch": identifier(batch), "part": identifier(part)}
+    return query(f"ledger.{name}", **names, **fragments)
 
 
 class Ledger:
@@ -128,7 +129,10 @@ class Ledger:
             stage,
             "" if up_to is None else str(up_to),
         )
-        self.session.run(self.query("open"), str(batch_id), *values, str(batch_id))
+        with self.session.transaction():
+            resource = f"sqlqueue.open.{self._batch.schema}.{batch_id}"[-255:]
+            self.session.take_lock(self.query("lock_open"), resource)
+            self.session.run(self.query("open"), str(batch_id), *values, str(batch_id))
         row = self.find(batch_id)
         if row.queue != queue[:400]:
             raise WrongBatchError(f"Batch {batch_id} drains {row.queue}, not {queue}: ask for a new batch.")

@@ -17,7 +17,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import padded_chunks, placeholders
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.sql import Fragment, Query, identifier, query, seek
 from airflow_sqlqueue.sql.columns import (
     STAGED,
     STAGED_DELETED,
@@ -72,6 +72,7 @@ class Quarantine:
         types = queue.layout.types
         fragments = {
             "queue": identifier(queue.address),
+            "seek": seek(queue.layout.seek_index),
             "names": row_names(types),
             "values": row_columns(types, "deleted."),
         }

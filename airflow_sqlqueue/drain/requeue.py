@@ -10,7 +10,7 @@ from airflow_sqlqueue.drain.batch_reader import rows_in_order, table_rows_in_ord
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, LockTimeoutError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 
@@ -47,7 +47,7 @@ def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None =
     if not ledger.exists():
         raise BatchNotFoundError(f"There is no ledger in {ledger.catalog!r} to know batch {batch_id}: check the queue.")
     with ledger.session.transaction():
-        if ledger.session.value(ledger.query("requeue"), str(batch_id)) != 1:
+        if not _mark(ledger, batch_id):
             return _refuse_or_repeat(ledger, batch_id)
         batch = ledger.manifest(batch_id)
         queue = QueueTable(ledger.session, AddressResolver().resolve(batch.queue))
@@ -64,8 +64,21 @@ def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None =
     return RequeueResult(batch, repeated=False)
 
 
+def _mark(ledger: Ledger, batch_id: uuid.UUID) -> bool:
+    """Whether the batch was sealed and is marked now.
+
+    Once more where it was sealed between the statement and the look at the batch: it will not be open again.
+    """
+    statement = ledger.query("requeue")
+    return ledger.session.value(statement, str(batch_id)) == 1 or (
+        ledger.find(batch_id).state == "sealed" and ledger.session.value(statement, str(batch_id)) == 1
+    )
+
+
 def _refuse_or_repeat(ledger: Ledger, batch_id: uuid.UUID) -> RequeueResult:
     row = ledger.find(batch_id)
+    if row.state == "sealed":
+        raise LockTimeoutError(f"Batch {batch_id} changes all the time: nothing was put back; try again later.")
     if row.state in _REFUSALS:
         raise BatchError(f"Batch {batch_id} {_REFUSALS[row.state]}.")
     return RequeueResult(ledger.manifest(batch_id), repeated=True)

@@ -30,8 +30,7 @@ class Span:
 
         Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`.
         """
-        queue.require()
-        end = queue.session.value(queue.query("errors.end"))
+        end = queue.value("errors.end")
         last = FIRST if end is None else int(end)
         if where.row_versions is None:
             return cls(FIRST, last)

@@ -83,8 +83,10 @@ def _columns(inspected: InspectedTable) -> Iterator[Finding]:
         yield Finding(f"unfilled-{name}", "error", text)
     for name, column in inspected.layout.columns.items():
         if column.encrypted:
-            text = f"The column {name} is always encrypted: connect with ColumnEncryption=Enabled."
-            yield Finding(f"encrypted-{name}", "note", text)
+            # No statement here is written for it: DATALENGTH, LIKE and NULLIF do not take an encrypted column, and
+            # parameters that stand in a VALUES list are not described as ones for it.
+            text = f"The column {name} is always encrypted, which is not supported: use a queue without."
+            yield Finding(f"encrypted-{name}", "warning", text)
 
 
 def _headers(inspected: InspectedTable) -> Iterator[Finding]:
@@ -155,6 +157,17 @@ def _copies(inspected: InspectedTable) -> Iterator[Finding]:
         yield Finding("change-data-capture", "warning", text)
 
 
+def _durability(inspected: InspectedTable) -> Iterator[Finding]:
+    catalog = inspected.table.catalog
+    if inspected.session.value(query("inspect.durability"), catalog) == "FORCED":
+        # A COMMIT cannot ask for more than the database gives ("Control Transaction Durability").
+        text = (
+            f"DELAYED_DURABILITY is FORCED in {catalog}: a crash undoes the last commits, so messages that were "
+            "received or drained are in the queue again, and sends are lost. Set it to DISABLED or ALLOWED."
+        )
+        yield Finding("delayed-durability", "warning", text)
+
+
 def _mover(inspected: InspectedTable) -> Iterator[Finding]:
     table = inspected.table
     delayed = ResolvedAddress(endpoint_table(table.table, "Delayed"), table.schema, table.catalog)
@@ -212,6 +225,7 @@ CHECKS: tuple[Callable[[InspectedTable], Iterator[Finding]], ...] = (
     _expires_index,
     _bloat,
     _copies,
+    _durability,
     _consumers,
     _lock_escalation,
 )

@@ -74,9 +74,14 @@ def depth(table: TableAccess, kind: str = "exact", *, limit: int | None = None) 
         return Depth(0 if low is None else max(0, high - low + 1), None, kind)
     if kind == "catalog":
         return Depth(_catalog_rows(table, table.layout.table), None, kind)
-    rows = table.rows("queue.depth") if limit is None else table.rows("queue.depth_up_to", limit, FIRST)
-    total, expired = rows[0]
-    return Depth(total - expired, expired)
+    total, expired = table.rows("queue.depth_up_to", limit, FIRST)[0] if limit is not None else _counts(table)
+    return Depth(max(0, total - expired), expired)
+
+
+def _counts(table: TableAccess) -> Any:
+    index = table.layout.index_on("Expires")
+    filtered = index is not None and index.filter and not index.disabled
+    return table.rows("queue.depth_by_indexes" if filtered else "queue.depth")[0]
 
 
 def check_kind(kind: str) -> None:

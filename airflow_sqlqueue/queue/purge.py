@@ -7,8 +7,7 @@ receivers".
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -16,12 +15,11 @@ from typing import Protocol
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.envelope.times import parse_time
-from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, SqlQueueError, TransactionError
+from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, TransactionError
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.queue.browsing import MAX_VALUES, MessageHead, heads, padded_chunks, placeholders
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess, check_rows
-from airflow_sqlqueue.session import Session, retrying
-from airflow_sqlqueue.sql import query
+from airflow_sqlqueue.session import retrying
 
 CHUNK = 1_000
 """Rows of one transaction, by default."""
@@ -105,7 +103,7 @@ def purge(table: TableAccess, options: PurgeOptions) -> PurgeResult:
     budget = Budget(options.max_messages, options.max_seconds)
     work = _work(table, options)
     deleted, complete = 0, False
-    with _yielding(session, options.lock_timeout):
+    with session.yielding(), session.lock_timeout(options.lock_timeout):
         while not complete and not options.dry_run and (take := budget.reserve(options.chunk)):
             try:
                 count, complete = retrying(partial(work.delete, take))
@@ -118,18 +116,6 @@ def purge(table: TableAccess, options: PurgeOptions) -> PurgeResult:
     remaining, locked, undated = work.report(complete or options.dry_run)
     done = complete or (remaining == 0 and not locked)
     return PurgeResult(deleted, remaining, done, budget.seconds_used, locked, undated)
-
-
-@contextmanager
-def _yielding(session: Session, lock_timeout: float) -> Iterator[None]:
-    """Be the victim of deadlocks and wait only so long, in this block alone."""
-    session.run(query("session.yield_to_others"))
-    try:
-        with session.lock_timeout(lock_timeout):
-            yield
-    finally:
-        with suppress(SqlQueueError):
-            session.run(query("session.yield_no_more"))
 
 
 def _work(table: TableAccess, options: PurgeOptions) -> _Work:

@@ -51,7 +51,8 @@ class SendLedger:
         self._definition = send_ledger_definition(catalog, schema)
 
     def query(self, name: str) -> Query:
-        return query(f"send_ledger.{name}", sent=identifier(self._definition.table))
+        table = self._definition.table
+        return query(f"send_ledger.{name}", sent=identifier(table), catalog=identifier(table.catalog))
 
     def exists(self) -> bool:
         """Whether the table is there: before the first send of a database it is not."""
@@ -66,10 +67,13 @@ class SendLedger:
         """Send the messages, unless a send with this id was committed before: exactly once.
 
         Queue and ledger may stand in different databases of the server. Inside a transaction the send is part of it.
-        Raises :class:`TransactionError` where the id was used for another queue.
+        Waits, up to the session's lock timeout, for another send of the same id. Raises :class:`LockTimeoutError` after
+        that, and :class:`TransactionError` where the id was used for another queue.
         """
         address = queue.address.canonical[:400]
         with self.session.transaction():
+            resource = f"sqlqueue.send.{self._definition.table.schema}.{send_id}"[-255:]
+            self.session.take_lock(self.query("lock"), resource)
             entered = self.session.value(self.query("enter"), str(send_id), address, origin[:1000], str(send_id))
             if not entered:
                 return self._repeated(send_id, address)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from airflow_sqlqueue.errors import (
     ConfigurationError,
+    DataMovedError,
     LayoutChangedError,
     QueueNotFoundError,
     StatementError,
@@ -67,13 +68,14 @@ class TableAccess:
         """Run a statement made for the layout, once more with the new one where the table was altered meanwhile.
 
         On its own it is a transaction: after a deadlock, a lock timeout or a failover it is repeated, ``attempts``
-        times in all, as it was rolled back and nothing was handed out. Inside a transaction nothing is repeated, as the
+        times in all, as it was rolled back and nothing was handed out. Where a read without locks met rows that were
+        moved, it is repeated in any case. Inside a transaction nothing is repeated, as the
         server may have rolled back what was handed out before: the error goes to its owner, :class:`LayoutChangedError`
         where the table was altered.
         """
         before = self.layout
         try:
-            return work(before) if self.session.in_transaction else retrying(lambda: work(before), attempts=attempts)
+            return work(before) if self.session.in_transaction else _retrying(lambda: work(before), attempts)
         except (StatementError, QueueNotFoundError) as error:
             if isinstance(error, StatementError):
                 if error.number not in _LAYOUT_CHANGED:
@@ -111,6 +113,12 @@ class TableAccess:
             return list(map(row_of, self.session.run(statement, *values)))
 
         return self.run_for_layout(run)
+
+
+def _retrying(work: Callable[[], T], attempts: int) -> T:
+    if attempts > 1:
+        return retrying(work, attempts=attempts)
+    return retrying(work, only=DataMovedError)
 
 
 def check_rows(count: int) -> None:

@@ -9,6 +9,7 @@ import re
 
 from airflow_sqlqueue.errors import (
     ConnectionLostError,
+    DataMovedError,
     DeadlockError,
     LockTimeoutError,
     QueueNotFoundError,
@@ -24,6 +25,9 @@ BUSY = {10928, 10929, 40197, 40501, 40540, 40613, 49918, 49919, 49920}
 """A server that fails over or is asked for too much (docs/transport/transactions.md, "Transient errors"): later it may
 do."""
 
+REPLICA = {976, 978, 983, 3906}
+"""A database that is no primary replica, or not yet one again: after a failover another server is."""
+
 _LOGIN = {4060, 4064, 15247, 18452, 18456, 18470, 18486, 18487, 18488}
 _SERVER_STATE = {
     596,
@@ -33,19 +37,21 @@ _SERVER_STATE = {
     942,
     945,
     952,
-    976,
-    978,
-    983,
     1101,
     1105,
-    3906,
     6002,
     6005,
     8645,
     8651,
     9002,
 }
-_PLAIN = BUSY | _LOGIN | _SERVER_STATE | {229, 230, 262, 297, 300, 916, 1204, 1205, 1222, 1934, 3621, 3902, 3903}
+_PLAIN = (
+    BUSY
+    | REPLICA
+    | _LOGIN
+    | _SERVER_STATE
+    | {229, 230, 262, 297, 300, 601, 916, 1204, 1205, 1222, 1934, 3621, 3902, 3903}
+)
 """Errors whose texts quote no value of a row: of locks, space, permissions and logins; names are all that is in them.
 
 What a trigger or a constraint says is not among them, nor what quotes a piece of a statement, which dynamic SQL may
@@ -92,6 +98,13 @@ def translate(error: Exception, purpose: str) -> SqlQueueError:
         )
     if number in BUSY:
         return ServerBusyError(f"Could not {purpose}: the server is failing over or overloaded; try again later.")
+    if number in REPLICA:
+        return ServerBusyError(
+            f"Could not {purpose}: the database cannot be read or written on this server (error {number}), as while it "
+            "fails over; try again later, or connect to its primary replica."
+        )
+    if number == 601:
+        return DataMovedError(f"Could not {purpose}: rows were moved while it read them; run it again.")
     if denied := permission_denied(purpose, number, _text(error)):
         return denied
     if state in {"HYT00", "HYT01"}:

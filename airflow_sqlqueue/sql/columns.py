@@ -46,7 +46,13 @@ SUBSCRIPTION = {
 
 _EXPIRES = f"DATEADD(millisecond, m.[Milliseconds], DATEADD(day, NULLIF(m.[Days], {NEVER}), GETUTCDATE()))"
 STAGED = {column.name: f"{column.sql} NULL" for column in COLUMNS}
-"""The columns of a row that was taken, as a table has them that can hold the rows of every queue."""
+"""The columns of a row that was taken, as a table has them that can hold the rows of every queue.
+
+``Expires`` of a queue is mostly ``datetime``. From compatibility level 130 on its conversion to ``datetime2`` has all
+digits of a third of a hundredth (.0033333), where the value itself is shown with three (.003): by way of a table it
+comes out a fraction of a millisecond later. The way back rounds to the same ``datetime``. (Source: "Breaking changes to
+Database Engine features in SQL Server 2016".)
+"""
 
 STAGED_NAMES = Fragment(", ".join(f"[{name}]" for name in STAGED))
 STAGED_HEADS = Fragment(
@@ -153,6 +159,7 @@ def insertion(types: Collection[str], given: Collection[str], count: int) -> dic
         "Expires": _EXPIRES if "Expires" in given else "NULL",
         "Headers": "m.[Headers]",
         "Body": "m.[Body]",
+        # Blanks alone compare equal to the empty text: of such a value, which means nothing, NULL is kept as well.
         **{name: f"NULLIF(m.[{name}], '')" if name in given else "NULL" for name in ADDRESSED if name in types},
         **({"Recoverable": "1"} if "Recoverable" in types else {}),
     }

@@ -5,11 +5,12 @@ INSERT INTO {table} ([Headers], [Body], [Due]) VALUES {rows};
 -- page: list the delayed messages of the table
 -- Ordered by Due alone, which its index serves: a second column would make the server sort the whole table.
 SELECT TOP (?) [RowVersion], {due}, [Headers]
-FROM {table} WITH (READPAST, READCOMMITTEDLOCK) WHERE [Due] >= {since} ORDER BY [Due];
+FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Due] >= {since} ORDER BY [Due];
 
 -- count: count the delayed messages of the table
+-- One scan, of the index on Due, which has all that is asked for.
 SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN [Due] < GETUTCDATE() THEN 1 END)
-FROM {table} WITH (READPAST, READCOMMITTEDLOCK);
+FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK);
 
 -- cancel: cancel delayed messages of the table
 -- A message that is just being moved is passed over.
@@ -18,7 +19,7 @@ SELECT @@ROWCOUNT;
 
 -- next_due: find the next message of the table that is due
 SELECT {due} FROM (
-    SELECT TOP (1) [Due] FROM {table} WITH (READPAST, READCOMMITTEDLOCK) ORDER BY [Due]
+    SELECT TOP (1) [Due] FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) ORDER BY [Due]
 ) AS head;
 
 -- lock_mover: take the application lock for moving messages of the table
@@ -41,7 +42,11 @@ WHERE [Due] < GETUTCDATE() AND [Due] >= {since} ORDER BY [Due];
 
 -- move: move due messages of the table to the queue
 -- Bodies stay on the server. INSERT and DELETE instead of the transport's OUTPUT INTO, whose target may have no triggers,
--- foreign keys or checks. RowVersion has no index: the range of Due is what makes the rows quick to find.
+-- foreign keys or checks. RowVersion has no index: the range of Due is what makes the rows quick to find. The join hint
+-- has the range read once, with a seek in @due for each of its rows; the estimate for a table variable, one row, may make
+-- it the other way round. The rows are locked already, by the query due: without UPDLOCK the DELETE keeps no lock of the
+-- others that are due at the same moment, of which there may be more than lock escalation needs. They are read for each
+-- piece all the same, as nothing says where in the range the rows stand.
 DECLARE @due TABLE (
     [RowVersion] bigint NOT NULL PRIMARY KEY, [Headers] nvarchar(max) NOT NULL,
     [CorrelationId] varchar(255) NOT NULL, [ReplyToAddress] varchar(255) NOT NULL
@@ -50,14 +55,13 @@ INSERT INTO @due VALUES {rows};
 DECLARE @inserted int;
 INSERT INTO {queue} ({columns})
 SELECT {values}
-FROM @due AS m
-JOIN {table} AS d WITH (READPAST, READCOMMITTEDLOCK) ON d.[RowVersion] = m.[RowVersion]
+FROM {table} AS d WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+INNER LOOP JOIN @due AS m ON m.[RowVersion] = d.[RowVersion]
 WHERE d.[Due] BETWEEN {since} AND {until}
 ORDER BY d.[Due], d.[RowVersion];
 SET @inserted = @@ROWCOUNT;
-WITH head AS (
-    SELECT * FROM {table} WITH (UPDLOCK, READPAST, ROWLOCK)
-    WHERE [Due] BETWEEN {since} AND {until} AND [RowVersion] IN (SELECT m.[RowVersion] FROM @due AS m)
-)
-DELETE FROM head;
+DELETE d
+FROM {table} AS d WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+INNER LOOP JOIN @due AS m ON m.[RowVersion] = d.[RowVersion]
+WHERE d.[Due] BETWEEN {since} AND {until};
 SELECT @inserted, @@ROWCOUNT;

@@ -62,12 +62,15 @@ SELECT COALESCE(SUM(p.rows), 0) FROM {catalog}.sys.partitions AS p
 WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1);
 
 -- count_rows: count the table's rows
-SELECT COUNT_BIG(*) FROM {table} WITH (READPAST, READCOMMITTEDLOCK);
+SELECT COUNT_BIG(*) FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK);
 
 -- identity: read the table's last identity value
 -- IDENT_CURRENT cannot distinguish a table that never had a row from one with a single row; last_value is NULL there.
 SELECT CAST(c.last_value AS bigint), CAST(c.seed_value AS bigint), CAST(c.increment_value AS bigint)
 FROM {catalog}.sys.identity_columns AS c WHERE c.object_id = OBJECT_ID(?);
+
+-- durability: read how durable a COMMIT is in the database
+SELECT delayed_durability_desc FROM sys.databases WHERE name = ?;
 
 -- consumers: look for others that consume the queue
 -- Endpoints keep their connections; the last statement of one that receives names the queue, and deletes or peeks.

@@ -39,11 +39,18 @@ CREATE CLUSTERED INDEX [Index_Batch] ON {part} ([BatchId] ASC, [MinRowVersion] A
 -- index_owner: create the ledger's batch index
 CREATE INDEX [Index_Owner] ON {batch} ([Owner] ASC);
 
+-- lock_open: take the application lock for opening the batch
+-- The transaction's lock, for as long as the session waits for any: of two tasks with the same batch id, one makes the
+-- row and the other finds it. HOLDLOCK would make whoever opens another batch wait where its id falls into the same gap
+-- (docs/transport/transactions.md, "Rows that are not there").
+DECLARE @result int;
+EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction';
+SELECT @result;
+
 -- open: open the batch
--- One statement and a range lock: of two tasks with the same batch id, one makes the row and the other finds it.
 INSERT INTO {batch} ([BatchId], [Queue], [Origin], [Owner], [State], [Stage], [UpTo], [OpenedAt])
 SELECT ?, ?, ?, CAST(NULLIF(?, N'') AS uniqueidentifier), 'open', ?, CAST(NULLIF(?, N'') AS bigint), SYSUTCDATETIME()
-WHERE NOT EXISTS (SELECT * FROM {batch} WITH (UPDLOCK, HOLDLOCK) WHERE [BatchId] = ?);
+WHERE NOT EXISTS (SELECT * FROM {batch} WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE [BatchId] = ?);
 
 -- find: read the batch
 SELECT [Queue], [Origin], [State], [Stage], [UpTo], [Parts], [Messages], [Expired], [Quarantined], [Bytes],
@@ -88,7 +95,7 @@ EXEC {catalog}.sys.sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
 
 -- unfinished: find the unfinished batches of the task
 -- READPAST: a batch whose row is locked is being sealed, marked consumed or put back at this moment.
-SELECT [BatchId] FROM {batch} WITH (READPAST, READCOMMITTEDLOCK)
+SELECT [BatchId] FROM {batch} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE [Owner] = ? AND [State] IN ('open', 'sealed') ORDER BY [OpenedAt], [BatchId];
 
 -- seal: seal the batch
@@ -135,8 +142,13 @@ WHERE {where}
 ORDER BY b.[OpenedAt], b.[BatchId];
 
 -- requeue: mark the batch requeued
--- The first statement of the transaction that sends the rows: another requeue or consume waits for its end.
-UPDATE {batch} SET [State] = 'requeued', [RequeuedAt] = SYSUTCDATETIME() WHERE [BatchId] = ? AND [State] = 'sealed';
+-- The first statement of the transaction that sends the rows: another requeue or consume waits for its end. UPDLOCK has
+-- it wait for a seal under way: with optimized locking and READ_COMMITTED_SNAPSHOT the condition is otherwise tried on the
+-- last committed version, so that a batch that is being sealed would be passed over as open
+-- (docs/transport/transactions.md, "Isolation and READPAST").
+UPDATE b SET [State] = 'requeued', [RequeuedAt] = SYSUTCDATETIME()
+FROM {batch} AS b WITH (UPDLOCK, ROWLOCK)
+WHERE b.[BatchId] = ? AND b.[State] = 'sealed';
 SELECT @@ROWCOUNT;
 
 -- forget_parts: forget the parts of the batch

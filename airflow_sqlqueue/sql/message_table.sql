@@ -33,14 +33,15 @@ SELECT @taken = COUNT(*), @low = MIN([RowVersion]), @high = MAX([RowVersion]),
        @bytes = SUM(CASE WHEN [Expired] = 1 AND @keep = 0 THEN 0
                          ELSE CAST(COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS bigint) END),
        @suspect = SUM(CASE WHEN [Expired] = 1 AND @keep = 0 THEN 0 WHEN {suspect} THEN 1 ELSE 0 END)
-FROM {rows} WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after;
+FROM {rows} WITH (ROWLOCK) WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after;
 IF @expired > 0
-    DELETE FROM {rows} WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after AND [Expired] = 1;
+    DELETE FROM {rows} WITH (ROWLOCK) WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after AND [Expired] = 1;
 SELECT @taken, @expired, @bytes, @low, @high, @suspect;
 
 -- suspect: look at messages that Spark may not be able to read
+-- ROWLOCK here and below: a page at the edge of a part may have rows of another one that is not committed.
 SELECT {columns}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0)
-FROM {rows} WHERE [BatchId] = ? AND [PartId] = ? AND [RowVersion] > ? AND ({suspect});
+FROM {rows} WITH (ROWLOCK) WHERE [BatchId] = ? AND [PartId] = ? AND [RowVersion] > ? AND ({suspect});
 
 -- read: read messages of the batch
 -- A page ends with a RowVersion, so that two rows with the same one are never parted, and before the rows that begin
@@ -52,13 +53,14 @@ FROM (
     FROM (
         SELECT TOP (?) [RowVersion],
                COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
-        FROM {rows} WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after ORDER BY [RowVersion]
+        FROM {rows} WITH (ROWLOCK)
+        WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after ORDER BY [RowVersion]
     ) AS first
 ) AS sized
 WHERE [BytesBefore] < ?;
-SELECT {columns} FROM {rows}
+SELECT {columns} FROM {rows} WITH (ROWLOCK)
 WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after AND [RowVersion] <= @to ORDER BY [RowVersion];
 
 -- remove: remove messages of the batch
-DELETE TOP (?) FROM {rows} WHERE [BatchId] = ?;
+DELETE TOP (?) FROM {rows} WITH (ROWLOCK) WHERE [BatchId] = ?;
 SELECT @@ROWCOUNT;

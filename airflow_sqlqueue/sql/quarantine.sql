@@ -13,7 +13,7 @@ CREATE TABLE {quarantine} (
 -- triggers, foreign keys or checks, as OUTPUT INTO wants it.
 DECLARE @batch uniqueidentifier = ?, @queue nvarchar(400) = ?, @reason nvarchar(200) = ?;
 WITH head AS (
-    SELECT {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) WHERE [RowVersion] IN ({row_versions})
+    SELECT {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek}) WHERE [RowVersion] IN ({row_versions})
 )
 DELETE FROM head
 OUTPUT @batch, @queue, @reason, SYSUTCDATETIME(), {values}
@@ -31,9 +31,11 @@ INTO {quarantine} ([BatchId], [Queue], [Reason], [QuarantinedAt], {columns});
 SELECT @@ROWCOUNT;
 
 -- list: look at the quarantine
+-- READPAST: a row that is locked is part of a part that is not committed yet, or is being put back at this moment.
+-- Queue has no index, as this is a table for exceptions.
 SELECT [QuarantineId], [BatchId], [Reason], [QuarantinedAt], [Id], [RowVersion], DATALENGTH([Headers]),
        COALESCE(DATALENGTH([Body]), 0)
-FROM {quarantine} WITH (READCOMMITTEDLOCK) WHERE [Queue] = ? ORDER BY [QuarantineId];
+FROM {quarantine} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Queue] = ? ORDER BY [QuarantineId];
 
 -- requeue: put a message of the quarantine back into the queue
 -- As it was; its RowVersion is a new one.

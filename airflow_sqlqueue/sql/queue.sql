@@ -19,7 +19,8 @@ SELECT [RowVersion] FROM @sent ORDER BY [RowVersion];
 -- ORDER BY needs the inner TOP, so the DELETE goes through a common table expression (docs/transport/queue-tables.md,
 -- "Receiving"). The last hint is FORCESEEK with the index on RowVersion, where there is one: for a small table the
 -- optimizer may prefer a scan and a sort, which locks every row that it meets. A seek wants a condition, here one that
--- every row fulfils.
+-- every row fulfils. On a partitioned table each partition is sought in and the results are sorted or merged: TOP then
+-- locks more rows than it takes. No version of the transport makes such a table.
 {declare}WITH head AS (
     SELECT TOP (?) {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
     WHERE [RowVersion] >= ? ORDER BY [RowVersion]
@@ -28,8 +29,10 @@ DELETE FROM head
 OUTPUT {output};
 
 -- take: take messages out of the queue
+-- A seek here as well: a scan would lock rows in another order than receivers do, and might keep the locks of rows that
+-- it only met (docs/transport/transactions.md, "Purges beside receivers").
 {declare}WITH head AS (
-    SELECT {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) WHERE [RowVersion] IN ({row_versions})
+    SELECT {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek}) WHERE [RowVersion] IN ({row_versions})
 )
 DELETE FROM head
 OUTPUT {output};
@@ -38,7 +41,9 @@ OUTPUT {output};
 -- The same, up to a high-water mark, which makes a drain of a busy queue end, and up to a number of bytes, which bounds
 -- the memory of the client: the first row, and each that begins before the limit. Bodies over another limit are
 -- passed over, for take_large. DATALENGTH reads no bodies, and a frame that ends at the current row is what the server
--- adds up as it goes.
+-- adds up as it goes. Rows that are passed over keep an update lock to the end of the transaction, and so do those beyond
+-- the limit of bytes, at most TOP of them: fewer than lock escalation needs, unless thousands of bodies in a row are too
+-- large to be taken at once.
 {declare}WITH sized AS (
     SELECT {names}, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
     FROM (
@@ -59,7 +64,7 @@ WHERE [RowVersion] > ? AND [RowVersion] <= ? AND DATALENGTH([Body]) > ? ORDER BY
 
 -- read_body: read a piece of a message's body
 -- Its row is locked by this transaction already. Without an index those that others hold would be waited for.
-SELECT SUBSTRING([Body], ?, ?) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
+SELECT SUBSTRING([Body], ?, ?) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
 
 -- take_large: take a message with a large body out of the queue
 -- Its body is read before: the row goes without it.
@@ -86,40 +91,53 @@ FROM (
 
 -- peek: look at the queue
 -- READCOMMITTEDLOCK is what READPAST needs where READ_COMMITTED_SNAPSHOT is on (docs/transport/queue-tables.md, "Queue
--- length").
+-- length"), and ROWLOCK what it needs wherever many rows are read: it steps over locked rows, and waits for locked pages
+-- (docs/transport/transactions.md, "Isolation and READPAST").
 SELECT TOP (?) {columns}
-FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek})
+FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
 WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion];
 
 -- find_ids: look for messages in the queue
 -- No version has an index on Id: this reads the whole table, and takes no lock that it keeps.
-SELECT [RowVersion] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK) WHERE [Id] IN ({ids}) ORDER BY [RowVersion];
+SELECT [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Id] IN ({ids}) ORDER BY [RowVersion];
 
 -- depth: count the messages of the queue
+-- One scan: for a table whose index on Expires is missing, or holds every row.
 SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN [Expires] <= GETUTCDATE() THEN 1 END)
-FROM {queue} WITH (READPAST, READCOMMITTEDLOCK);
+FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK);
+
+-- depth_by_indexes: count the messages of the queue
+-- Where the index on Expires is filtered no index has every row and its Expires: one count of both would read the whole
+-- table with its headers, of two counts each reads a narrow index. The one of expired rows comes after the other, so it
+-- may have rows that the first one did not.
+DECLARE @messages bigint;
+SELECT @messages = COUNT_BIG(*) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK);
+SELECT @messages, COUNT_BIG(*) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+WHERE [Expires] <= GETUTCDATE();
 
 -- depth_up_to: count the messages of the queue
--- Bounded: a poll that only needs to know whether a threshold is reached must not scan a queue of millions.
+-- Bounded: a poll that only needs to know whether a threshold is reached must not scan a queue of millions. Expires is in
+-- the table's rows, so each message costs a look-up there, and a threshold of 100,000 and more is slower than depth. It
+-- stays so: a count of expired rows by their index would have no bound where nobody purges them.
 SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN head.[Expires] <= GETUTCDATE() THEN 1 END)
 FROM (
-    SELECT TOP (?) [Expires] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek})
+    SELECT TOP (?) [Expires] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
     WHERE [RowVersion] >= ? ORDER BY [RowVersion]
 ) AS head;
 
 -- ends: find both ends of the queue
 -- Two subqueries, so that each is one step into the index on RowVersion.
-SELECT (SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek})
+SELECT (SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
         WHERE [RowVersion] >= ? ORDER BY [RowVersion]),
-       (SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek})
+       (SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
         WHERE [RowVersion] >= ? ORDER BY [RowVersion] DESC);
 
 -- oldest: look for the oldest message of the queue
-SELECT TOP (1) [Headers], SYSUTCDATETIME() FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek})
+SELECT TOP (1) [Headers], SYSUTCDATETIME() FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
 WHERE [RowVersion] >= ? AND ([Expires] IS NULL OR [Expires] > GETUTCDATE()) ORDER BY [RowVersion];
 
 -- high_water: find the end of the queue
-SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, READCOMMITTEDLOCK{seek})
+SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
 WHERE [RowVersion] >= ? ORDER BY [RowVersion] DESC;
 
 -- first_left: check that the queue is drained
@@ -131,8 +149,9 @@ SELECT TOP (1) [RowVersion] FROM {queue} WITH (READCOMMITTEDLOCK{seek}) WHERE [R
 SELECT COUNT_BIG(*) FROM {queue} WITH (NOLOCK) WHERE [RowVersion] <= ?;
 
 -- purge_expired: purge expired messages of the queue
--- READPAST stands on the deleting statement itself, so a long receive never blocks it (docs/transport/queue-tables.md,
--- "Purging").
+-- It locks the key of Expires before the row, a receiver after it, so the two can deadlock: it runs with a low deadlock
+-- priority (docs/transport/transactions.md, "Purges beside receivers"). READPAST stands on the deleting statement itself,
+-- so a long receive never blocks it (docs/transport/queue-tables.md, "Purging").
 DELETE TOP (?) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Expires] < GETUTCDATE();
 SELECT @@ROWCOUNT;
 
@@ -154,11 +173,16 @@ DELETE FROM chunk;
 SELECT @@ROWCOUNT, @to;
 
 -- purge_these: purge messages of the queue
-DELETE FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [RowVersion] IN ({row_versions});
+-- Through a common table expression, because the hints of a DELETE's own target cannot name an index.
+WITH chunk AS (
+    SELECT [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
+    WHERE [RowVersion] IN ({row_versions})
+)
+DELETE FROM chunk;
 SELECT @@ROWCOUNT;
 
 -- count_expired: count the expired messages of the queue
-SELECT COUNT_BIG(*) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK) WHERE [Expires] < GETUTCDATE();
+SELECT COUNT_BIG(*) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Expires] < GETUTCDATE();
 
 -- first_expired_left: check that no expired message is left in the queue
 -- A locking read, like first_left.
@@ -168,7 +192,7 @@ SELECT TOP (1) [RowVersion] FROM {queue} WITH (READCOMMITTEDLOCK) WHERE [Expires
 SELECT COUNT_BIG(*) FROM {queue} WITH (NOLOCK) WHERE [Expires] < GETUTCDATE();
 
 -- count_up_to: count the messages of the queue
-SELECT COUNT_BIG(*) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK) WHERE [RowVersion] <= ?;
+SELECT COUNT_BIG(*) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [RowVersion] <= ?;
 
 -- now: read the server's clock
 SELECT SYSUTCDATETIME();

@@ -7,11 +7,18 @@ CREATE TABLE {sent} (
     [SentAt] datetime2(3) NOT NULL
 );
 
+-- lock: take the application lock of the send
+-- The transaction's lock, for as long as the session waits for any: of two sends with the same id, one is entered and the
+-- other waits for that one's end. HOLDLOCK would make others wait for as long as the sending takes, in an empty table all
+-- of them (docs/transport/transactions.md, "Rows that are not there").
+DECLARE @result int;
+EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction';
+SELECT @result;
+
 -- enter: enter the send in the send ledger
--- A range lock: of two with the same id, one enters it and the other waits for that one's end.
 INSERT INTO {sent} ([SendId], [Queue], [Origin], [SentAt])
 SELECT ?, ?, ?, SYSUTCDATETIME()
-WHERE NOT EXISTS (SELECT * FROM {sent} WITH (UPDLOCK, HOLDLOCK) WHERE [SendId] = ?);
+WHERE NOT EXISTS (SELECT * FROM {sent} WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE [SendId] = ?);
 SELECT @@ROWCOUNT;
 
 -- count: enter the number of messages in the sent-ledger

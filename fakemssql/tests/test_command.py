@@ -15,6 +15,7 @@ import pytest
 
 from fakemssql import FakeServer, FakeServerError
 from fakemssql.data_folder import kept_password
+from fakemssql.server import SNAPSHOT_VARIABLE
 from support.folders import data_folder
 
 
@@ -59,6 +60,26 @@ def test_the_password_stays_with_the_data(folder: Path) -> None:
     file = folder / "password"
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.read_text("utf-8").strip() == first["password"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "argument", "expected"),
+    [("", None, False), ("on", None, True), ("On", None, True), ("off", True, True), ("on", False, False)],
+)
+def test_databases_have_versions_of_rows_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, variable: str, argument: bool | None, expected: bool
+) -> None:
+    monkeypatch.setenv(SNAPSHOT_VARIABLE, variable)
+    query = "SELECT is_read_committed_snapshot_on FROM sys.databases WHERE name = 'shop'"
+    server = FakeServer(databases=["shop"], read_committed_snapshot=argument)
+    with server, contextlib.closing(pyodbc.connect(server.odbc_connection_string(), timeout=20)) as connection:
+        assert connection.execute(query).fetchval() is expected
+
+
+def test_a_setting_that_there_is_not_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SNAPSHOT_VARIABLE, "perhaps")
+    done = subprocess.run(command(), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (2, f"{SNAPSHOT_VARIABLE} is 'perhaps': give on or off.\n")
 
 
 def test_an_empty_password_file_is_none(folder: Path) -> None:

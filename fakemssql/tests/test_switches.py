@@ -88,3 +88,40 @@ def test_a_driver_keeps_a_failed_description_to_itself(fake: FakeServer) -> None
         cursor.execute("BEGIN TRANSACTION")
         cursor.execute("INSERT INTO dbo.told VALUES (?)", None)
         assert cursor.execute("SELECT @@TRANCOUNT").fetchval() == 1, "VALUES tell the type"
+
+
+def test_without_rowlock_readpast_may_meet_a_page_lock(fake: FakeServer) -> None:
+    with (
+        connected(fake) as holder,
+        connected(fake) as before,
+        fake.switched(page_locks=True),
+        connected(fake) as inside,
+    ):
+        holder.execute("CREATE TABLE dbo.pages (n int); INSERT INTO dbo.pages VALUES (1), (2)")
+        holder.execute("BEGIN TRANSACTION; DELETE FROM dbo.pages WHERE n = 1")
+        query = "SELECT COUNT(*) FROM dbo.pages WITH (READPAST, READCOMMITTEDLOCK{})"
+        for connection in (before, inside):
+            connection.execute("SET LOCK_TIMEOUT 0")
+            assert connection.execute(query.format(", ROWLOCK")).fetchval() == 1
+        assert before.execute(query.format("")).fetchval() == 1
+        with pytest.raises(pyodbc.Error, match="1222"):
+            inside.execute(query.format(""))
+        with pytest.raises(pyodbc.Error, match="1222"):
+            before.execute(query.format(", PAGLOCK"))
+        with pytest.raises(pyodbc.Error, match="1222"):
+            inside.execute("DELETE TOP (1) FROM dbo.pages WITH (READPAST)")
+        holder.execute("ROLLBACK TRANSACTION")
+
+
+def test_reads_under_nolock_fail_as_often_as_the_test_says(fake: FakeServer) -> None:
+    with connected(fake) as before, fake.switched(failing_dirty_reads=2), connected(fake) as inside:
+        before.execute("CREATE TABLE dbo.moved (n int)")
+        query = "SELECT COUNT(*) FROM dbo.moved WITH (NOLOCK)"
+        assert before.execute(query).fetchval() == 0
+        assert inside.execute("SELECT COUNT(*) FROM dbo.moved").fetchval() == 0
+        inside.execute("SET XACT_ABORT ON; BEGIN TRANSACTION")
+        for _ in range(2):
+            with pytest.raises(pyodbc.Error, match="601"):
+                inside.execute(query)
+            assert inside.execute("SELECT @@TRANCOUNT").fetchval() == 0
+        assert inside.execute(query).fetchval() == 0

@@ -28,6 +28,7 @@ from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import create_queue
+from fakemssql import FakeServer
 from tests.conftest import Connect
 from tests.grammar import MAXDOP, Recorder, problems
 
@@ -61,6 +62,14 @@ def any_queue(
     with connect() as session:
         create_queue(session, address_of.resolve(queue_name), layout=request.param)
         yield QueueTable(session, address_of.resolve(queue_name))
+
+
+@pytest.fixture
+def fake(server: Any) -> FakeServer:
+    """The stand-in, for what a real server does only now and then."""
+    if not isinstance(server, FakeServer):
+        pytest.skip("a real server does it when it likes")
+    return server
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import Depth
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create, delayed_address, delayed_definition
+from airflow_sqlqueue.sql import Fragment, Query
+from airflow_sqlqueue.tables.create import create, create_queue, delayed_address, delayed_definition
 from airflow_sqlqueue.tables.discovery import find_queue
 from tests.contract.conftest import Connect, run_sql
 
@@ -33,6 +34,35 @@ def test_the_three_kinds_of_depth_agree_on_what_they_count(any_queue: QueueTable
     assert any_queue.depth() == Depth(3, 1)
     assert any_queue.depth("quick") == Depth(4, None, "quick")
     assert any_queue.depth("catalog") == Depth(4, None, "catalog")
+
+
+@pytest.mark.parametrize(
+    ("layout", "change", "name"),
+    [
+        ("modern", "", "queue.depth_by_indexes"),
+        ("v4", "", "queue.depth_by_indexes"),
+        ("v3.0", "", "queue.depth"),
+        ("v1", "", "queue.depth"),
+        ("modern", "ALTER INDEX [Index_Expires] ON {table} DISABLE", "queue.depth"),
+    ],
+)
+def test_messages_are_counted_by_narrow_indexes_where_there_are_such(
+    session: Session, table: ResolvedAddress, layout: str, change: str, name: str
+) -> None:
+    create_queue(session, table, layout=layout)
+    if change:
+        run_sql(session, change.format(table=table.qualified_name))
+    asked = []
+
+    class Watched(QueueTable):
+        def query(self, name: str, **fragments: Fragment) -> Query:
+            asked.append(name)
+            return super().query(name, **fragments)
+
+    queue = Watched(session, table)
+    queue.send([Message(), Message(time_to_be_received=LATE), Message(time_to_be_received=-LATE)])
+    assert queue.depth() == Depth(2, 1)
+    assert asked[-1] == name
 
 
 def test_what_each_kind_gets_wrong(connect: Connect, any_queue: QueueTable) -> None:

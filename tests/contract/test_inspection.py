@@ -100,6 +100,17 @@ def test_a_column_that_must_be_filled_is_found_and_left_to_its_owner(session: Se
         fix(session, table, "unfilled-Tenant")
 
 
+def test_commits_that_a_crash_undoes_are_told(session: Session, other_catalog: str) -> None:
+    table = ResolvedAddress("audit", "dbo", other_catalog)
+    create_queue(session, table)
+    run_sql(session, f"ALTER DATABASE [{other_catalog}] SET DELAYED_DURABILITY = ALLOWED")
+    assert codes(session, table) == []
+    run_sql(session, f"ALTER DATABASE [{other_catalog}] SET DELAYED_DURABILITY = FORCED")
+    (found,) = inspect(session, table).findings
+    assert (found.code, found.severity, found.fix) == ("delayed-durability", "warning", None)
+    assert other_catalog in found.text
+
+
 def test_delayed_messages_need_the_legacy_columns(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table, legacy_columns=False)
     delayed = replace(table, table=f"{table.table}.Delayed")

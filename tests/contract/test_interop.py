@@ -105,6 +105,8 @@ def test_both_purge_what_expired(session: Session, table: ResolvedAddress, endpo
         other.send(b"alive", lives=600_000)
         assert queue.purge_expired().deleted == 3
         queue.send([Message(body=b"late", time_to_be_received=timedelta(seconds=-1))])
+        if queue.layout.read_committed_snapshot:
+            pytest.skip("READPAST stands alone in what versions 4 and later run: error 650, as it is documented")
         other.purge_expired()
         assert [message.body for message in queue.peek()] == [b"alive"]
 

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_sqlqueue import sql
 from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import Span
@@ -33,7 +34,7 @@ SEEKING = {name for name, query in sql._queries().items() if "{seek}" in query.t
 """The statements that ask for the index."""
 
 NAMED = {name for name in SEEKING if "TOP" not in sql._queries()[name].text}
-"""Those of them that find one row by its RowVersion."""
+"""Those of them that find rows by their RowVersions."""
 
 UNASKED = {"errors.end"}
 """Those that find an end of the queue by it without being told."""
@@ -84,7 +85,15 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
         assert large is not None
         assert b"".join(read_body(queue, large)) == b"1000"
         take_large(queue, large)
-    # Undone again: what is staged without a ledger row would stay for good.
+    (first, *_) = queue.browse(1)
+    # Undone again: what is staged without a ledger row would stay for good, and so would what is in quarantine.
+    planning.begin()
+    assert Quarantine(planning, table.catalog).move(queue, uuid.uuid4(), {first.row_version: "a test"}) == 1
+    planning.roll_back()
+    planning.begin()
+    assert len(queue.take([first.row_version])) == 1
+    planning.roll_back()
+    assert queue.rows("queue.purge_these", first.row_version, row_versions=Fragment("?"))[0][0] == 1
     planning.begin()
     part = (uuid.uuid4(), uuid.uuid4())
     staged = MessageTable(planning, table.catalog)

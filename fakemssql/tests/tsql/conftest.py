@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import select
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from fakemssql.postgres import Postgres
+from fakemssql.server import SNAPSHOT_VARIABLE
 from fakemssql.tsql import install
 from fakemssql.tsql.engine import open_engine
 from fakemssql.tsql.runtime.session import Session
@@ -31,6 +33,7 @@ def conninfo() -> Iterator[str]:
         postgres.start()
         try:
             install.install(postgres.conninfo())
+            install.version_reads(postgres.conninfo(), os.environ.get(SNAPSHOT_VARIABLE, "").lower() == "on")
             install.create_database(postgres.conninfo(), "shop")
             install.create_database(postgres.conninfo(), "Other.Catalog")
             yield postgres.conninfo()
@@ -70,6 +73,33 @@ def queue(client: Client) -> str:
     """An empty queue table with a dot and a bracket in its name; the name comes quoted."""
     name = f"[dbo].[queue.{next(_numbers)}]]x]"
     client.ok(QUEUE.format(name))
+    return name
+
+
+@pytest.fixture
+def locking(client: Client) -> str:
+    """A database in which READ_COMMITTED_SNAPSHOT is OFF."""
+    return _database(client, "OFF")
+
+
+@pytest.fixture
+def without_versions(client: Client) -> Iterator[None]:
+    """READ_COMMITTED_SNAPSHOT OFF in the database that is common to the tests, for statements that need it so."""
+    client.ok("ALTER DATABASE shop SET READ_COMMITTED_SNAPSHOT OFF")
+    yield
+    default = client.value("SELECT is_read_committed_snapshot_on FROM sys.databases WHERE name = 'model'")
+    client.ok(f"ALTER DATABASE shop SET READ_COMMITTED_SNAPSHOT {'ON' if default else 'OFF'}")
+
+
+@pytest.fixture
+def versioned(client: Client) -> str:
+    """A database in which READ_COMMITTED_SNAPSHOT is ON."""
+    return _database(client, "ON")
+
+
+def _database(client: Client, setting: str) -> str:
+    name = f"d{next(_numbers)}"
+    client.ok(f"CREATE DATABASE {name}; ALTER DATABASE {name} SET READ_COMMITTED_SNAPSHOT {setting}")
     return name
 
 

@@ -150,6 +150,7 @@ def test_writing_through_a_view(client: Any, logged: str) -> None:
     assert client.error(f"INSERT v_{logged} (nope) VALUES (1)").number == 207
 
 
+@pytest.mark.usefixtures("without_versions")
 def test_hints_on_a_view_reach_its_table(client: Any, connect: Any, logged: str) -> None:
     client.ok(f"CREATE VIEW v_{logged} AS SELECT id, x FROM {logged}")
     client.ok(f"INSERT {logged} (x) VALUES (1), (2); BEGIN TRAN; DELETE {logged} WHERE x = 1")

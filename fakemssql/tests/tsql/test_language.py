@@ -136,7 +136,7 @@ def test_catalog_views(client: Any, queue: str) -> None:
         f" WHERE TABLE_NAME = OBJECT_NAME(OBJECT_ID('{queue}')) AND COLUMN_NAME = 'correlationid'"
     )
     assert names == [("CorrelationId", "varchar", 255)]
-    assert client.value("SELECT is_read_committed_snapshot_on FROM sys.databases WHERE name = 'SHOP'") is True
+    assert client.value("SELECT is_read_committed_snapshot_on FROM sys.databases WHERE name = 'MASTER'") is False
     client.ok(f"ALTER INDEX Index_Expires ON {queue} DISABLE")
     filters = client.rows(
         f"SELECT filter_definition FROM sys.indexes WHERE has_filter = 1 AND object_id = OBJECT_ID('{queue}')"

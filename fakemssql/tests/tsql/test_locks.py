@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-Connect = Callable[[], Any]
+Connect = Callable[..., Any]
 
 
 @pytest.fixture
@@ -25,6 +25,17 @@ def test_readpast_skips_what_another_transaction_holds(connect: Connect, numbers
     assert two.ok(f"DELETE FROM {numbers} WITH (READPAST)").counts == [2]
     one.ok("ROLLBACK")
     assert two.rows(f"SELECT k FROM {numbers}") == [(1,)]
+
+
+@pytest.mark.parametrize("hints", ["READPAST", "UPDLOCK, READPAST"])
+def test_a_change_does_not_step_over_what_others_only_read(connect: Connect, numbers: str, hints: str) -> None:
+    """It waits for them instead, as its update lock becomes an exclusive one."""
+    one, two = connect(), connect()
+    one.ok(f"BEGIN TRAN; SELECT * FROM {numbers} WITH (READCOMMITTEDLOCK)")
+    one.session.pg.execute(f"SELECT * FROM {one.session.catalog.find((numbers,), 'shop').pg} FOR KEY SHARE")
+    assert two.error(f"SET LOCK_TIMEOUT 1; WITH m AS (SELECT * FROM {numbers} WITH ({hints})) DELETE m").number == 1222
+    one.ok("ROLLBACK")
+    assert two.ok(f"WITH m AS (SELECT * FROM {numbers} WITH ({hints})) DELETE m").counts == [3]
 
 
 def test_a_shared_lock_does_not_outlive_its_statement(connect: Connect, numbers: str) -> None:
@@ -103,8 +114,10 @@ def test_readpast_needs_a_fitting_isolation_level(client: Any, numbers: str, lev
     assert error.number == 650
 
 
-def test_readpast_alone_steps_over_locked_rows(connect: Connect, numbers: str) -> None:
-    one, two = connect(), connect()
+def test_readpast_alone_steps_over_locked_rows(connect: Connect, locking: str, table: str) -> None:
+    one, two = connect(database=locking), connect(database=locking)
+    numbers = f"[{locking}].dbo.{table}"
+    one.ok(f"CREATE TABLE {numbers} (k int); INSERT {numbers} VALUES (1), (2), (3)")
     one.ok(f"BEGIN TRAN; DELETE {numbers} WHERE k = 1")
     assert two.value(f"SELECT COUNT(*) FROM {numbers} WITH (READPAST)") == 2
     one.ok("ROLLBACK")
@@ -127,6 +140,13 @@ def test_serializable_upsert(connect: Connect, numbers: str) -> None:
     assert two.error(f"SET LOCK_TIMEOUT 0; INSERT {numbers} VALUES (9, 1)").number == 1222
     one.ok("COMMIT")
     assert two.error(f"INSERT {numbers} VALUES (9, 1)").number == 2627
+
+
+def test_the_deadlock_priority_is_shown(client: Any) -> None:
+    query = "SELECT deadlock_priority FROM sys.dm_exec_sessions WHERE session_id = @@SPID"
+    for value, shown in (("LOW", -5), ("HIGH", 5), ("NORMAL", 0), ("-3", -3), ("'LOW'", -5)):
+        client.ok(f"SET DEADLOCK_PRIORITY {value}")
+        assert client.value(query) == shown
 
 
 def test_application_locks(connect: Connect) -> None:

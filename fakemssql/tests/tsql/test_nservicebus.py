@@ -136,6 +136,7 @@ def test_depth(client: Any, queue: str, text: str) -> None:
     assert client.value(text.format(queue)) == 3
 
 
+@pytest.mark.usefixtures("without_versions")
 @pytest.mark.parametrize(
     "text",
     [

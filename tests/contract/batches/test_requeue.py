@@ -16,12 +16,18 @@ import pytest
 
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry
 from airflow_sqlqueue.drain.requeue import RequeueResult, requeue
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StagingError
+from airflow_sqlqueue.errors import (
+    BatchError,
+    BatchMismatchError,
+    BatchNotFoundError,
+    LockTimeoutError,
+    StagingError,
+)
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.session import Session
@@ -182,6 +188,42 @@ def test_of_several_at_once_one_puts_the_batch_back(
     assert queue.depth().messages == 300
 
 
+def test_a_batch_that_is_sealed_meanwhile_is_put_back(
+    connect: Connect, queue: QueueTable, ledger: Ledger, staging: StagingFolder
+) -> None:
+    """Between the statement that marks the batch and the look at what it is instead."""
+    queue.send([Message(body=b"x")])
+    batch_id = open_batch(queue, ledger, staging, 1)
+
+    class Overtaken(Ledger):
+        sealed = False
+
+        def find(self, batch_id: uuid.UUID) -> LedgerEntry:
+            if not self.sealed:
+                with connect() as session:
+                    Ledger(session, queue.address.catalog, SCHEMA).seal(batch_id)
+                self.sealed = True
+            return super().find(batch_id)
+
+    assert not requeue(Overtaken(queue.session, queue.address.catalog, SCHEMA), batch_id).repeated
+    assert queue.depth().messages == 1
+
+
+def test_a_batch_that_cannot_be_marked_is_not_taken_for_one_that_is(
+    queue: QueueTable, ledger: Ledger, staging: StagingFolder
+) -> None:
+    queue.send([Message(body=b"x")])
+    batch_id = open_batch(queue, ledger, staging, 1)
+
+    class Ahead(Ledger):
+        def find(self, batch_id: uuid.UUID) -> LedgerEntry:
+            return replace(super().find(batch_id), state="sealed")
+
+    with pytest.raises(LockTimeoutError, match="nothing was put back"):
+        requeue(Ahead(queue.session, queue.address.catalog, SCHEMA), batch_id)
+    assert queue.depth().messages == 0
+
+
 def test_a_consume_waits_for_a_requeue_and_loses(
     connect: Connect, queue: QueueTable, ledger: Ledger, drain: DrainIt
 ) -> None:
@@ -200,7 +242,7 @@ def test_a_consume_waits_for_a_requeue_and_loses(
 _REQUEUE_AND_HANG = """
 import sys, uuid
 from airflow_sqlqueue.drain import requeue as module
-from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session

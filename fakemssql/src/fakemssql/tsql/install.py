@@ -62,6 +62,15 @@ def name_administrator(conninfo: str, name: str) -> None:
         pg.close()
 
 
+def version_reads(conninfo: str, on: bool) -> None:
+    """Whether databases that are made from now on have READ_COMMITTED_SNAPSHOT ON."""
+    pg = _open(conninfo)
+    try:
+        pg.query("UPDATE mssql.databases SET read_committed_snapshot = $1::smallint WHERE folded = 'model'", int(on))
+    finally:
+        pg.close()
+
+
 def create_database(conninfo: str, name: str) -> None:
     """Create the SQL Server database ``name`` if there is none of that name.
 

@@ -86,6 +86,7 @@ class Catalog:
         self.schemas: dict[tuple[str, str], tuple[int, str, str]] = {}
         self.temporary: dict[str, TableInfo] = {}
         self.functions: dict[str, TableFunction | None] = {}
+        self._versioned: dict[str, bool] = {}
         self.version = 0
         self.generation = 0  # as version, but for what other sessions see too
         self.default_schema: Callable[[str], str] = lambda database: "dbo"
@@ -94,6 +95,7 @@ class Catalog:
         self.tables.clear()
         self.databases.clear()
         self.schemas.clear()
+        self._versioned.clear()
         self.version += 1
         self.generation += 1
 
@@ -106,6 +108,14 @@ class Catalog:
                 return None
             self.databases[folded] = (int(rows[0][0] or 0), str(rows[0][1]))
         return self.databases[folded]
+
+    def versioned(self, database: str) -> bool:
+        """Whether READ_COMMITTED_SNAPSHOT is ON in a database: its readers take no locks."""
+        folded = fold(database)
+        if folded not in self._versioned:
+            rows = self.pg.query("SELECT read_committed_snapshot FROM mssql.databases WHERE folded = $1", folded)
+            self._versioned[folded] = bool(rows) and rows[0][0] == "1"
+        return self._versioned[folded]
 
     def schema(self, database: str, name: str) -> tuple[int, str, str] | None:
         """Id, name as written and PostgreSQL name of a schema."""

@@ -91,6 +91,9 @@ class Changes(Outputs):
                 table=direct,
             )
             plan.assign = [(name, kind) for name, kind, _, _ in assign]
+            if direct.type == "U" and not direct.local:
+                # The lock that PostgreSQL's own UPDATE takes lets others' shared locks in.
+                plan.prelock = f"SELECT count(*) FROM (SELECT 1 FROM {direct.pg} AS d{where} FOR UPDATE OF d) AS m"
             return plan
         chosen = self._choose(node, parent, node.assignments)
         self._check_target(chosen.table, node.outputs, "UPDATE")

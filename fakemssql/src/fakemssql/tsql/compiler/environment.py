@@ -56,6 +56,7 @@ class Environment:
     errors: bool = False
     security: Security | None = None  # None: a definition, compiled for nobody
     properties: Mapping[str, str | int | None] = field(default_factory=dict)  # of SERVERPROPERTY, instead of its own
+    page_locks: bool = False  # see fakemssql.switches.Switches
 
     def require(self, table: TableInfo, permission: str) -> None:
         """Error 229 for who may not do that to an object."""

@@ -32,9 +32,7 @@ class Inserts(Outputs):
         how = locking(
             [h for h in node.hints if h.name in ("TABLOCK", "TABLOCKX", "HOLDLOCK", "SERIALIZABLE", "XLOCK", "NOWAIT")],
             table,
-            self.env.isolation,
-            self.env.in_transaction,
-            True,
+            self.reading(table, True),
         )
         if how.table_mode:
             self.table_locks.append((how.table_sql(table.pg), False))

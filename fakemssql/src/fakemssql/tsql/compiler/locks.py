@@ -1,7 +1,9 @@
 """What table hints and the isolation level ask of PostgreSQL's locks.
 
-Source: "Table hints (Transact-SQL)". A shared lock is FOR KEY SHARE while it lasts for the statement and FOR SHARE when
-it is held, an update lock FOR NO KEY UPDATE, an exclusive one FOR UPDATE, which is what PostgreSQL's DELETE takes.
+Source: "Table hints (Transact-SQL)", "SET TRANSACTION ISOLATION LEVEL (Transact-SQL)".
+
+A shared lock is FOR KEY SHARE while it lasts for the statement and FOR SHARE when it is held, an update lock FOR NO KEY
+UPDATE, an exclusive one FOR UPDATE, which is what PostgreSQL's DELETE takes.
 """
 
 from __future__ import annotations
@@ -65,12 +67,29 @@ def check_hints(hints: list[Hint], table: TableInfo, target: bool) -> set[str]:
     return names
 
 
-def _check_readpast(names: set[str], isolation: str) -> None:
-    """Msg 650 where READPAST is not allowed.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What besides its hints decides which locks a table source takes.
 
-    SQL Server also wants READCOMMITTEDLOCK beside it where READ_COMMITTED_SNAPSHOT is ON. That option is OFF on a new
-    database, and old endpoints' statements rely on it, so they are taken here.
+    ``versioned``: READ_COMMITTED_SNAPSHOT is ON in the table's database. ``target``: the rows are about to be changed.
+    ``bare``: locks may be taken where no hint asks for them. ``pages``: see :class:`fakemssql.switches.Switches`.
     """
+
+    isolation: str
+    in_transaction: bool
+    versioned: bool
+    pages: bool = False
+    target: bool = False
+    bare: bool = False
+
+
+_LOCKING = frozenset(("READCOMMITTEDLOCK", "REPEATABLEREAD", "UPDLOCK", "XLOCK", "TABLOCK", "TABLOCKX"))
+"""Hints beside which READPAST has locks to read past, whatever the database's option."""
+
+
+def _check_readpast(names: set[str], reading: Reading) -> None:
+    """Msg 650 where READPAST is not allowed."""
+    isolation = reading.isolation
     level = isolation
     if names & {"HOLDLOCK", "SERIALIZABLE"}:
         level = "SERIALIZABLE"
@@ -79,39 +98,51 @@ def _check_readpast(names: set[str], isolation: str) -> None:
             level = "READ COMMITTED"
         elif "REPEATABLEREAD" in names:
             level = "REPEATABLE READ"
-    if level not in ("READ COMMITTED", "REPEATABLE READ"):
+    unlocked = level == "READ COMMITTED" and reading.versioned and not reading.target and not names & _LOCKING
+    if unlocked or level not in ("READ COMMITTED", "REPEATABLE READ"):
         raise SqlError(
             650, "You can only specify the READPAST lock in the READ COMMITTED or REPEATABLE READ isolation levels."
         )
 
 
-def locking(hints: list[Hint], table: TableInfo, isolation: str, in_transaction: bool, target: bool) -> Locking:
-    """The locks that reading ``table`` with ``hints`` takes. ``target``: the rows are about to be changed."""
+def is_dirty(hints: list[Hint], isolation: str) -> bool:
+    """Whether rows are read without locks and versions, as uncommitted ones are."""
+    names = {hint.name for hint in hints}
+    locked = names & {"READCOMMITTED", "HOLDLOCK", "SERIALIZABLE", "XLOCK", *_LOCKING}
+    return bool(names & {"NOLOCK", "READUNCOMMITTED"}) or (isolation == "READ UNCOMMITTED" and not locked)
+
+
+def locking(hints: list[Hint], table: TableInfo, reading: Reading) -> Locking:
+    """The locks that reading ``table`` with ``hints`` takes."""
+    target = reading.target
     names = check_hints(hints, table, target)
     if "READPAST" in names:
-        _check_readpast(names, isolation)
+        _check_readpast(names, reading)
     result = Locking(nowait="NOWAIT" in names)
     if table.type != "U" or table.local:
         if target and not table.local:
             result.strength = "UPDATE"
         return result
     held = names & {"HOLDLOCK", "SERIALIZABLE", "REPEATABLEREAD"} or (
-        isolation == "REPEATABLE READ"
-        and in_transaction
+        reading.isolation == "REPEATABLE READ"
+        and reading.in_transaction
         and not names & {"NOLOCK", "READUNCOMMITTED", "READCOMMITTED", "READCOMMITTEDLOCK"}
     )
     if "XLOCK" in names:
         result.strength = "UPDATE"
+    elif target:
+        # Rows are read with update locks first, so READPAST does not step over those that others only read.
+        result.strength = "NO KEY UPDATE" if "READPAST" in names else "UPDATE"
     elif "UPDLOCK" in names:
         result.strength = "NO KEY UPDATE"
-    elif target:
-        result.strength = "UPDATE"
     elif held:
         result.strength = "SHARE"
-    elif names & {"READPAST", "READCOMMITTEDLOCK"}:
+    elif names & {"READPAST", "READCOMMITTEDLOCK"} or (reading.bare and _reads_with_locks(names, reading)):
         result.strength, result.transient = "KEY SHARE", True
     if result.strength:
-        result.wait = " SKIP LOCKED" if "READPAST" in names else " NOWAIT" if "NOWAIT" in names else ""
+        # Over a page that others have locked rows on, READPAST waits.
+        pages = "PAGLOCK" in names or (reading.pages and "ROWLOCK" not in names)
+        result.wait = " SKIP LOCKED" if "READPAST" in names and not pages else " NOWAIT" if "NOWAIT" in names else ""
     if "TABLOCKX" in names or ("TABLOCK" in names and names & {"XLOCK", "UPDLOCK"}):
         result.table_mode = "ACCESS EXCLUSIVE"
     elif names & {"HOLDLOCK", "SERIALIZABLE"}:
@@ -120,3 +151,9 @@ def locking(hints: list[Hint], table: TableInfo, isolation: str, in_transaction:
     elif "TABLOCK" in names:
         result.table_mode, result.table_transient = ("EXCLUSIVE", False) if target else ("SHARE", not held)
     return result
+
+
+def _reads_with_locks(names: set[str], reading: Reading) -> bool:
+    """Whether a read without a hint on locks takes shared ones, for as long as it reads."""
+    committed = reading.isolation == "READ COMMITTED" or "READCOMMITTED" in names
+    return committed and not reading.versioned and not names & {"NOLOCK", "READUNCOMMITTED", "SNAPSHOT"}

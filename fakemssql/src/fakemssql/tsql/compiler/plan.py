@@ -25,6 +25,7 @@ class Plan:
     before: list[str] = field(default_factory=list)  # LOCK TABLE statements
     prelock: str = ""  # a query with the same parameters that locks the rows first
     transient: bool = False  # its locks end with the statement
+    dirty: bool = False  # it reads under NOLOCK
     writes: bool = False
     identity: TableInfo | None = None
     table: TableInfo | None = None

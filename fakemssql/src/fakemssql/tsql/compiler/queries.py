@@ -165,7 +165,7 @@ class Queries(Order):
             text += f" FOR {lock.how.strength} OF {lock.alias}{lock.how.wait}"
         result = [value.with_(sql=f"c{i}") for i, value in enumerate(items, 1)]
         pieces = columns[: len(items)] if locks and not select.distinct else []
-        return Compiled(text, result, scope.table if carry and scope is not None else None, pieces)
+        return Compiled(text, result, scope.table if carry and scope is not None else None, pieces, bool(locks))
 
     def _group(self, select: nodes.Select, names: Names) -> str:
         keys: dict[str, bool] = {}
@@ -200,7 +200,7 @@ class Queries(Order):
             self.depth -= 1
 
     def _set(self, body: nodes.SetOperation, parent: Names | None) -> Compiled:
-        left, right = self._branch(body.left, parent), self._branch(body.right, parent)
+        left, right = self._operand(body.left, parent), self._operand(body.right, parent)
         if len(left.columns) != len(right.columns):
             raise SqlError(
                 205,
@@ -234,6 +234,13 @@ class Queries(Order):
         else:
             sql = f"({first}) {op} ({second})"
         return Compiled(sql, columns)
+
+    def _operand(self, body: Any, parent: Names | None) -> Compiled:
+        compiled = self._branch(body, parent)
+        if compiled.locked:
+            # PostgreSQL locks no rows in an operand itself, only in a query below it.
+            compiled.sql = f"SELECT * FROM ({compiled.sql}) AS {self.fresh('u')}"
+        return compiled
 
     def _cast(self, compiled: Compiled, columns: list[Typed]) -> str:
         if all(value.type == column.type for value, column in zip(compiled.columns, columns, strict=True)):

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.expressions import Expressions
 from fakemssql.tsql.compiler.functions.tables import table_function
-from fakemssql.tsql.compiler.locks import Locking, locking
+from fakemssql.tsql.compiler.locks import Locking, Reading, is_dirty, locking
 from fakemssql.tsql.compiler.trees import mentions, rewritten
 from fakemssql.tsql.compiler.typed import Names, Scope, Typed
 from fakemssql.tsql.datatypes.sqltypes import INT
@@ -31,6 +32,7 @@ class Compiled:
     columns: list[Typed]
     table: TableInfo | None = None
     pieces: list[str] = field(default_factory=list)  # its select list, where row locks keep PostgreSQL from pruning it
+    locked: bool = False  # it locks rows itself, not in a query below it
 
 
 @dataclass(slots=True)
@@ -51,6 +53,8 @@ class Sources(Expressions):
         self.table_locks: list[tuple[str, bool]] = []
         self.transient = False
         self.held = False
+        self.dirty = False  # whether it reads a table under NOLOCK
+        self.unlockable = 0  # above 0: PostgreSQL locks no rows where the sources stand that are being compiled
         self.depth = 0
         self.unread = ""  # the folded alias of a target whose rows are changed without being read
         self.prunable: list[tuple[str, str]] = []  # a column of a derived table, and how it is computed
@@ -73,7 +77,8 @@ class Sources(Expressions):
         ``carry`` is the folded alias (or "" for any) of the source whose rows the statement changes.
         """
         if isinstance(node, nodes.Join):
-            left = self.source(node.left, names, locks, carry)
+            with self._optional(node.kind in ("right", "full")):
+                left = self.source(node.left, names, locks, carry)
             if node.kind.endswith("_apply"):
                 lateral = Names([], names, names.ctes)
                 right = self.source(node.right, lateral, locks).removeprefix("LATERAL ")
@@ -81,7 +86,8 @@ class Sources(Expressions):
                 return f"({left} {'CROSS' if node.kind == 'cross_apply' else 'LEFT'} JOIN LATERAL {right}" + (
                     ")" if node.kind == "cross_apply" else " ON true)"
                 )
-            right = self.source(node.right, names, locks, carry)
+            with self._optional(node.kind in ("left", "full")):
+                right = self.source(node.right, names, locks, carry)
             if node.kind == "cross":
                 return f"({left} CROSS JOIN {right})"
             assert node.on is not None
@@ -107,6 +113,30 @@ class Sources(Expressions):
         table = self.lookup(node.name, node.line)
         return self._table(
             table, node.alias or node.name[-1], node.name if not node.alias else (), node.hints, names, locks, carry
+        )
+
+    @contextmanager
+    def _optional(self, optional: bool) -> Iterator[None]:
+        """Sources of which a row may be missing, on the outer side of a join."""
+        self.unlockable += optional
+        try:
+            yield
+        finally:
+            self.unlockable -= optional
+
+    def reading(self, table: TableInfo, target: bool = False) -> Reading:
+        """What decides which locks a source takes besides its hints.
+
+        Without a hint locks are taken by queries alone: in a statement that changes rows they would last as long as its
+        own. Nor are they on the outer side of a join, where PostgreSQL takes none.
+        """
+        return Reading(
+            self.env.isolation,
+            self.env.in_transaction,
+            versioned=self.env.catalog.versioned(table.database),
+            pages=self.env.page_locks,
+            target=target,
+            bare=self.statement == "select" and not self.unlockable,
         )
 
     def lookup(self, name: nodes.Name, line: int = 0) -> TableInfo:
@@ -159,6 +189,10 @@ class Sources(Expressions):
             raise SqlError(
                 252, f"Recursive common table expression '{cte.name}' does not contain a top-level UNION ALL operator."
             )
+        with self._optional(True):
+            return self._repeated(cte, body, outer, alias, names)
+
+    def _repeated(self, cte: nodes.Cte, body: nodes.SetOperation, outer: Names | None, alias: str, names: Names) -> str:
         anchor = self._branch(body.left, outer)
         columns = [
             column.with_(name=(cte.columns[i] if cte.columns else column.name), origin="")
@@ -264,7 +298,8 @@ class Sources(Expressions):
             where = f" WHERE _db = {table.extra['database_id']}" if table.database_filter else ""
             return f"(SELECT * FROM {table.pg}{where}) AS {pg_alias}"
         scope.ctid = f"{pg_alias}.ctid"
-        how = locking(hints, table, self.env.isolation, self.env.in_transaction, target)
+        how = locking(hints, table, self.reading(table, target))
+        self.dirty = self.dirty or (not table.local and is_dirty(hints, self.env.isolation))
         sql = f"{table.pg} AS {pg_alias}"
         if how.table_mode:
             self.table_locks.append((how.table_sql(table.pg), how.table_transient))

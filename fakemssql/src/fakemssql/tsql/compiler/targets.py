@@ -31,6 +31,7 @@ class Targets(Queries):
         plan.transient = (
             (self.transient or bool(self.table_locks and transient_tables)) and not self.held and not plan.writes
         )
+        plan.dirty = self.dirty
         if plan.columns is not None and any(
             column.type is not None and column.type.length == -1 for column in plan.columns
         ):
@@ -121,7 +122,7 @@ class Targets(Queries):
         return replace(base, columns=columns)
 
     def _direct_lock(self, hints: list[nodes.Hint], table: TableInfo) -> None:
-        how = locking(hints, table, self.env.isolation, self.env.in_transaction, True)
+        how = locking(hints, table, self.reading(table, True))
         if how.table_mode:
             self.table_locks.append((how.table_sql(table.pg), False))
 

@@ -12,6 +12,18 @@ from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security import errors
 from fakemssql.tsql.security.context import PRINCIPAL
 
+_SETTINGS = {
+    "READ_COMMITTED_SNAPSHOT OFF": ("read_committed_snapshot", 0),
+    "READ_COMMITTED_SNAPSHOT ON": ("read_committed_snapshot", 1),
+    "DELAYED_DURABILITY DISABLED": ("delayed_durability", 0),
+    "DELAYED_DURABILITY ALLOWED": ("delayed_durability", 1),
+    "DELAYED_DURABILITY FORCED": ("delayed_durability", 2),
+}
+"""Options of a database, each with the column of the metadata that has it and its value there."""
+
+_FIXED = (1, 2)
+"""master and tempdb, whose options stay as they are."""
+
 
 class Databases(Objects):
     """Creates, alters and drops databases and schemas."""
@@ -92,7 +104,8 @@ class Databases(Objects):
 
     def _alterdatabase(self, node: nodes.AlterDatabase) -> None:
         name = node.name or self.session.database
-        if self.catalog.database(name) is None:
+        entry = self.catalog.database(name)
+        if entry is None:
             raise SqlError(
                 5011,
                 f"User does not have permission to alter database '{name}', the database"
@@ -101,9 +114,16 @@ class Databases(Objects):
                 state=5,
             )
         text = " ".join(node.options)
+        # DELAYED_DURABILITY has an equals sign before its value, READ_COMMITTED_SNAPSHOT has none.
+        setting = _SETTINGS.get(" ".join([word for word in node.options if word != "="][:2]))
+        if setting is not None:
+            column, value = setting
+            if entry[0] in _FIXED:
+                raise SqlError(5058, f"Option '{node.options[0]}' cannot be set in database '{entry[1]}'.")
+            self.run(f"UPDATE mssql.databases SET {column} = {value} WHERE database_id = {entry[0]}")
+            return
         if text.startswith(
             (
-                "READ_COMMITTED_SNAPSHOT ON",
                 "ALLOW_SNAPSHOT_ISOLATION ON",
                 "RECOVERY ",
                 "MULTI_USER",
@@ -135,11 +155,12 @@ def create_schema(
 def create_database(
     run: Callable[[str], object], value: Callable[[str], str], name: str, database_id: int | None = None
 ) -> None:
-    """A database with its fixed schemas."""
+    """A database with its fixed schemas, and with the options of the database model."""
     number = str(database_id) if database_id is not None else value("SELECT nextval('mssql.database_ids')")
     run(
-        "INSERT INTO mssql.databases (database_id, name, folded)"
-        f" VALUES ({number}, {literal(name)}, {literal(fold(name))})"
+        "INSERT INTO mssql.databases (database_id, name, folded, read_committed_snapshot, delayed_durability)"
+        f" SELECT {number}, {literal(name)}, {literal(fold(name))}, coalesce(max(read_committed_snapshot), 0),"
+        " coalesce(max(delayed_durability), 0) FROM mssql.databases WHERE folded = 'model'"
     )
     for schema_id, schema in ((1, "dbo"), (2, "guest"), (3, "INFORMATION_SCHEMA"), (4, "sys")):
         create_schema(run, int(number), schema, schema_id, schema_id)

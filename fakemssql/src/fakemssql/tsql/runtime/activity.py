@@ -111,7 +111,8 @@ class Activity:
             f' "ended": {self._ended:.3f}, "database": {json.dumps(_kept(session.database), ensure_ascii=False)},'
             f' "transactions": {transactions.count}, "transaction": {transactions.descriptor},'
             f' "transaction_began": {transactions.began:.3f}, "isolation": {_ISOLATION[options.isolation]},'
-            f' "lock_timeout": {options.lock_timeout}, "row_count": {session.rowcount},'
+            f' "lock_timeout": {options.lock_timeout}, "deadlock_priority": {options.deadlock_priority},'
+            f' "row_count": {session.rowcount},'
             f' "error": {session.error_number}}}'
         ).encode()
         self._number += 1

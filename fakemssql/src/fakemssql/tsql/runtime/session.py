@@ -46,6 +46,7 @@ class Session:
 
     def __init__(self, pg: Pg, database: str, account: Account, switches: Switches) -> None:
         self.pg, self.database, self.switches = pg, database, switches
+        self._failing_dirty_reads = switches.failing_dirty_reads
         self.catalog = Catalog(pg)
         self.security = Security(pg, self.catalog, account)
         self.options = settings.Options()
@@ -276,6 +277,7 @@ class Session:
             bool(frame.caught),
             self.security,
             self.switches.properties,
+            self.switches.page_locks,
         )
 
     def plan_key(self, node: object, frame: Frame) -> tuple[object, ...]:
@@ -353,7 +355,8 @@ class Session:
         request = Request(
             plan.sql, self.values(plan, frame), plan.oids, plan.name, receiver, plan.chunk if plan.columns else 0
         )
-        middle = [Request(text) for text in plan.before]
+        middle = self._dirty_read() if plan.dirty else []
+        middle += [Request(text) for text in plan.before]
         if plan.prelock:
             middle.append(Request(plan.prelock, request.values, plan.oids))
         if explained:
@@ -370,6 +373,12 @@ class Session:
                 value = decode(BIGINT, made)
                 self.identity = self.scope_identity = Identity((plan.identity.pg, column.pg), value)
         return count
+
+    def _dirty_read(self) -> list[Request]:
+        if not self._failing_dirty_reads:
+            return []
+        self._failing_dirty_reads -= 1
+        return [Request("SELECT mssql.raise(601, 'Could not continue scan with NOLOCK due to data movement.')")]
 
     def evaluate(self, node: nodes.Expr, kind: SqlType | None, frame: Frame) -> tuple[SqlType, bytes | None]:
         """The value of an expression, as ``kind`` if that is given."""

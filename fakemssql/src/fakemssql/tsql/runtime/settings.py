@@ -49,6 +49,7 @@ _ANSI = (
     "CONCAT_NULL_YIELDS_NULL",
     "ARITHABORT",
 )
+_PRIORITIES = {"LOW": -5, "NORMAL": 0, "HIGH": 5}
 _NEEDED_ON = ("ANSI_WARNINGS", "ANSI_PADDING", "ANSI_NULLS", "CONCAT_NULL_YIELDS_NULL")
 _VERSION_TEXT = (
     f"Microsoft SQL Server 2022 (RTM) - {VERSION} (X64) compatible:"
@@ -64,6 +65,7 @@ class Options:
     on: set[str] = field(default_factory=lambda: set(_ANSI))
     isolation: str = "READ COMMITTED"
     lock_timeout: int = -1
+    deadlock_priority: int = 0
     textsize: int = 2147483647
     context_info: bytes | None = None
     fmtonly: bool = False
@@ -162,7 +164,10 @@ def _set_options(session: Session, node: nodes.SetOption, frame: Frame) -> None:
                 raise SqlError(40517, f"SET {name} ON is not supported by fakemssql.")
         elif name in ("LANGUAGE", "DATEFORMAT", "DATEFIRST"):
             _only(session, name, value, frame)
-        elif name in ("DEADLOCK_PRIORITY", "QUERY_GOVERNOR_COST_LIMIT", "FORCEPLAN", "FIPS_FLAGGER"):
+        elif name == "DEADLOCK_PRIORITY":
+            named = _PRIORITIES.get(str(value.value).upper()) if isinstance(value, nodes.Literal) else None
+            options.deadlock_priority = _number(session, value, frame) if named is None else named
+        elif name in ("QUERY_GOVERNOR_COST_LIMIT", "FORCEPLAN", "FIPS_FLAGGER"):
             continue
         else:
             raise SqlError(195, f"'{name}' is not a recognized SET option.", severity=15, state=5)

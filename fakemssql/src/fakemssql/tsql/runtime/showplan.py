@@ -68,6 +68,8 @@ class _Writer:
         self.heaps: list[tuple[str, str]] = []  # the tables to which bitmaps of indexes belong
 
     def operator(self, parent: Element, plan: dict[str, Any]) -> None:
+        while plan["Node Type"] == "LockRows":  # SQL Server's operators lock what they read
+            (plan,) = plan["Plans"]
         physical, logical, name = self._kind(plan)
         attributes = {
             "NodeId": str(self.number),

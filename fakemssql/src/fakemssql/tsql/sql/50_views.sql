@@ -28,7 +28,7 @@ SELECT name::mssql.sysname AS name, database_id, NULL::int AS source_database_id
   NULL::smallint AS default_language_lcid, NULL::mssql.sysname AS default_language_name, NULL::int AS default_fulltext_language_lcid,
   NULL::mssql.sysname AS default_fulltext_language_name, NULL::mssql.bit AS is_nested_triggers_on, NULL::mssql.bit AS is_transform_noise_words_on,
   NULL::smallint AS two_digit_year_cutoff, 0::mssql.tinyint AS containment, 'NONE'::mssql.n60 AS containment_desc, 60 AS target_recovery_time_in_seconds,
-  0 AS delayed_durability, 'DISABLED'::mssql.n60 AS delayed_durability_desc, 0::mssql.bit AS is_memory_optimized_elevate_to_snapshot_on,
+  delayed_durability::int AS delayed_durability, (ARRAY['DISABLED', 'ALLOWED', 'FORCED'])[delayed_durability + 1]::mssql.n60 AS delayed_durability_desc, 0::mssql.bit AS is_memory_optimized_elevate_to_snapshot_on,
   0::mssql.bit AS is_federation_member, 0::mssql.bit AS is_remote_data_archive_enabled, 0::mssql.bit AS is_mixed_page_allocation_on, 1::mssql.bit AS is_temporal_history_retention_enabled,
   0 AS catalog_collation_type, 'DATABASE_DEFAULT'::mssql.n60 AS catalog_collation_type_desc, name::mssql.sysname AS physical_database_name,
   0::mssql.bit AS is_result_set_caching_on, 0::mssql.bit AS is_accelerated_database_recovery_on, 0::mssql.bit AS is_tempdb_spill_to_remote_store, 0::mssql.bit AS is_stale_page_detection_on,

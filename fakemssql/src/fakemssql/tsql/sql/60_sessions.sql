@@ -52,7 +52,7 @@ SELECT s.session_id::smallint AS session_id, s.started::mssql.datetime AS login_
   7::smallint AS date_first, 1::mssql.bit AS quoted_identifier, 1::mssql.bit AS arithabort, 1::mssql.bit AS ansi_null_dflt_on,
   0::mssql.bit AS ansi_defaults, 1::mssql.bit AS ansi_warnings, 1::mssql.bit AS ansi_padding, 1::mssql.bit AS ansi_nulls,
   1::mssql.bit AS concat_null_yields_null, (s.record->>'isolation')::smallint AS transaction_isolation_level,
-  (s.record->>'lock_timeout')::int AS lock_timeout, 0 AS deadlock_priority, (s.record->>'row_count')::bigint AS row_count,
+  (s.record->>'lock_timeout')::int AS lock_timeout, (s.record->>'deadlock_priority')::int AS deadlock_priority, (s.record->>'row_count')::bigint AS row_count,
   (s.record->>'error')::int AS prev_error, '\x01'::bytea AS original_security_id, (s.record->>'login')::mssql.sysname AS original_login_name,
   NULL::mssql.datetime AS last_successful_logon, NULL::mssql.datetime AS last_unsuccessful_logon, NULL::bigint AS unsuccessful_logons, 2 AS group_id,
   s.database_id::smallint AS database_id, 1 AS authenticating_database_id, (s.record->>'transactions')::int AS open_transaction_count
@@ -83,7 +83,7 @@ SELECT s.session_id::smallint AS session_id, 0 AS request_id, mssql.moment(s.rec
   0::float8 AS percent_complete, 0::bigint AS estimated_completion_time, 0 AS cpu_time,
   (1000 * (extract(epoch FROM clock_timestamp()) - (s.record->>'began')::numeric))::int AS total_elapsed_time, 0 AS scheduler_id,
   0::bigint AS reads, 0::bigint AS writes, 0::bigint AS logical_reads, 2147483647 AS text_size, 'us_english'::mssql.sysname AS language,
-  (s.record->>'isolation')::smallint AS transaction_isolation_level, (s.record->>'lock_timeout')::int AS lock_timeout, 0 AS deadlock_priority,
+  (s.record->>'isolation')::smallint AS transaction_isolation_level, (s.record->>'lock_timeout')::int AS lock_timeout, (s.record->>'deadlock_priority')::int AS deadlock_priority,
   (s.record->>'row_count')::bigint AS row_count, (s.record->>'error')::int AS prev_error, 0 AS nest_level, 0 AS granted_query_memory,
   0::mssql.bit AS executing_managed_code, 2 AS group_id, NULL::bytea AS query_hash, NULL::bytea AS query_plan_hash
 FROM mssql.sessions() AS s WHERE (s.record->>'running')::bool;
