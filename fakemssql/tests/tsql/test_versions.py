@@ -5,6 +5,7 @@ Source: "Table hints (Transact-SQL)", "SET TRANSACTION ISOLATION LEVEL (Transact
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -133,5 +134,9 @@ def test_a_change_of_the_option_reaches_open_connections(
     count = f"SET LOCK_TIMEOUT 0; SELECT COUNT(*) FROM {name}"
     assert other.error(count).number == 1222
     connect().ok(f"ALTER DATABASE {locking} SET READ_COMMITTED_SNAPSHOT ON")
+    # They are notified, which takes a moment.
+    deadline = time.monotonic() + 10
+    while other.run(count).errors and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert other.value(count) == 3
     client.ok("ROLLBACK")
