@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -99,7 +100,10 @@ class RunningAirflow:
         }
         self._home = home
         self._environment = {**os.environ, "AIRFLOW_HOME": str(home), **_variables(settings), **environment}
-        self._database = Postgres(home / "database")
+        # Not under the home: started by root, PostgreSQL runs as a user who cannot enter pytest's folders.
+        self._data = tempfile.TemporaryDirectory(prefix="sqlqueue-airflow-")
+        Path(self._data.name).chmod(0o711)
+        self._database = Postgres(Path(self._data.name) / "database")
         self._http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT)
         self._mutex = threading.Lock()
         self._services: dict[str, subprocess.Popen[bytes]] = {}
@@ -135,6 +139,7 @@ class RunningAirflow:
                 service.wait(60)
             psutil.wait_procs(living, 60)
         self._database.stop()
+        self._data.cleanup()
 
     def start_scheduler(self) -> None:
         """Start it, once one that was told to end has ended."""
