@@ -18,7 +18,6 @@ from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.task_errors import error_to_text
-from airflow_sqlqueue.sql import identifier
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +107,7 @@ def _budget(plan: ExecutorPlan, window: Window, session: Session) -> Budget:
     # While the earlier attempt lives, or its COMMIT is under way, the ledger cannot say what its share comes to.
     resource = f"sqlqueue.window.{batch_id}.{window.after}"
     wait = int(plan.lock_timeout * 1000)
-    lock = ledger.query("lock_window", catalog=identifier(ledger.catalog))
+    lock = ledger.query("lock_window")
     if session.value(lock, resource, wait) < 0:
         return Budget(0)
     return Budget(max(0, window.limit - window.rows(ledger.parts(batch_id))), seconds)

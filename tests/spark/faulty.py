@@ -35,7 +35,7 @@ class FaultyStage:
     fault: str
     name = "files"
 
-    def check(self) -> None:
+    def check(self, options: DrainOptions) -> None:
         """Nothing: the parts are what fails."""
 
     def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions) -> PartWriter:
