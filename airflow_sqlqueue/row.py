@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 row_of: Callable[[Iterable[Any]], Row] = partial(tuple.__new__, Row)
-"""The row of nine values in the order of the columns. ``Row._make`` counts them, for which a drain has no time."""
+"""The row of nine values in the order of the columns. ``Row._make`` counts them, which takes longer."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,9 @@ COLUMNS = (
 NAMES = tuple(column.name for column in COLUMNS)
 TABLE_NAMES = NAMES[:-1]
 """The columns that a queue's table can have."""
+
+ROW_VERSION, EXPIRED = NAMES.index("RowVersion"), NAMES.index("Expired")
+"""Where they stand in a row as the driver returns it, of which a drain makes no :class:`Row`."""
 
 BODY_FILE = "BodyFile"
 """What drained rows have besides: the URI of the file with a body that is too large for its row, else null."""

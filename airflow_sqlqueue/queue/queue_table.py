@@ -153,15 +153,16 @@ class QueueTable(TableAccess):
             taken += self.delete_output("queue.take", *chunk, row_versions=browsing.placeholders(chunk))
         return _in_order(taken)
 
-    def take_head(self, count: int, after: int, up_to: int, max_bytes: int, max_body: int = LAST) -> list[Row]:
+    def take_head(self, count: int, after: int, up_to: int, max_bytes: int, max_body: int = LAST) -> list[Any]:
         """Take the rows of a drain: like :meth:`receive`, for RowVersions above ``after`` and not above ``up_to``.
 
         They are at most ``max_bytes`` of headers and bodies and one row more, and at least one row where there is one.
         Rows with more than ``max_body`` bytes of body are passed over: they are for ``large_messages``.
-        The order of the rows is undefined. Expired ones are among them.
+        The order of the rows is undefined. Expired ones are among them. They are the driver's, nine values in the order
+        of :data:`~airflow_sqlqueue.row.COLUMNS`, because a :class:`Row` each is what a drain would spend most time on.
         """
         check_rows(count)
-        return self.delete_output("queue.take_head", count, after, up_to, max_body, max_bytes)
+        return self.delete_output_raw("queue.take_head", count, after, up_to, max_body, max_bytes)
 
     def mean_bytes(self, up_to: int = LAST, *, rows: int = 100) -> int | None:
         """The mean size of headers and body at the head of the queue, locked rows included; None where it is empty."""

@@ -107,10 +107,14 @@ class TableAccess:
 
     def delete_output(self, name: str, *values: Any, body: bool = True, **fragments: Fragment) -> list[Row]:
         """The rows that a deleting query returns by its OUTPUT clause; their order is undefined."""
+        return list(map(row_of, self.delete_output_raw(name, *values, body=body, **fragments)))
 
-        def run(layout: Layout) -> list[Row]:
+    def delete_output_raw(self, name: str, *values: Any, body: bool = True, **fragments: Fragment) -> list[Any]:
+        """The same rows as the driver returns them: nine values each, in the order of :data:`~.row.COLUMNS`."""
+
+        def run(layout: Layout) -> list[Any]:
             statement = self.query(name, **fragments, **output(layout.types, into=layout.output_into, body=body))
-            return list(map(row_of, self.session.run(statement, *values)))
+            return self.session.run(statement, *values)
 
         return self.run_for_layout(run)
 

@@ -17,6 +17,7 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.queue_table import LAST
 from airflow_sqlqueue.queue.send_ledger import SendLedger
+from airflow_sqlqueue.row import row_of
 from tests.contract.conftest import Connect, run_sql
 
 MANY = 20_000
@@ -34,7 +35,7 @@ def commit(queue: QueueTable, ledger: Ledger, path: str | None) -> uuid.UUID:
     ledger.open(batch_id, queue.address.canonical, "test", LAST)
     queue.session.begin()
     (row,) = queue.take_head(1, 0, LAST, 1000)
-    version = row.row_version
+    version = row_of(row).row_version
     ledger.commit_part(batch_id, Part(uuid.uuid4(), path, 1, 0, 1, version, version), "worker")
     queue.session.committed()
     return batch_id

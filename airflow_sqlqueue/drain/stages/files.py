@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import itemgetter
+from typing import Any
 
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
@@ -14,7 +15,7 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.large_messages import lock_large, read_body, take_large
-from airflow_sqlqueue.row import Row
+from airflow_sqlqueue.row import EXPIRED, ROW_VERSION
 
 _UNDECIDED, _INLINE, _LARGE = range(3)
 
@@ -66,7 +67,7 @@ class FilePartWriter:
         if not taken:
             return None
         self._kind = _INLINE
-        taken.sort(key=attrgetter("row_version"))
+        taken.sort(key=itemgetter(ROW_VERSION))
         counts = self._stage(taken)
         if not counts.quarantined:
             self._after = counts.high
@@ -83,9 +84,9 @@ class FilePartWriter:
         self._kind, self._after = _LARGE, found.row_version
         return self._stage([take_large(self._queue, found)], body_file, size)
 
-    def _stage(self, rows: Sequence[Row], body_file: str | None = None, body_bytes: int = 0) -> PartCounts:
-        kept = rows if self._options.keep_expired else [row for row in rows if not row.expired]
-        low, high = rows[0].row_version, rows[-1].row_version
+    def _stage(self, rows: Sequence[Sequence[Any]], body_file: str | None = None, body_bytes: int = 0) -> PartCounts:
+        kept = rows if self._options.keep_expired else [row for row in rows if not row[EXPIRED]]
+        low, high = rows[0][ROW_VERSION], rows[-1][ROW_VERSION]
         try:
             size = self._file.write(kept, body_file) + (body_bytes if kept else 0)
         except UnwritableError as error:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import run_in_thread
-from airflow_sqlqueue.row import BODY_FILE, Row, drained_row_schema
+from airflow_sqlqueue.row import BODY_FILE, ROW_VERSION, Row, drained_row_schema
 
 # The first array of a process loads pandas where it is installed, for a second: not while rows are locked.
 pa.array([], pa.int64())
@@ -58,7 +58,7 @@ class PartFile:
         """The URI for Spark; None where no row was written."""
         return f"{self._staging.uri}/{self._name}" if self.messages else None
 
-    def write(self, rows: Sequence[Row], body_file: str | None = None) -> int:
+    def write(self, rows: Sequence[Sequence[Any]], body_file: str | None = None) -> int:
         """Add rows as one row group; return the bytes of headers and bodies.
 
         ``body_file`` is the file of the body, for a single row. Raises :class:`UnwritableError` where a row cannot be
@@ -70,7 +70,7 @@ class PartFile:
             batch = to_arrow(rows, body_file)
         except (pa.ArrowException, UnicodeError, ValueError):
             # The cause would quote the value.
-            raise UnwritableError({row.row_version: reason for row in rows if (reason := unwritable(row))}) from None
+            raise UnwritableError({row[ROW_VERSION]: reason for row in rows if (reason := unwritable(row))}) from None
         self._settle()
         writer = self._writer = self._writer or self._open()
         self._writing = run_in_thread(lambda: writer.write_batch(batch))
@@ -127,8 +127,8 @@ class PartFile:
                 self._writer.close()
 
 
-def to_arrow(rows: Sequence[Row], body_file: str | None = None) -> pa.RecordBatch:
-    """Rows as one record batch of :func:`drained_row_schema`.
+def to_arrow(rows: Sequence[Sequence[Any]], body_file: str | None = None) -> pa.RecordBatch:
+    """Rows, each a :class:`Row` or the driver's, as one record batch of :func:`drained_row_schema`.
 
     Raises :class:`ValueError` or an error of Arrow's for a value that the schema does not take.
     """
@@ -151,7 +151,7 @@ def _lower_case(ids: Sequence[Any]) -> Any:
         return [None if value is None else str(value).lower() for value in ids]
 
 
-def unwritable(row: Row) -> str | None:
+def unwritable(row: Sequence[Any]) -> str | None:
     """Why neither a file nor Spark can keep a row, without what it holds; None where they can."""
     try:
         to_arrow([row])
