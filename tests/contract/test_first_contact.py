@@ -136,6 +136,10 @@ def test_7_a_count_of_a_large_queue_does_not_wait_for_a_receiver(queue: QueueTab
             assert queue.depth().messages == MANY - 10
 
 
-def test_8_nothing_is_left_behind(queue: QueueTable) -> None:
-    """No transaction, no application lock of this session."""
+def test_8_nothing_is_left_behind(queue: QueueTable, ledger: Ledger, connect: Connect) -> None:
+    """No transaction, and no application lock: another connection opens the same batch at once."""
+    batch_id = uuid.uuid4()
+    ledger.open(batch_id, queue.address.canonical, "test", LAST)
+    with connect() as other, other.lock_timeout(1):
+        Ledger(other, queue.address.catalog).open(batch_id, queue.address.canonical, "test", LAST)
     assert run_sql(queue.session, "SELECT @@TRANCOUNT")[0][0] == 0
