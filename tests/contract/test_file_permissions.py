@@ -56,8 +56,21 @@ def test_a_folder_that_is_there_keeps_its_permissions(connect: Connect, queue: Q
     folder = tmp_path / "staging"
     folder.mkdir()
     folder.chmod(0o2775)
-    assert staged(connect, queue, folder, None) == ({0o600}, {0o2775, 0o700})
+    # The batch's folder has the group of the one above it, and gives it to its files.
+    assert staged(connect, queue, folder, None) == ({0o600}, {0o2775, 0o2700})
     assert mode(folder) == 0o2775
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to a group that he is not in")
+def test_files_have_the_group_that_the_staging_folder_gives_them(
+    connect: Connect, queue: QueueTable, tmp_path: Path
+) -> None:
+    folder, group = tmp_path / "staging", 54_321
+    folder.mkdir()
+    os.chown(folder, -1, group)
+    folder.chmod(0o2750)
+    staged(connect, queue, folder, "group")
+    assert {(file.stat().st_gid, mode(file)) for file in folder.rglob("*.*")} == {(group, 0o640)}
 
 
 def test_who_may_read_is_one_of_three() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from fsspec.spec import AbstractBufferedFile
 
-from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder, make_folder
+from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder, grant, make_folder
 from airflow_sqlqueue.drain.storage.object_stores import call_within, raise_staging_error
 
 T = TypeVar("T")
@@ -41,9 +41,9 @@ class DurableFile:
         try:
             if staging.is_local:
                 make_folder(Path(path).parent, mode)
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
                 self._stream: Any = os.fdopen(descriptor, "wb")
-                os.fchmod(descriptor, mode)
+                grant(descriptor, mode)
             else:
                 # In a transaction of fsspec's, close() would not finish the upload.
                 self._stream = self._within_timeout(lambda: staging.filesystem.open(path, "wb", autocommit=True))

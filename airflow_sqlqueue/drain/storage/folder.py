@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,13 +110,23 @@ def make_folder(folder: Path, mode: int) -> None:
     if folder.is_dir():
         return
     make_folder(folder.parent, mode)
+    mode |= (mode & 0o444) >> 2
     try:
-        folder.mkdir(0o700)
+        folder.mkdir(mode)
     except FileExistsError:
         # Made by another worker meanwhile; where it is a file, the next step says so.
         return
-    # Not by mkdir(), which leaves out what the process's umask forbids.
-    folder.chmod(mode | (mode & 0o444) >> 2)
+    grant(folder, mode)
+
+
+def grant(file: Path | int, mode: int) -> None:
+    """Add what of ``mode`` the process's umask has left out, to a file that was just made by its path or descriptor.
+
+    What it has besides stays: a folder's group that files in it are to get comes by a bit of its own.
+    """
+    now = stat.S_IMODE(os.stat(file).st_mode)
+    if now & mode != mode:
+        os.chmod(file, now | mode)
 
 
 def locate(path: str, staging: StagingFolder | None) -> tuple[Any, str]:
