@@ -52,6 +52,9 @@ class BatchLocks:
         if self._thread is not None:
             self._thread.join()
         with self._mutex:
+            # By hand: the server notices only some time later that a connection is closed.
+            for batch_id in [batch_id for batch_id, held in self._held.items() if held]:
+                self._let_go(batch_id)
             self._drop()
 
     def take(self, batch_id: uuid.UUID, wait: float = 0.0) -> bool:
@@ -77,12 +80,15 @@ class BatchLocks:
     def release(self, batch_id: uuid.UUID) -> None:
         """Let go of a batch."""
         with self._mutex:
-            if self._held.pop(batch_id, False) and self._session is not None:
-                try:
-                    self._session.run(self._query("release_batch"), self._resource(batch_id))
-                except SqlQueueError:
-                    # The lock is gone with its connection, and the others are taken again.
-                    self._lose()
+            self._let_go(batch_id)
+
+    def _let_go(self, batch_id: uuid.UUID) -> None:
+        if self._held.pop(batch_id, False) and self._session is not None:
+            try:
+                self._session.run(self._query("release_batch"), self._resource(batch_id))
+            except SqlQueueError:
+                # The lock is gone with its connection, and the others are taken again.
+                self._lose()
 
     def beat(self) -> None:
         """Use the connection, and take what is missing; what fails is tried again at the next beat."""
