@@ -157,7 +157,8 @@ class QueueTable(TableAccess):
         """Take the rows of a drain: like :meth:`receive`, for RowVersions above ``after`` and not above ``up_to``.
 
         They are at most ``max_bytes`` of headers and bodies and one row more, and at least one row where there is one.
-        Rows with more than ``max_body`` bytes of body are passed over: they are for ``large_messages``.
+        Rows with more than ``max_body`` bytes of body are passed over: they are for ``large_messages``. Only in a
+        transaction, in which it sets the savepoint that :meth:`.Session.roll_back_to_savepoint` goes back to.
         The order of the rows is undefined. Expired ones are among them. They are the driver's, nine values in the order
         of :data:`~airflow_sqlqueue.row.COLUMNS`, because a :class:`Row` each is what a drain would spend most time on.
         """

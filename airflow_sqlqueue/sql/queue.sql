@@ -43,7 +43,9 @@ OUTPUT {output};
 -- passed over, for take_large. DATALENGTH reads no bodies, and a frame that ends at the current row is what the server
 -- adds up as it goes. Rows that are passed over keep an update lock to the end of the transaction, and so do those beyond
 -- the limit of bytes, at most TOP of them: fewer than lock escalation needs, unless thousands of bodies in a row are too
--- large to be taken at once.
+-- large to be taken at once. What the caller cannot keep it rolls back to the savepoint, which stands here to save a
+-- round trip.
+SAVE TRANSACTION [sqlqueue];
 {declare}WITH sized AS (
     SELECT {names}, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
     FROM (

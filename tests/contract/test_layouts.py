@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -200,9 +201,19 @@ INDEX_CHANGES = {
     "CREATE INDEX [Index_RowVersion] ON {table} ([Id]) INCLUDE ([RowVersion])",
     "renamed": "EXEC sp_rename N'{table}.[Index_RowVersion]', N'Index of RowVersion', N'INDEX'",
 }
+
+
+def _take_head(queue: QueueTable) -> list[Any]:
+    """As a drain does, which runs its part again."""
+    for _ in range(2):
+        with suppress(LayoutChangedError), queue.session.transaction():
+            return queue.take_head(2, 1, 3, 100)
+    raise AssertionError
+
+
 USES: dict[str, Callable[[QueueTable], Any]] = {
     "receive": lambda queue: queue.receive()[0].body == b"0",
-    "drain": lambda queue: len(queue.take_head(2, 1, 3, 100)) == 2,
+    "drain": lambda queue: len(_take_head(queue)) == 2,
     "window": lambda queue: queue.window_end(1, 3, 9) == 4,
     "peek": lambda queue: queue.peek()[0].body == b"3",
     "ends": lambda queue: queue.ends() == (4, 4),

@@ -101,7 +101,9 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     assert moved is not None
     assert moved.rows == 500
     planning.roll_back()
+    planning.begin()
     assert len(queue.take_head(500, FIRST, LAST, 2**40)) == 500
+    planning.roll_back()
     assert len(queue.receive(500)) == 500
     # Most of them stay: of a queue that is nearly empty, a scan is as good a way to find the head.
     assert queue.purge(PurgeOptions(all_messages=True, confirm=True, chunk=250, max_messages=500)).deleted == 500

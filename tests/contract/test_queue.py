@@ -219,10 +219,11 @@ def test_a_drains_statement_is_bounded_by_bytes(session: Session, table: Resolve
     sizes = [5_000, 10, 10, 4_000, 3_000, 0, 1, 9_000, 9_000]
     queue.send(Message(body=b"x" * size) for size in sizes)
     after, taken = -1, []
-    while rows := queue.take_head(4, after, 2**62, 4_000):
-        rows.sort(key=lambda row: row[ROW_VERSION])
-        after = rows[-1][ROW_VERSION]
-        taken.append([len(row[6]) for row in rows])
+    with session.transaction():
+        while rows := queue.take_head(4, after, 2**62, 4_000):
+            rows.sort(key=lambda row: row[ROW_VERSION])
+            after = rows[-1][ROW_VERSION]
+            taken.append([len(row[6]) for row in rows])
     assert taken == [[5_000], [10, 10, 4_000], [3_000, 0, 1, 9_000], [9_000]]
 
 

@@ -53,8 +53,6 @@ class FilePartWriter:
         self._kind = _UNDECIDED
 
     def take(self, rows: int) -> PartCounts | None:
-        # Rows that cannot be written are rolled back to here, and nothing else of the part.
-        self._queue.session.save()
         if self._kind != _LARGE:
             counts = self._take_inline(rows)
             if counts is not None or self._kind == _INLINE:
@@ -75,6 +73,7 @@ class FilePartWriter:
 
     def _take_large(self) -> PartCounts | None:
         """Take one message that ``take_head`` passes over."""
+        self._queue.session.save()
         found = lock_large(self._queue, self._after, self._plan.up_to, self._options.inline_body_bytes)
         if found is None:
             return None
@@ -94,7 +93,10 @@ class FilePartWriter:
         return PartCounts(len(kept), len(rows) - len(kept), 0, size, low, high)
 
     def _set_aside(self, reasons: dict[int, str], low: int, high: int) -> PartCounts:
-        """Undo the statement and move the rows that cannot be written into quarantine; the others are taken again."""
+        """Undo the statement, and nothing else of the part, and move what cannot be written into quarantine.
+
+        The other rows are taken again.
+        """
         if not reasons:
             raise StagingError(
                 f"Messages {low} to {high} (RowVersion) cannot be written together: set a lower bytes_per_statement."
