@@ -16,6 +16,9 @@ from airflow_sqlqueue.errors import AddressError
 MAX_IDENTIFIER_LENGTH = 128
 """SQL Server's limit for an identifier, in UTF-16 units."""
 
+LEGACY_VERSIONS = ("1", "2", "3.0")
+"""Versions of the transport that read addresses in ways of their own."""
+
 
 def quote(identifier: str) -> str:
     """A delimited identifier, ``[a]]b]`` for ``a]b``. The only way a name gets into a statement of this package.
@@ -65,6 +68,11 @@ class QueueAddress:
     def __post_init__(self) -> None:
         if not self.table.strip():
             raise AddressError("The queue address is blank: give at least a table name.")
+        if "@" in self.table:
+            raise AddressError(
+                f"The table name {self.table!r} holds an '@', which ends the table in an address: read an address with "
+                "QueueAddress.parse, and rename a table of that name."
+            )
 
     @classmethod
     def parse(cls, text: str, *, strict: bool = False) -> QueueAddress:
@@ -165,7 +173,7 @@ def hashed_name(name: str) -> str:
 
 
 def _legacy(version: str) -> str:
-    if version not in {"1", "2", "3.0"}:
+    if version not in LEGACY_VERSIONS:
         raise AddressError(f"Version {version!r} has no address form of its own: it is one of 1, 2 and 3.0.")
     return version
 

@@ -105,6 +105,12 @@ def _conn_fields() -> dict[str, Any]:
         "queue_catalogs": _json("Catalogs of queues", '{"table": "database"}'),
         "endpoint_schemas": _json("Schemas of endpoints", '{"Endpoint": "schema"}'),
         "endpoint_catalogs": _json("Catalogs of endpoints", '{"Endpoint": "database"}'),
+        "transport_version": _field(
+            "Transport version",
+            "Where addresses are read as endpoints of an old version do.",
+            "string",
+            enum=["1", "2", "3.0"],
+        ),
         "allowed_catalogs": _field(
             "Allowed catalogs", "Databases that headers of messages may name, with commas; the default one.", "string"
         ),

@@ -7,9 +7,9 @@ and last ``dbo`` or the connection's database (docs/transport/addresses.md, "Res
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from airflow_sqlqueue.address import QueueAddress, check_identifier, quote, unquote
+from airflow_sqlqueue.address import LEGACY_VERSIONS, QueueAddress, check_identifier, quote, unquote, without_machine
 from airflow_sqlqueue.errors import AddressError
 
 DEFAULT_SCHEMA = "dbo"
@@ -26,6 +26,8 @@ class ResolvedAddress:
     def __post_init__(self) -> None:
         for name in (self.table, self.schema, self.catalog):
             check_identifier(name)
+        if "@" in self.table:
+            raise AddressError(f"The queue {self.table!r} has an '@' in its name, so no address means it: rename it.")
         if self.table.startswith("#"):
             raise AddressError(
                 f"The queue {self.table!r} begins with '#', which SQL Server takes for a temporary table: rename it."
@@ -61,6 +63,9 @@ class AddressResolver:
     be written with or without brackets: ``[my schema]`` and ``my schema`` are the same, where the transport itself
     would take the brackets of a queue setting as part of the name; ``verbatim_settings=True`` does as it does.
 
+    ``transport_version`` is ``"1"``, ``"2"`` or ``"3.0"`` where addresses are those of endpoints of that version, which
+    read them otherwise: :meth:`.QueueAddress.parse_as`.
+
     ``allowed_catalogs`` and ``allowed_schemas`` bound what the headers of messages may name (:meth:`allows`). Unless
     given, these are the default catalog, and every schema in it.
 
@@ -76,8 +81,14 @@ class AddressResolver:
     verbatim_settings: bool = False
     allowed_catalogs: Collection[str] | None = None
     allowed_schemas: Collection[str] | None = None
+    transport_version: str | None = None
 
     def __post_init__(self) -> None:
+        if self.transport_version not in {None, *LEGACY_VERSIONS}:
+            raise AddressError(
+                f"There is no transport_version {self.transport_version!r}: it is one of {', '.join(LEGACY_VERSIONS)}, "
+                "and not given for later ones."
+            )
         for name in ("allowed_catalogs", "allowed_schemas"):
             if isinstance(getattr(self, name), str):
                 raise AddressError(f"{name} is a list of names, not one text.")
@@ -107,12 +118,40 @@ class AddressResolver:
 
     def resolve(self, address_text: str | QueueAddress) -> ResolvedAddress:
         """The table that a physical address means. Endpoint settings play no part."""
-        address = address_text if isinstance(address_text, QueueAddress) else QueueAddress.parse(address_text)
+        address = address_text if isinstance(address_text, QueueAddress) else self.parse(address_text)
         return ResolvedAddress(
             address.table,
             self._schema(address.table, address.schema),
             self._catalog(address.table, address.catalog),
         )
+
+    def parse(self, text: str) -> QueueAddress:
+        """Read an address as endpoints of the ``transport_version`` do.
+
+        Those of versions 1 and 2 have the table alone in it: the schema is what the endpoint's own setting says.
+        """
+        if self.transport_version is None:
+            return QueueAddress.parse(text)
+        address = QueueAddress.parse_as(text, self.transport_version)
+        schema = None if self.transport_version == "3.0" else self.endpoint_schemas.get(address.table)
+        return replace(address, schema=unquote(schema)) if schema else address
+
+    def without_machine(self, text: str) -> QueueAddress | None:
+        """:func:`.address.without_machine`; None for endpoints of versions 1 and 2, which never read it otherwise."""
+        return None if self.transport_version in {"1", "2"} else without_machine(text)
+
+    def address_of(self, queue_name: str | None, endpoint: str | None) -> str:
+        """The address of a queue that is named by it, or by its endpoint.
+
+        Raises :class:`AddressError` unless exactly one of both is given.
+        """
+        if (queue_name is None) == (endpoint is None):
+            raise AddressError("Name the queue by its address or by its endpoint: give queue_name or endpoint.")
+        if endpoint is None:
+            return str(queue_name)
+        found = self.resolve_endpoint(endpoint)
+        address = QueueAddress(found.table, found.schema, found.catalog)
+        return str(address) if self.transport_version is None else address.text_for(self.transport_version)
 
     def resolve_endpoint(
         self, name: str, qualifier: str | None = None, discriminator: str | None = None

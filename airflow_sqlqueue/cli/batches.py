@@ -22,7 +22,17 @@ from airflow_sqlqueue.cli.drain_options import (
     drain_options,
 )
 from airflow_sqlqueue.cli.interruption import explained
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, SweptFolder, Url, age, connect
+from airflow_sqlqueue.cli.options import (
+    ConnId,
+    IsEndpoint,
+    Json,
+    Queue,
+    SweptFolder,
+    Url,
+    age,
+    connect,
+    queue_address,
+)
 from airflow_sqlqueue.cli.output import progress_bar, show, stderr
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError
 
@@ -44,6 +54,7 @@ def drain(
         Optional[str],
         typer.Option(help="The folder or object store URL for the batch's files."),
     ] = None,
+    endpoint: IsEndpoint = False,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
@@ -102,6 +113,7 @@ def drain(
     folder = None if staging is None else StagingFolder.of(staging)
     check_stage(stage, folder)
     client = connect(url, conn_id)
+    queue = queue_address(client, queue, endpoint)
     queues = client.tables.with_secondary_queues(queue) if secondary else [queue]
     if batch_id is not None and not new:
         _require(client, queue, batch_id)

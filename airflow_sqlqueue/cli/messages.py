@@ -9,7 +9,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from airflow_sqlqueue.cli.message_options import Body, ContentType, HeaderOption, MessageType, message_from_options
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, connect
+from airflow_sqlqueue.cli.options import ConnId, IsEndpoint, Json, Queue, Url, connect_queue
 from airflow_sqlqueue.cli.output import counted, progress_bar, show
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
@@ -20,6 +20,7 @@ from airflow_sqlqueue.queue.table_access import FIRST
 def send(
     queue: Queue,
     message_type: MessageType,
+    endpoint: IsEndpoint = False,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
@@ -30,20 +31,21 @@ def send(
 ) -> None:
     """Send one message."""
     message = message_from_options(body, header, content_type, message_type, expire_after)
-    target = connect(url, conn_id).queue(queue)
+    target = connect_queue(queue, endpoint, url, conn_id)
     target.send([message])
     show({"queue": target.address.canonical, "message_id": message.header(HeaderNames.MESSAGE_ID)}, as_json=as_json)
 
 
 def depth(
     queue: Queue,
+    endpoint: IsEndpoint = False,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
     kind: Annotated[str, typer.Option(help="exact; quick: from the index on RowVersion; catalog: no rows.")] = "exact",
 ) -> None:
     """Count messages, delayed ones apart, with the age of the oldest and how many were ever sent."""
-    target = connect(url, conn_id).queue(queue)
+    target = connect_queue(queue, endpoint, url, conn_id)
     found = target.backlog(kind=kind)
     values = {
         "queue": target.address.canonical,
@@ -59,6 +61,7 @@ def depth(
 
 def peek(
     queue: Queue,
+    endpoint: IsEndpoint = False,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
@@ -68,7 +71,7 @@ def peek(
     body: Annotated[bool, typer.Option("--body", help="Show the bodies as text.")] = False,
 ) -> None:
     """Look at the head of the queue; nothing is removed."""
-    with connect(url, conn_id).queue(queue).open() as table:
+    with connect_queue(queue, endpoint, url, conn_id).open() as table:
         found = table.browse(count, after=after)
         bodies = {message.row_version: message.body for message in table.peek(count, after=after)} if body else {}
     records = [_summary(head, headers, bodies.get(head.row_version)) for head in found]
@@ -100,6 +103,7 @@ def _summary(head: MessageHead, with_headers: bool, body: bytes | None) -> dict[
 def generate(
     queue: Queue,
     count: Annotated[int, typer.Option(min=1, help="How many messages.")],
+    endpoint: IsEndpoint = False,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
@@ -115,7 +119,7 @@ def generate(
     from airflow_sqlqueue.traffic import FAILED_QUEUES, generate_failed
     from airflow_sqlqueue.traffic import generate as shop
 
-    with connect(url, conn_id).queue(queue).open() as table, progress_bar("Sending", count) as update:
+    with connect_queue(queue, endpoint, url, conn_id).open() as table, progress_bar("Sending", count) as update:
         address = table.address
         if failed:
             now = datetime.now(timezone.utc)

@@ -10,6 +10,7 @@ import typer
 
 from airflow_sqlqueue.cli.server import PASSWORD_VARIABLE, client_of_connection, client_of_url
 from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.client.queues import Queue as ClientQueue
 from airflow_sqlqueue.errors import ConfigurationError
 
 
@@ -33,6 +34,12 @@ def _folder(staging: Optional[str]) -> Optional[str]:
 
 
 Queue = Annotated[str, typer.Argument(help="The queue's address: table, table@[schema] or table@[schema]@[catalog].")]
+IsEndpoint = Annotated[
+    bool,
+    typer.Option(
+        "--endpoint", help="The queue of an endpoint of that name, by the routing settings of the connection."
+    ),
+]
 Url = Annotated[
     Optional[str],
     typer.Option(
@@ -54,6 +61,17 @@ SweptFolder = Annotated[
         callback=_folder, help="The folder or object store URL of the batches' files; without it they stay."
     ),
 ]
+
+
+def queue_address(client: QueueClient, queue: str, is_endpoint: bool) -> str:
+    """The address that the argument QUEUE gives, or that of the endpoint that it names."""
+    return client.resolver.address_of(*((None, queue) if is_endpoint else (queue, None)))
+
+
+def connect_queue(queue: str, is_endpoint: bool, url: str | None, conn_id: str | None) -> ClientQueue:
+    """:func:`connect`, and the queue that the argument QUEUE names."""
+    client = connect(url, conn_id)
+    return client.queue(queue_address(client, queue, is_endpoint))
 
 
 def connect(url: str | None, conn_id: str | None) -> QueueClient:

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, age, connect
+from airflow_sqlqueue.cli.options import ConnId, IsEndpoint, Json, Queue, Url, age, connect_queue
 from airflow_sqlqueue.cli.output import show
+from airflow_sqlqueue.client.queues import Queue as ClientQueue
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
 
@@ -20,6 +21,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count.")]
 
 def purge(
     queue: Queue,
+    endpoint: IsEndpoint = False,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
@@ -53,11 +55,12 @@ def purge(
         max_messages=max_messages,
         max_seconds=max_seconds,
     )
-    _purge(queue, url, conn_id, options, as_json)
+    _purge(connect_queue(queue, endpoint, url, conn_id), options, as_json)
 
 
 def purge_expired(
     queue: Queue,
+    endpoint: IsEndpoint = False,
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
@@ -67,11 +70,10 @@ def purge_expired(
 ) -> None:
     """Delete the messages whose time to be received is over."""
     options = PurgeOptions(max_messages=max_messages, max_seconds=max_seconds, dry_run=dry_run)
-    _purge(queue, url, conn_id, options, as_json)
+    _purge(connect_queue(queue, endpoint, url, conn_id), options, as_json)
 
 
-def _purge(queue: str, url: str | None, conn_id: str | None, options: PurgeOptions, as_json: bool) -> None:
-    target = connect(url, conn_id).queue(queue)
+def _purge(target: ClientQueue, options: PurgeOptions, as_json: bool) -> None:
     done = target.purge(options)
     values: dict[str, Any] = {"queue": target.address.canonical, **asdict(done), "seconds": round(done.seconds, 3)}
     if options.dry_run and not as_json:

@@ -97,13 +97,16 @@ class QueueClient:
         """Seconds a statement waits for a lock."""
         return self._connector.lock_timeout
 
-    def queue(self, queue_name: str) -> Queue:
-        """A queue by its address: send, receive, look, count, purge, drain. Raises AddressError."""
-        return Queue(self._connector, queue_name)
+    def queue(self, queue_name: str | None = None, *, endpoint: str | None = None) -> Queue:
+        """A queue by its address, or by the endpoint whose queue it is: send, receive, look, count, purge, drain.
 
-    def delayed(self, queue_name: str) -> DelayedQueue:
+        The name of an endpoint is resolved by the endpoint settings too. Raises AddressError.
+        """
+        return Queue(self._connector, self.resolver.address_of(queue_name, endpoint))
+
+    def delayed(self, queue_name: str | None = None, *, endpoint: str | None = None) -> DelayedQueue:
         """The delayed messages of a queue, which wait in its table ``<queue>.Delayed``. Raises AddressError."""
-        return DelayedQueue(self._connector, queue_name)
+        return DelayedQueue(self._connector, self.resolver.address_of(queue_name, endpoint))
 
     def subscriptions_in(self, address: str) -> SubscriptionManager:
         """:attr:`subscriptions` in a subscription table at another address. Raises AddressError."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
-from airflow_sqlqueue.address import without_machine
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -57,7 +56,7 @@ class Connector:
 
         Only ``queue@MACHINE`` of versions 1 and 2 takes a connection: see :func:`.tables.discovery.find_queue`.
         """
-        if without_machine(queue_name) is None:
+        if self.resolver.without_machine(queue_name) is None:
             return self.resolver.resolve(queue_name)
         with self.enlisted_session() as session:
             return find_queue(session, self.resolver, queue_name)

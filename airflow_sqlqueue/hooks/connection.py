@@ -37,7 +37,10 @@ _KEYWORDS = {
     "application_intent": "ApplicationIntent",
     "multi_subnet_failover": "MultiSubnetFailover",
 }
-_FIELDS = {"connection_string", "driver", "login_timeout", "lock_timeout", "keywords", "ledger_schema"}
+_FIELDS = {
+    *("connection_string", "driver", "login_timeout", "lock_timeout", "keywords", "ledger_schema"),
+    "transport_version",
+}
 _KNOWN = _FIELDS | set(_KEYWORDS) | set(ROUTING_NAMES) | set(ROUTING_MAPPINGS) | set(ROUTING_LISTS)
 _NOT_OURS = {
     "connect_kwargs",
@@ -99,6 +102,7 @@ def read_connection(
         names["default_schema"] = names["default_schema"] or string.queue_schema
         names["default_catalog"] = names["default_catalog"] or settings.database
         mappings = {key: {n: str(v) for n, v in _mapping(given, key).items()} for key in ROUTING_MAPPINGS}
+        names["transport_version"] = str(given.get("transport_version") or "") or None
         lists = {key: _list(given, key) for key in ROUTING_LISTS}
         return QueueConnection(
             settings=settings,

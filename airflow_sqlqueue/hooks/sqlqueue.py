@@ -13,8 +13,9 @@ from airflow.providers.common.sql.hooks.sql import DbApiHook
 from airflow.sdk import conf
 
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.connection import QueueConnection, read_connection
+from airflow_sqlqueue.hooks.engine import engine_of
 from airflow_sqlqueue.hooks.masking import mask_secrets
 from airflow_sqlqueue.hooks.quiet_cursor import QuietCursor
 from airflow_sqlqueue.hooks.staging import staging_folder
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import Unpack
 
+    from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.client.tables import QueueTables
-    from airflow_sqlqueue.drain.drain import DrainResult, Engine
+    from airflow_sqlqueue.drain.drain import DrainResult
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.progress import Progress
@@ -66,6 +68,7 @@ class SqlQueueHook(DbApiHook):
     :param endpoint_catalogs: the database of an endpoint's queue, by the endpoint's name.
     :param allowed_catalogs: the databases that headers of messages may name; the default catalog unless set.
     :param allowed_schemas: the schemas that headers of messages may name; all unless set.
+    :param transport_version: ``1``, ``2`` or ``3.0`` where addresses are read as endpoints of that version do.
     :param ledger_schema: the schema of the drain's ledger; ``sqlqueue`` unless set.
     :param log_sql: whether ``run`` and its like log statements; parameters are neither logged nor handed to lineage.
     """
@@ -93,6 +96,7 @@ class SqlQueueHook(DbApiHook):
         endpoint_catalogs: Mapping[str, str] | None = None,
         allowed_catalogs: Collection[str] | None = None,
         allowed_schemas: Collection[str] | None = None,
+        transport_version: str | None = None,
         ledger_schema: str | None = None,
         log_sql: bool = False,
         **kwargs: Any,
@@ -110,6 +114,7 @@ class SqlQueueHook(DbApiHook):
             "endpoint_catalogs": endpoint_catalogs,
             "allowed_catalogs": allowed_catalogs,
             "allowed_schemas": allowed_schemas,
+            "transport_version": transport_version,
             "ledger_schema": ledger_schema,
         }
 
@@ -133,6 +138,10 @@ class SqlQueueHook(DbApiHook):
         return QueueClient(
             read.settings, read.resolver, ledger_schema=read.ledger_schema, lock_timeout=read.lock_timeout
         )
+
+    def queue(self, queue_name: str | None = None, *, endpoint: str | None = None) -> Queue:
+        """A queue by its address or its endpoint, with all that can be done with it: :meth:`.QueueClient.queue`."""
+        return self.client.queue(queue_name, endpoint=endpoint)
 
     def create_queue(
         self, queue_name: str, *, create_schema: bool = False, **tables: Unpack[QueueTables]
@@ -202,20 +211,9 @@ class SqlQueueHook(DbApiHook):
             origin=origin,
             owner=owner,
             options=options,
-            engine=self._engine(engine, spark),
+            engine=engine_of(engine, spark, self.client),
             on_progress=on_progress,
         )
-
-    def _engine(self, name: str, spark: SparkSession | None) -> Engine | None:
-        if name == "threads":
-            return None
-        if name != "spark":
-            raise ConfigurationError(f"The engine {name!r} is not known: use threads or spark.")
-        if spark is None:
-            raise ConfigurationError("The engine spark needs a session to drain with: give it as spark=...")
-        from airflow_sqlqueue.spark.executors import SparkEngine
-
-        return SparkEngine(spark, self.client.settings, lock_timeout=self.client.lock_timeout)
 
     def read_batch(self, spark: SparkSession, batch: Batch) -> DataFrame:
         """The messages of a sealed batch; of one in a table, read with this connection's login, which is in no plan."""

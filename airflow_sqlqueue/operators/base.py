@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
 
 class ServerTask:
     """A task on one server. Classes that take it set the attributes."""
 
+    task_id: str
     sqlqueue_conn_id: str
     hook_params: dict[str, Any] | None
 
@@ -26,9 +28,28 @@ class ServerTask:
 
 
 class QueueTask(ServerTask):
-    """A task on one queue."""
+    """A task on one queue, named by its address."""
 
     queue_name: str
+
+
+class RoutedTask(ServerTask):
+    """A task on one queue, named by its address or by its endpoint: constructors call :meth:`check_queue`."""
+
+    queue_name: str | None
+    endpoint: str | None
+
+    def check_queue(self) -> None:
+        """Raise :class:`AddressError`, when the DAG is parsed, unless the queue is named in exactly one way."""
+        from airflow_sqlqueue.errors import AddressError
+
+        if (self.queue_name is None) == (self.endpoint is None):
+            raise AddressError(f"The task {self.task_id!r} works on one queue: give it queue_name or endpoint.")
+
+    @property
+    def sql_queue(self) -> Queue:
+        """The queue. Airflow's own ``queue`` is one of an executor."""
+        return self.hook.queue(self.queue_name, endpoint=self.endpoint)
 
 
 def task_key(context: Context) -> tuple[str, str, str, int]:

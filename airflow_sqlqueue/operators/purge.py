@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.operators.base import QueueTask
+from airflow_sqlqueue.operators.base import RoutedTask
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class SqlQueuePurgeOperator(QueueTask, BaseOperator):
+class SqlQueuePurgeOperator(RoutedTask, BaseOperator):
     """Delete messages in small transactions that wait for no lock: what has expired, all of them, or old ones.
 
     Safe to repeat: what is purged is gone, what is locked stays for the next time. A purge that is not of expired
@@ -26,6 +26,8 @@ class SqlQueuePurgeOperator(QueueTask, BaseOperator):
     ``undated``, as :class:`~airflow_sqlqueue.queue.purge.PurgeResult` has them.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
+    :param endpoint: the endpoint whose queue it is, instead of ``queue_name``; resolved by the connection's endpoint
+        settings too (templated)
     :param all_messages: purge every message that is there at the start.
     :param older_than: purge what was sent longer ago, by its header TimeSent: the headers of the whole queue are read.
     :param confirm: messages that have not expired may be lost.
@@ -38,13 +40,14 @@ class SqlQueuePurgeOperator(QueueTask, BaseOperator):
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "sqlqueue_conn_id")
+    template_fields: Sequence[str] = ("queue_name", "endpoint", "sqlqueue_conn_id")
     ui_color = "#dfe9f5"
 
     def __init__(
         self,
         *,
-        queue_name: str,
+        queue_name: str | None = None,
+        endpoint: str | None = None,
         all_messages: bool = False,
         older_than: timedelta | None = None,
         confirm: bool = False,
@@ -59,6 +62,8 @@ class SqlQueuePurgeOperator(QueueTask, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.queue_name = queue_name
+        self.endpoint = endpoint
+        self.check_queue()
         self.all_messages = all_messages
         self.older_than = older_than
         self.confirm = confirm
@@ -85,8 +90,9 @@ class SqlQueuePurgeOperator(QueueTask, BaseOperator):
                 max_messages=self.max_messages,
                 max_seconds=self.max_seconds,
             )
-            purged = self.hook.purge(self.queue_name, options)
-        self.log.info("Purged %d messages of %s, %s remain", purged.deleted, self.queue_name, purged.remaining)
+            purged = self.sql_queue.purge(options)
+        queue = self.queue_name or self.endpoint
+        self.log.info("Purged %d messages of %s, %s remain", purged.deleted, queue, purged.remaining)
         return asdict(purged)
 
 
@@ -97,10 +103,24 @@ class SqlQueuePurgeExpiredOperator(SqlQueuePurgeOperator):
     the server's clock. Parameters and XCom are those of :class:`SqlQueuePurgeOperator`, which purges others as well.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
+    :param endpoint: the endpoint whose queue it is, instead of ``queue_name``; resolved by the connection's endpoint
+        settings too (templated)
     :param sqlqueue_conn_id: the Airflow connection (templated)
     """
 
-    def __init__(self, *, queue_name: str, sqlqueue_conn_id: str = "sqlqueue_default", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        queue_name: str | None = None,
+        endpoint: str | None = None,
+        sqlqueue_conn_id: str = "sqlqueue_default",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
-            queue_name=queue_name, sqlqueue_conn_id=sqlqueue_conn_id, all_messages=False, older_than=None, **kwargs
+            queue_name=queue_name,
+            endpoint=endpoint,
+            sqlqueue_conn_id=sqlqueue_conn_id,
+            all_messages=False,
+            older_than=None,
+            **kwargs,
         )

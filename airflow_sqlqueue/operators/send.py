@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.operators.base import QueueTask, task_key
+from airflow_sqlqueue.operators.base import RoutedTask, task_key
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     MessageFields = Iterable[Mapping[str, Any]]
 
 
-class SqlQueueSendOperator(QueueTask, BaseOperator):
+class SqlQueueSendOperator(RoutedTask, BaseOperator):
     """Send messages that a .NET endpoint can handle, all of them in one transaction.
 
     Delivery: at least once. A try whose COMMIT took effect but whose answer was lost is repeated, with the same message
@@ -42,6 +42,8 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
     ``messages`` is not templated on purpose: Airflow stores rendered fields in its database and shows them.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
+    :param endpoint: the endpoint whose queue it is, instead of ``queue_name``; resolved by the connection's endpoint
+        settings too (templated)
     :param messages: the messages, or a function that gets the task's context and returns them.
     :param enclosed_message_types: the .NET types of messages without ``message_type``, ``;``-separated, most derived
         first (templated)
@@ -54,6 +56,7 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
 
     template_fields: Sequence[str] = (
         "queue_name",
+        "endpoint",
         "enclosed_message_types",
         "content_type",
         "originating_endpoint",
@@ -64,7 +67,8 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
     def __init__(
         self,
         *,
-        queue_name: str,
+        queue_name: str | None = None,
+        endpoint: str | None = None,
         messages: MessageFields | Callable[[Context], MessageFields],
         enclosed_message_types: str | None = None,
         content_type: str = "application/json",
@@ -76,6 +80,8 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.queue_name = queue_name
+        self.endpoint = endpoint
+        self.check_queue()
         self.messages = messages
         self.enclosed_message_types = enclosed_message_types
         self.content_type = content_type
@@ -100,10 +106,10 @@ class SqlQueueSendOperator(QueueTask, BaseOperator):
         with fail_without_retry():
             messages = sender.messages(written)
             if not self.exactly_once:
-                sent = SendResult(self.hook.send(self.queue_name, messages), repeated=False)
+                sent = SendResult(self.sql_queue.send(messages), repeated=False)
             else:
                 origin = " ".join(map(str, key))
-                sent = self.hook.send_once(self.queue_name, send_id_for(*key), messages, origin)
+                sent = self.sql_queue.send_once(send_id_for(*key), messages, origin)
         how = "Another try has sent" if sent.repeated else "Sent"
-        self.log.info("%s %d messages to %s", how, sent.messages, self.queue_name)
+        self.log.info("%s %d messages to %s", how, sent.messages, self.queue_name or self.endpoint)
         return sent.messages

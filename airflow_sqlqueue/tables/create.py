@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from airflow_sqlqueue.address import QueueAddress, without_machine
 from airflow_sqlqueue.errors import LockTimeoutError, QueueNotFoundError, StatementError
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.session import Session
@@ -110,8 +109,7 @@ def definitions_for(
     The table of delayed messages is named after the queue, ``Sales.Delayed``, and routed by that name; the subscription
     table, ``SubscriptionRouting``, stands in the default schema. Arguments as for :func:`queue_definition`.
     """
-    address = QueueAddress.parse(queue_name)
-    table = resolver.resolve(address)
+    table = resolver.resolve(queue_name)
     found = [queue_definition(table, layout=layout, legacy_columns=legacy_columns, body_string=body_string)]
     if delayed:
         found.append(delayed_definition(delayed_address(resolver, queue_name)))
@@ -127,9 +125,9 @@ def delayed_address(
 
     ``queue`` is what ``queue_name`` was found to mean, which decides for an address of versions 1 and 2.
     """
-    address = QueueAddress.parse(queue_name)
+    address = resolver.parse(queue_name)
     if queue is not None and queue != resolver.resolve(address):
-        address = without_machine(queue_name) or address
+        address = resolver.without_machine(queue_name) or address
     return resolver.resolve(replace(address, table=endpoint_table(address.table, DELAYED_QUALIFIER)))
 
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from airflow_sqlqueue.address import without_machine
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import identifier, query
@@ -40,9 +39,15 @@ def list_tables(session: Session, catalog: str) -> list[FoundTable]:
     for schema, table, column, type_name, rows in session.run(query("inspect.tables", catalog=identifier(catalog))):
         columns = found.setdefault((schema, table), _Columns(int(rows or 0)))
         columns.types[NAMES.get(column.lower(), column)] = type_name
-    kinds = ((ResolvedAddress(table, schema, catalog), c) for (schema, table), c in found.items())
-    tables = [FoundTable(address, kind_of(columns.types), columns.rows) for address, columns in kinds]
-    return [table for table in tables if table.kind != "other"]
+    kinds = [(schema, table, kind_of(columns.types), columns.rows) for (schema, table), columns in found.items()]
+    kinds = [(schema, table, kind, rows) for schema, table, kind, rows in kinds if kind != "other"]
+    for table in [table for _, table, _, _ in kinds if "@" in table]:
+        log.warning("No address means the table %r, because its name holds an '@': it is left out", table)
+    return [
+        FoundTable(ResolvedAddress(table, schema, catalog), kind, rows)
+        for schema, table, kind, rows in kinds
+        if "@" not in table
+    ]
 
 
 def secondary_queues(tables: Iterable[FoundTable], primary: ResolvedAddress) -> list[ResolvedAddress]:
@@ -81,7 +86,7 @@ def find_queue(
     versions 1 or 2, and the bare queue is what it means; a warning says so. Creates nothing.
     """
     resolved = resolver.resolve(address_text)
-    bare_address = without_machine(address_text)
+    bare_address = resolver.without_machine(address_text)
     if bare_address is None:
         return resolved
     bare = resolver.resolve(bare_address)

@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_sqlqueue import operators, sensors
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
+from airflow_sqlqueue.errors import AddressError, ConfigurationError, SparkJobError
 from airflow_sqlqueue.operators import (
     SqlQueueCreateOperator,
     SqlQueueDrainToSparkOperator,
@@ -58,6 +58,13 @@ def test_queue_staging_and_arguments_are_rendered() -> None:
     assert operator.spark_conf == {"spark.hadoop.fs.s3a.access.key": "{{ q }}"}, "nor stored, nor shown"
     job = operator._make_job({"q": "audit"})  # type: ignore[typeddict-item]
     assert job.spark_conf == {"spark.hadoop.fs.s3a.access.key": "audit"}
+
+
+@pytest.mark.parametrize("cls", [SqlQueuePurgeExpiredOperator, SqlQueuePurgeOperator])
+@pytest.mark.parametrize("named", [{}, {"queue_name": "audit", "endpoint": "Sales"}])
+def test_a_task_works_on_one_queue(cls: Any, named: dict[str, str]) -> None:
+    with pytest.raises(AddressError, match="'t' works on one queue: give it queue_name or endpoint"):
+        cls(task_id="t", **named)
 
 
 def test_messages_are_not_rendered_because_rendered_fields_are_stored() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.errors import AddressError, ConfigurationError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.server.settings import load_pyodbc, packaged_driver
 
@@ -138,6 +138,17 @@ def test_routing_comes_from_the_extra_and_arguments_win(connection: Any) -> None
     assert other.client.resolve("orders").schema == "dbo"
     assert (other.client.resolve("error").schema, other.client.resolve("audit").schema) == ("err", "ops")
     assert other.client.ledger_schema == "mine"
+
+
+def test_a_queue_is_named_by_its_endpoint(connection: Any) -> None:
+    conn_id = connection(extra={"endpoint_schemas": {"Sales": "sales"}, "transport_version": "2"})
+    assert SqlQueueHook(conn_id).queue(endpoint="Sales").address.canonical == "Sales@[sales]@[shop]"
+    assert SqlQueueHook(conn_id).queue("Sales@WEB01").address.canonical == "Sales@[sales]@[shop]"
+    assert SqlQueueHook(conn_id, transport_version="3.0").client.resolve("Sales@WEB").schema == "WEB"
+    delayed = SqlQueueHook(conn_id).client.delayed(endpoint="Sales").address
+    assert delayed.canonical == "Sales.Delayed@[dbo]@[shop]"
+    with pytest.raises(AddressError, match="give queue_name or endpoint"):
+        SqlQueueHook(conn_id).queue("Sales", endpoint="Sales")
 
 
 def test_an_argument_names_another_database(connection: Any) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.cli.runner import one_sentence, sqlqueue
 
+ENDPOINT = f"Shipping.{uuid.uuid4().hex[:10]}"
 NOWHERE = "mssql://sa:x@127.0.0.1:1/nowhere"
 
 
@@ -42,7 +43,7 @@ def airflow(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
         "login": unquote(parts.username or ""),
         "password": unquote(parts.password or ""),
         "schema": parts.path.lstrip("/"),
-        "extra": {"trust_server_certificate": True},
+        "extra": {"trust_server_certificate": True, "endpoint_schemas": {ENDPOINT: "shipping"}},
     }
     program = str(Path(sys.executable).parent / "airflow")
     for arguments in (["db", "migrate"], ["connections", "add", "saved", "--conn-json", json.dumps(fields)]):
@@ -52,6 +53,19 @@ def airflow(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
         )
         assert done.returncode == 0, done.stdout + done.stderr
     return variables
+
+
+def test_an_endpoint_is_routed_by_the_connections_settings(airflow: dict[str, str]) -> None:
+    address = f"{ENDPOINT}@[shipping]"
+    made = sqlqueue("create", address, "--create-schema", "--conn-id", "saved", **airflow)
+    assert made.returncode == 0, made.stderr
+    sent = sqlqueue("send", ENDPOINT, "--endpoint", "--type", "Order", "--conn-id", "saved", **airflow)
+    assert sent.returncode == 0, sent.stderr
+    counted = sqlqueue("depth", ENDPOINT, "--endpoint", "--conn-id", "saved", "--json", **airflow)
+    assert json.loads(counted.stdout)["queue"].startswith(address)
+    assert json.loads(counted.stdout)["messages"] == 1
+    dropped = sqlqueue("drop", address, "--force", "--conn-id", "saved", **airflow)
+    assert dropped.returncode == 0, dropped.stderr
 
 
 def test_a_connection_of_airflows_database(url: str, airflow: dict[str, str]) -> None:

@@ -17,13 +17,17 @@ from airflow_sqlqueue.tables.discovery import find_queue, list_tables, secondary
 from tests.contract.conftest import run_sql
 
 
-def test_the_transports_tables_are_listed_by_kind(session: Session, resolver: AddressResolver, schema: str) -> None:
+def test_the_transports_tables_are_listed_by_kind(
+    session: Session, resolver: AddressResolver, schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One whose name holds an @ has no address."""
     audit, old = resolver.resolve("audit"), resolver.resolve("old")
     create_queue(session, audit, legacy_columns=False, body_string=True)
     create_queue(session, old, layout="v1")
     create(session, delayed_definition(resolver.resolve("old.Delayed")))
     create(session, subscription_definition(resolver.resolve("SubscriptionRouting")))
     run_sql(session, f"CREATE TABLE [{schema}].[HttpLog] ([Id] int NOT NULL, [Headers] nvarchar(max) NULL)")
+    run_sql(session, f"SELECT * INTO [{schema}].[old@WEB01] FROM [{schema}].[old]")
     run_sql(session, f"CREATE TABLE [{schema}].[Forum] ([Topic] nvarchar(200) NOT NULL)")
     QueueTable(session, old).send([Message(), Message()])
     tables = [found for found in list_tables(session, audit.catalog) if found.table.schema == schema]
@@ -33,6 +37,7 @@ def test_the_transports_tables_are_listed_by_kind(session: Session, resolver: Ad
         ("old", "queue", 2),
         ("old.Delayed", "delayed", 0),
     ]
+    assert "No address means the table 'old@WEB01'" in caplog.text
 
 
 def test_secondary_queues_are_found_by_their_primary(session: Session, resolver: AddressResolver) -> None:

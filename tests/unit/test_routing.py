@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.address import QueueAddress
 from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.routing import AddressResolver
 
@@ -59,3 +60,55 @@ def test_a_blank_queue_setting_is_an_error() -> None:
 def test_no_catalog_is_an_error() -> None:
     with pytest.raises(AddressError, match="No database is known"):
         AddressResolver().resolve("T")
+
+
+@pytest.mark.parametrize(
+    ("settings", "address"),
+    [
+        ({}, "Sales@[dbo]@[nsb]"),
+        ({"endpoint_schemas": {"Sales": "se"}, "endpoint_catalogs": {"Sales": "ce"}}, "Sales@[se]@[ce]"),
+        ({"endpoint_schemas": {"Sales": "se"}, "queue_schemas": {"Sales": "sq"}}, "Sales@[sq]@[nsb]"),
+        ({"endpoint_schemas": {"Sales": "se"}, "transport_version": "3.0"}, "Sales@[se]"),
+        ({"endpoint_schemas": {"Sales": "se"}, "transport_version": "2"}, "Sales"),
+    ],
+)
+def test_the_address_of_an_endpoint_means_its_queue(settings: dict[str, Any], address: str) -> None:
+    resolver = AddressResolver(default_catalog="nsb", **settings)
+    assert resolver.address_of(None, "Sales") == address
+    assert resolver.resolve(address) == resolver.resolve_endpoint("Sales")
+    assert resolver.address_of("Sales@[x]", None) == "Sales@[x]"
+
+
+@pytest.mark.parametrize("named", [(None, None), ("audit", "Sales")])
+def test_a_queue_is_named_in_one_way(named: tuple[str | None, str | None]) -> None:
+    with pytest.raises(AddressError, match="give queue_name or endpoint"):
+        AddressResolver(default_catalog="nsb").address_of(*named)
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "qualified"),
+    [
+        ("1", "T@[x]@[y]", "[nsb].[s].[T]"),
+        ("2", "T@MACHINE", "[nsb].[s].[T]"),
+        ("2", "U@MACHINE", "[nsb].[dbo].[U]"),
+        ("3.0", "T@[x]@[y]", "[nsb].[x].[T]"),
+        ("3.0", "T", "[nsb].[dbo].[T]"),
+    ],
+)
+def test_addresses_of_old_versions(version: str, text: str, qualified: str) -> None:
+    """Versions 1 and 2 read a schema from the endpoint's setting alone, and no other part of an address."""
+    resolver = AddressResolver(default_catalog="nsb", endpoint_schemas={"T": "[s]"}, transport_version=version)
+    assert resolver.resolve(text).qualified_name == qualified
+
+
+def test_a_version_without_addresses_of_its_own_is_refused() -> None:
+    with pytest.raises(AddressError, match="There is no transport_version '4'"):
+        AddressResolver(transport_version="4")
+
+
+def test_no_table_has_an_at_sign() -> None:
+    """In an address it would be read back as another queue."""
+    with pytest.raises(AddressError, match="holds an '@'"):
+        QueueAddress("a@b")
+    with pytest.raises(AddressError, match="has an '@' in its name"):
+        AddressResolver(default_catalog="nsb").resolve_endpoint("a@b")
