@@ -12,7 +12,7 @@ from airflow_sqlqueue.cli.batches import abandon, batches, drain, requeue, sweep
 from airflow_sqlqueue.cli.commands import Command, Group
 from airflow_sqlqueue.cli.delayed import cancel, delayed, move_delayed, send_delayed
 from airflow_sqlqueue.cli.errors import errors, return_to_source
-from airflow_sqlqueue.cli.messages import depth, generate, peek, send
+from airflow_sqlqueue.cli.messages import depth, forward, generate, peek, send
 from airflow_sqlqueue.cli.output import stderr, stdout
 from airflow_sqlqueue.cli.printable import printable
 from airflow_sqlqueue.cli.publishing import publish, subscribe, subscriptions, unsubscribe
@@ -22,7 +22,7 @@ from airflow_sqlqueue.cli.tables import create, drop, inspect
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, DriverNotFoundError, MessageError, SqlQueueError
 
 COMMANDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
-    "Queues": (send, depth, peek, purge, purge_expired, generate),
+    "Queues": (send, depth, peek, forward, purge, purge_expired, generate),
     "Batches": (drain, batches, requeue, abandon, sweep, quarantine),
     "Error queues": (errors, return_to_source),
     "Delayed messages": (delayed, send_delayed, cancel, move_delayed),

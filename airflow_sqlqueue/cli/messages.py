@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import Annotated, Any, Optional
 
@@ -98,6 +98,23 @@ def _summary(head: MessageHead, with_headers: bool, body: bytes | None) -> dict[
         text = envelope.text()
         summary["body"] = body.decode("utf-8", "replace") if text is None else text
     return summary
+
+
+def forward(
+    queue: Queue,
+    to_queue: Annotated[str, typer.Argument(help="The address of the queue that gets them.")],
+    endpoint: IsEndpoint = False,
+    url: Url = None,
+    conn_id: ConnId = None,
+    as_json: Json = False,
+    max_messages: Annotated[Optional[int], typer.Option(min=1, help="Move at most so many.")] = None,
+    max_seconds: Annotated[Optional[float], typer.Option(help="Stop after so long.")] = None,
+) -> None:
+    """Move what is in the queue to another queue of the server, as it is."""
+    source = connect_queue(queue, endpoint, url, conn_id)
+    done = source.forward(to_queue, max_messages=max_messages, max_seconds=max_seconds)
+    values = {"queue": source.address.canonical, "to_queue": to_queue, **asdict(done)}
+    show({**values, "seconds": round(done.seconds, 3)}, as_json=as_json)
 
 
 def generate(

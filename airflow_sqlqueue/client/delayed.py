@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable, delayed
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
 from airflow_sqlqueue.routing import ResolvedAddress
 
 
@@ -52,6 +54,21 @@ class DelayedQueue:
         with waiting.open(sending=True) as table, table.session.transaction():
             forward_to = self._connector.find_in(table.session, self._queue_name) if through else None
             return table.store(messages, delay=delay, due=due, forward_to=forward_to)
+
+    def send_once(
+        self,
+        send_id: uuid.UUID,
+        messages: Iterable[Message],
+        origin: str = "",
+        *,
+        delay: timedelta | None = None,
+        due: datetime | None = None,
+    ) -> SendResult:
+        """:meth:`send` unless a send with this id was committed before: exactly once, as ``Queue.send_once``."""
+        with self.open(sending=True) as table:
+            ledger = SendLedger(table.session, table.address.catalog, self._connector.ledger_schema)
+            ledger.create()
+            return ledger.once(table.address, send_id, lambda: table.store(messages, delay=delay, due=due), origin)
 
     def list(self, limit: int = 100) -> Sequence[DelayedMessage]:
         """The messages that are due next, earliest first, without bodies; nothing is removed."""

@@ -14,6 +14,7 @@ from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.publishing.conversation import Polling, Reply, private_queue, request
 from airflow_sqlqueue.queue import Backlog, Depth, MessageFilter, MessageHead, PurgeOptions, PurgeResult, QueueTable
 from airflow_sqlqueue.queue.browsing import WINDOW
+from airflow_sqlqueue.queue.forwarding import CHUNK, ForwardResult, forward
 from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.routing import ResolvedAddress
@@ -125,6 +126,17 @@ class Queue:
         """Delete what has expired, or what the options say. See :func:`airflow_sqlqueue.queue.purge.purge`."""
         with self.open() as table:
             return table.purge(options)
+
+    def forward(
+        self, to_queue: str, *, chunk: int = CHUNK, max_messages: int | None = None, max_seconds: float | None = None
+    ) -> ForwardResult:
+        """Move what is in the queue to another one of the server, as it is: exactly once.
+
+        See :func:`airflow_sqlqueue.queue.forwarding.forward`.
+        """
+        with self.open() as table:
+            target = QueueTable(table.session, self._connector.find_in(table.session, to_queue))
+            return forward(table, target, chunk=chunk, max_messages=max_messages, max_seconds=max_seconds)
 
     def request(self, message: Message, *, timeout: float = 30.0, reply_queue: str | None = None) -> Reply:
         """Send a request, and wait up to ``timeout`` seconds for the reply.

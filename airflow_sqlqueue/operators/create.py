@@ -12,6 +12,9 @@ from airflow_sqlqueue.operators.base import QueueTask
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.sdk.types import Logger
+
+    from airflow_sqlqueue.tables.create import CreateResult
 
 
 class SqlQueueCreateOperator(QueueTask, BaseOperator):
@@ -75,8 +78,13 @@ class SqlQueueCreateOperator(QueueTask, BaseOperator):
                 ledger=self.ledger,
                 create_schema=self.create_schema,
             )
-        for found in created:
-            self.log.info("%s was made" if found.made else "%s is there already", found.table)
-            for difference in found.differences:
-                self.log.warning("%s differs from what was asked: %s", found.table, difference)
-        return [found.table.canonical for found in created if found.made]
+        return made(created, self.log)
+
+
+def made(created: Sequence[CreateResult], log: Logger) -> list[str]:
+    """The addresses of the tables that were made; the log says so of each, and how one that was there differs."""
+    for found in created:
+        log.info("%s was made" if found.made else "%s is there already", found.table)
+        for difference in found.differences:
+            log.warning("%s differs from what was asked: %s", found.table, difference)
+    return [found.table.canonical for found in created if found.made]

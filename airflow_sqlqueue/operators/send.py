@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -12,6 +15,8 @@ from airflow_sqlqueue.operators.base import RoutedTask, task_key
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_sqlqueue.queue.send_ledger import SendResult
 
     MessageFields = Iterable[Mapping[str, Any]]
 
@@ -49,6 +54,9 @@ class SqlQueueSendOperator(RoutedTask, BaseOperator):
         first (templated)
     :param content_type: of the bodies of messages without their own (templated)
     :param originating_endpoint: who sends; ``airflow.`` and the DAG's id unless given (templated)
+    :param delay: seconds, or a timedelta, after which the queue gets them; they wait in its table of delayed messages,
+        and an endpoint, or a mover, has to serve that (templated)
+    :param due: the time at which the queue gets them instead, aware, or as ISO 8601 (templated)
     :param exactly_once: whether to keep the sent-ledger, a table in the queue's database.
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
@@ -60,6 +68,8 @@ class SqlQueueSendOperator(RoutedTask, BaseOperator):
         "enclosed_message_types",
         "content_type",
         "originating_endpoint",
+        "delay",
+        "due",
         "sqlqueue_conn_id",
     )
     ui_color = "#dfe9f5"
@@ -73,6 +83,8 @@ class SqlQueueSendOperator(RoutedTask, BaseOperator):
         enclosed_message_types: str | None = None,
         content_type: str = "application/json",
         originating_endpoint: str | None = None,
+        delay: timedelta | float | str | None = None,
+        due: datetime | str | None = None,
         exactly_once: bool = False,
         sqlqueue_conn_id: str = "sqlqueue_default",
         hook_params: dict[str, Any] | None = None,
@@ -86,6 +98,8 @@ class SqlQueueSendOperator(RoutedTask, BaseOperator):
         self.enclosed_message_types = enclosed_message_types
         self.content_type = content_type
         self.originating_endpoint = originating_endpoint
+        self.delay = delay
+        self.due = due
         self.exactly_once = exactly_once
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
@@ -104,12 +118,50 @@ class SqlQueueSendOperator(RoutedTask, BaseOperator):
         )
         written = self.messages(context) if callable(self.messages) else self.messages
         with fail_without_retry():
+            target = self._target()
             messages = sender.messages(written)
             if not self.exactly_once:
-                sent = SendResult(self.sql_queue.send(messages), repeated=False)
+                sent = SendResult(target.send(messages), repeated=False)
             else:
-                origin = " ".join(map(str, key))
-                sent = self.sql_queue.send_once(send_id_for(*key), messages, origin)
+                sent = target.send_once(send_id_for(*key), messages, " ".join(map(str, key)))
         how = "Another try has sent" if sent.repeated else "Sent"
         self.log.info("%s %d messages to %s", how, sent.messages, self.queue_name or self.endpoint)
         return sent.messages
+
+    def _target(self) -> _Target:
+        if self.delay is None and self.due is None:
+            queue = self.sql_queue
+            return _Target(queue.send, queue.send_once)
+        delayed = self.hook.client.delayed(self.queue_name, endpoint=self.endpoint)
+        delay, due = _delay(self.delay), _due(self.due)
+        return _Target(partial(delayed.send, delay=delay, due=due), partial(delayed.send_once, delay=delay, due=due))
+
+
+@dataclass(frozen=True)
+class _Target:
+    """How the messages are sent: to the queue, or to its table of delayed messages."""
+
+    send: Callable[..., int]
+    send_once: Callable[..., SendResult]
+
+
+def _delay(value: timedelta | float | str | None) -> timedelta | None:
+    from airflow_sqlqueue.errors import ConfigurationError
+
+    if value is None or isinstance(value, timedelta):
+        return value
+    try:
+        return timedelta(seconds=float(value))
+    except (ValueError, OverflowError) as error:
+        raise ConfigurationError(f"The delay {value!r} is not a number of seconds.") from error
+
+
+def _due(value: datetime | str | None) -> datetime | None:
+    from airflow_sqlqueue.errors import ConfigurationError
+
+    if not isinstance(value, str):
+        return value
+    try:
+        return datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+    except ValueError as error:
+        raise ConfigurationError(f"The due time {value!r} is not one of ISO 8601, as 2030-01-31T12:00:00Z.") from error

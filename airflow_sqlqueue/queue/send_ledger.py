@@ -7,7 +7,7 @@ with the same id, finds its entry and sends nothing. Exactly once, as long as th
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -64,20 +64,26 @@ class SendLedger:
             create(self.session, self._definition)
 
     def send(self, queue: QueueTable, send_id: uuid.UUID, messages: Iterable[Message], origin: str = "") -> SendResult:
-        """Send the messages, unless a send with this id was committed before: exactly once.
+        """Send the messages, unless a send with this id was committed before: exactly once. See :meth:`once`."""
+        return self.once(queue.address, send_id, lambda: queue.send(messages), origin)
+
+    def once(
+        self, address: ResolvedAddress, send_id: uuid.UUID, send: Callable[[], int], origin: str = ""
+    ) -> SendResult:
+        """Call ``send``, which sends to ``address`` and returns how many, unless that was committed under this id.
 
         Queue and ledger may stand in different databases of the server. Inside a transaction the send is part of it.
         Waits, up to the session's lock timeout, for another send of the same id. Raises :class:`LockTimeoutError` after
         that, and :class:`TransactionError` where the id was used for another queue.
         """
-        address = queue.address.canonical[:400]
+        name = address.canonical[:400]
         with self.session.transaction():
             resource = f"sqlqueue.send.{self._definition.table.schema}.{send_id}"[-255:]
             self.session.take_lock(self.query("lock"), resource)
-            entered = self.session.value(self.query("enter"), str(send_id), address, origin[:1000], str(send_id))
+            entered = self.session.value(self.query("enter"), str(send_id), name, origin[:1000], str(send_id))
             if not entered:
-                return self._repeated(send_id, address)
-            count = queue.send(messages)
+                return self._repeated(send_id, name)
+            count = send()
             self.session.run(self.query("count"), count, str(send_id))
         return SendResult(count, repeated=False)
 

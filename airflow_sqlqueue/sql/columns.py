@@ -145,6 +145,23 @@ def output(types: Mapping[str, str], *, into: bool, body: bool = True) -> dict[s
     }
 
 
+def forwarding(types: Mapping[str, str], target: Collection[str]) -> dict[str, Fragment]:
+    """The fragments of a statement that moves rows of a table with columns of these types to one that has ``target``.
+
+    They are ``staged``, ``names``, ``deleted``, ``columns`` and ``values``. Where only the target has ``Recoverable``,
+    it gets the 1 that every sender writes.
+    """
+    columns = [name for name in TABLE_NAMES if name in target and name != "RowVersion"]
+    values = ["COALESCE([Recoverable], 1)" if name == "Recoverable" else f"[{name}]" for name in columns]
+    return {
+        "staged": definitions(STAGED),
+        "names": row_names(types),
+        "deleted": row_columns(types, "deleted."),
+        "columns": Fragment(", ".join(f"[{name}]" for name in columns)),
+        "values": Fragment(", ".join(values)),
+    }
+
+
 def insertion(types: Collection[str], given: Collection[str], count: int) -> dict[str, Fragment]:
     """The fragments of a send of ``count`` rows to a table with these columns.
 

@@ -58,6 +58,21 @@ head AS (SELECT * FROM sized WHERE [BytesBefore] < ?)
 DELETE FROM head
 OUTPUT {output};
 
+-- forward: move messages of the queue to another one
+-- By way of a table variable, because OUTPUT INTO allows neither triggers nor foreign keys on its target, and because it
+-- has no order.
+DECLARE @taken TABLE ({staged});
+WITH head AS (
+    SELECT TOP (?) {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
+    WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
+)
+DELETE FROM head
+OUTPUT {deleted}
+INTO @taken;
+INSERT INTO {target} ({columns})
+SELECT {values} FROM @taken ORDER BY [RowVersion];
+SELECT COUNT(*), MAX([RowVersion]) FROM @taken;
+
 -- lock_large: find a message of the queue with a large body
 -- What is locked stays as it is, and the transaction's, until its body is read and the row deleted.
 SELECT TOP (1) [RowVersion], [Id], CAST(CASE WHEN [Expires] <= GETUTCDATE() THEN 1 ELSE 0 END AS bit)

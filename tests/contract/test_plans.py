@@ -21,7 +21,8 @@ from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Fragment
+from airflow_sqlqueue.sql import Fragment, identifier
+from airflow_sqlqueue.sql.columns import forwarding
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.shapes import SHAPES
 from tests.contract.conftest import HEADERS, run_sql
@@ -100,6 +101,10 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     moved = staged.take(queue, *part, rows=500, after=FIRST, up_to=LAST, max_bytes=2**40, keep_expired=False)
     assert moved is not None
     assert moved.rows == 500
+    planning.roll_back()
+    planning.begin()
+    fragments = forwarding(queue.layout.types, queue.layout.types)
+    assert queue.rows("queue.forward", 500, FIRST, LAST, target=identifier(table), **fragments)[0][0] == 500
     planning.roll_back()
     planning.begin()
     assert len(queue.take_head(500, FIRST, LAST, 2**40)) == 500

@@ -1,0 +1,99 @@
+"""Moving messages from one queue to another, on any server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError, TransactionError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.forwarding import forward
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.tables.drop import drop_queue
+from tests.contract.conftest import HEADERS, Connect, run_sql
+
+LATE = timedelta(seconds=-5)
+
+
+@pytest.fixture
+def target(session: Session, address_of: AddressResolver, queue_name: str) -> Iterator[QueueTable]:
+    address = address_of.resolve(f"{queue_name}.target")
+    create_queue(session, address)
+    yield QueueTable(session, address)
+    drop_queue(session, address, force=True)
+
+
+def test_messages_are_moved_as_they_are(any_queue: QueueTable, connect: Connect, target: QueueTable) -> None:
+    """All columns, the order, and the expiry; expired ones too."""
+    headers = {**HEADERS, "NServiceBus.CorrelationId": "c", "NServiceBus.ReplyToAddress": "Sales"}
+    any_queue.send([Message(headers, b"%d" % n, time_to_be_received=timedelta(days=n)) for n in range(1, 5)])
+    any_queue.send([Message({}, b"late", time_to_be_received=LATE), Message({}, b"")])
+    before = any_queue.peek()
+    target.send([Message({}, b"first")])
+    some = forward(any_queue, QueueTable(any_queue.session, target.address), chunk=2, max_messages=3)
+    assert (some.messages, some.complete) == (3, False)
+    rest = forward(any_queue, QueueTable(any_queue.session, target.address), chunk=2)
+    assert (rest.messages, rest.locked, rest.complete) == (3, 0, True)
+    assert any_queue.depth().total == 0
+    after = target.peek()
+    assert after[0].body == b"first"
+    columns = ("id", "headers", "body", "expires", "expired", "correlation_id", "reply_to_address")
+    moved = [[getattr(message, name) for name in columns] for message in after[1:]]
+    assert moved == [[getattr(message, name) for name in columns] for message in before]
+    assert {message.recoverable for message in after} == {True}
+
+
+def test_what_others_have_locked_stays(queue: QueueTable, connect: Connect, target: QueueTable) -> None:
+    queue.send([Message({}, b"%d" % n) for n in range(4)])
+    with connect() as other, other.transaction():
+        locked = QueueTable(other, queue.address).receive(1)
+        assert forward(queue, QueueTable(queue.session, target.address)).locked == 1
+        assert [message.body for message in target.peek()] == [b"1", b"2", b"3"]
+    assert len(locked) == 1
+
+
+def test_an_error_leaves_whole_chunks(queue: QueueTable, target: QueueTable) -> None:
+    queue.send([Message({}, b"%d" % n) for n in range(5)])
+    run_sql(target.session, f"ALTER TABLE {target.address.qualified_name} ADD CHECK ([Body] <> 0x33)")
+    with pytest.raises(Exception, match="547"):
+        forward(queue, QueueTable(queue.session, target.address), chunk=2)
+    assert [message.body for message in target.peek()] == [b"0", b"1"]
+    assert [message.body for message in queue.peek()] == [b"2", b"3", b"4"]
+
+
+def test_triggers_stand_on_both(queue: QueueTable, target: QueueTable) -> None:
+    for table, event in ((queue, "DELETE"), (target, "INSERT")):
+        schema, name = table.address.schema, table.address.table
+        run_sql(
+            table.session,
+            f"CREATE TRIGGER [{schema}].[{name}.seen] ON [{schema}].[{name}] AFTER {event} AS BEGIN SET NOCOUNT ON END",
+        )
+    queue.send([Message({}, b"x")])
+    assert forward(queue, QueueTable(queue.session, target.address)).messages == 1
+
+
+def test_what_cannot_be_forwarded(queue: QueueTable, session: Session, address_of: AddressResolver) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be forwarded to itself"):
+        forward(queue, QueueTable(queue.session, queue.address))
+    with queue.session.transaction(), pytest.raises(TransactionError, match="transactions of their own"):
+        forward(queue, queue)
+    with pytest.raises(QueueNotFoundError):
+        forward(queue, QueueTable(queue.session, address_of.resolve("nowhere")))
+    old = address_of.resolve(f"{queue.address.table}.old")
+    create_queue(session, old, layout="v1")
+    with pytest.raises(ConfigurationError, match="would lose characters"):
+        forward(queue, QueueTable(queue.session, old))
+    drop_queue(session, old)
+
+
+def test_the_client_forwards(server_url: str, queue: QueueTable, target: QueueTable) -> None:
+    queue.send([Message({}, b"x")])
+    source = QueueClient.from_url(server_url).queue(queue.address.canonical)
+    assert source.forward(target.address.canonical).messages == 1
+    assert source.forward(target.address.canonical).messages == 0
