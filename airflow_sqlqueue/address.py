@@ -150,7 +150,7 @@ def without_machine(text: str) -> QueueAddress | None:
 
 
 def as_sql_name(text: str) -> QueueAddress | None:
-    """What ``dbo.MyTable`` or ``[db].[dbo].[MyTable]`` means in SQL, None for other texts.
+    """What ``dbo.MyTable`` or ``[db].[dbo].[MyTable]`` means in SQL; None for other texts, and where no address means it.
 
     To the transport both are the name of one table, dots and all: this is for hints, never for a guess.
     """
@@ -158,7 +158,8 @@ def as_sql_name(text: str) -> QueueAddress | None:
     if not 2 <= len(parts) <= 3 or ".".join(parts) != text:
         return None
     *catalog, schema, table = (unquote(part) for part in parts)
-    return QueueAddress(table, schema, *catalog) if table.strip() and schema.strip() else None
+    usable = table.strip() and "@" not in table and schema.strip()
+    return QueueAddress(table, schema, *catalog) if usable else None
 
 
 def hashed_name(name: str) -> str:

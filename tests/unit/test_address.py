@@ -145,4 +145,4 @@ def test_quoted_names_are_read_as_sql_reads_them(schema: str, table: str) -> Non
         text = f"{quote(schema)}.{quote(table)}"
     except AddressError:
         return
-    assert as_sql_name(text) == QueueAddress(table, schema)
+    assert as_sql_name(text) == (None if "@" in table else QueueAddress(table, schema))
