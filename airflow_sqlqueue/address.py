@@ -150,7 +150,7 @@ def without_machine(text: str) -> QueueAddress | None:
 
 
 def as_sql_name(text: str) -> QueueAddress | None:
-    """What ``dbo.MyTable`` or ``[db].[dbo].[MyTable]`` means in SQL; None for other texts, and where no address means it.
+    """What ``dbo.MyTable`` or ``[db].[dbo].[MyTable]`` means in SQL; None for other texts and for no address.
 
     To the transport both are the name of one table, dots and all: this is for hints, never for a guess.
     """

@@ -72,7 +72,7 @@ class Session:
 
     def _prepare(self) -> int:
         """Make the settings. What server it is comes in the same round trip."""
-        where = f"{self.settings.host}:{self.settings.port}"
+        where = self.settings.server
         try:
             edition, version = self.run(query("session.settings"))[0]
         except StatementError:

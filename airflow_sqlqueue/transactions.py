@@ -25,13 +25,12 @@ MODES = (SENDS_ATOMIC_WITH_RECEIVE, RECEIVE_ONLY, NONE)
 class Server:
     """What one connection can reach: a server, as a login. Databases do not count, a transaction spans them."""
 
-    host: str
-    port: int
+    name: str
     user: str | None
 
     @classmethod
     def of(cls, settings: ConnectionSettings) -> Server:
-        return cls(settings.host.lower(), settings.port, settings.user)
+        return cls(settings.server.lower(), settings.user)
 
 
 class Transaction:
@@ -94,8 +93,8 @@ def current_transaction(settings: ConnectionSettings) -> Transaction | None:
     current = _current.get()
     if current is not None and current.server != Server.of(settings):
         raise TransactionError(
-            f"A transaction on {current.server.host}:{current.server.port} as {current.server.user!r} is open, and one "
-            f"on {settings.host}:{settings.port} as {settings.user!r} cannot commit together with it: end it first, "
+            f"A transaction on {current.server.name} as {current.server.user!r} is open, and one "
+            f"on {settings.server} as {settings.user!r} cannot commit together with it: end it first, "
             "or use the same connection."
         )
     return current

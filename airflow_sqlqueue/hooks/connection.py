@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.connection_string import ConnectionString
-from airflow_sqlqueue.server.settings import MICROSOFT_DRIVERS, ConnectionSettings, check_keywords, load_pyodbc
+from airflow_sqlqueue.server.settings import (
+    MICROSOFT_DRIVERS,
+    ConnectionSettings,
+    check_keywords,
+    load_pyodbc,
+    named_instance,
+    split_host,
+)
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
@@ -88,8 +95,10 @@ def read_connection(
         given = _over(extra, overrides or {})
         text = _text(extra, "connection_string") or ""
         string = ConnectionString.parse(text)
+        host, instance = split_host(connection.host) if connection.host else (string.host, string.instance)
         settings = ConnectionSettings(
-            host=connection.host or string.host,
+            host=host,
+            instance=named_instance(instance, connection.port),
             port=connection.port or string.port,
             database=database or connection.schema or string.database,
             user=connection.login or string.user,

@@ -11,7 +11,7 @@ def database_info(settings: ConnectionSettings) -> DatabaseInfo:
     """The database of a connection, as ``MsSqlHook`` names it."""
     return DatabaseInfo(
         scheme="mssql",
-        authority=f"{settings.host}:{settings.port}",
+        authority=settings.server,
         information_schema_columns=[
             "table_schema",
             "table_name",

@@ -257,7 +257,7 @@ class SqlQueueHook(DbApiHook):
         except SqlQueueError as error:
             return False, str(error)
         settings = self.client.settings
-        return True, f"SQL Server at {settings.host}:{settings.port} answers, database {settings.database!r}."
+        return True, f"SQL Server at {settings.server} answers, database {settings.database!r}."
 
     def get_uri(self) -> str:
         """The SQLAlchemy URL. It holds the password."""

@@ -20,12 +20,13 @@ _LOGIN = {18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064}
 def open_connection(settings: ConnectionSettings) -> pyodbc.Connection:
     """A connection of the driver's, with autocommit; raises what :class:`Session` raises."""
     pyodbc = load_pyodbc()
+    settings = settings.located()
     text = settings.odbc_connection_string()
     _probe_port(settings)
     try:
         connection = pyodbc.connect(text, autocommit=True, timeout=settings.login_timeout)
     except pyodbc.Error as error:
-        where = f"{settings.host}:{settings.port}"
+        where = settings.server
         state, number = state_and_number(error)
         if number in _LOGIN or state == "28000":
             raise LoginFailedError(
@@ -74,5 +75,5 @@ def _probe_port(settings: ConnectionSettings) -> None:
 
 def _unreachable(settings: ConnectionSettings) -> ServerUnreachableError:
     return ServerUnreachableError(
-        f"No SQL Server answers at {settings.host}:{settings.port}: check the host, the port and that the server runs."
+        f"No SQL Server answers at {settings.server}: check the host, the port and that the server runs."
     )

@@ -15,7 +15,13 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.server.settings import DEFAULT_LOGIN_TIMEOUT, DEFAULT_PORT, ConnectionSettings
+from airflow_sqlqueue.server.settings import (
+    DEFAULT_LOGIN_TIMEOUT,
+    DEFAULT_PORT,
+    ConnectionSettings,
+    named_instance,
+    split_host,
+)
 
 _BOOLEAN = {"true": "yes", "yes": "yes", "false": "no", "no": "no"}
 _ANY: Mapping[str, str] = {}
@@ -139,6 +145,7 @@ class ConnectionString:
     keywords: Mapping[str, str] = field(default_factory=dict, repr=False)
     login_timeout: int = DEFAULT_LOGIN_TIMEOUT
     queue_schema: str | None = None
+    instance: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> ConnectionString:
@@ -147,13 +154,14 @@ class ConnectionString:
         for name, advice in _REFUSED.items():
             if _folded(values.get(name, "no")) not in _HARMLESS:
                 raise ConfigurationError(f"{name} in the connection string {advice}")
-        host, port = _server(values.get("Data Source", ""))
+        host, instance, port = _server(values.get("Data Source", ""))
         keywords = {_ODBC[name][0]: _odbc_value(name, value) for name, value in values.items() if name in _ODBC}
         if keywords.get("Trusted_Connection") == "no":
             del keywords["Trusted_Connection"]
         return cls(
             host=host,
-            port=port,
+            port=DEFAULT_PORT if port is None else port,
+            instance=named_instance(instance, port),
             database=values.get("Initial Catalog", ""),
             user=None if "Trusted_Connection" in keywords else values.get("User ID"),
             password=values.get("Password"),
@@ -172,6 +180,7 @@ class ConnectionString:
             password=self.password,
             keywords=self.keywords,
             login_timeout=self.login_timeout,
+            instance=self.instance,
         )
 
 
@@ -234,33 +243,26 @@ def _odbc_value(name: str, value: str) -> str:
     )
 
 
-def _server(source: str) -> tuple[str, int]:
-    """The host and port of ``[tcp:]host[\\instance][,port]``. With a port, SqlClient passes over the instance."""
+def _server(source: str) -> tuple[str, str | None, int | None]:
+    """The host, the instance and the port of ``[tcp:]host[\\instance][,port]``."""
     protocol, colon, rest = (part.strip() for part in source.partition(":"))
     if source.strip().startswith("\\\\") or (colon and protocol.lower() in {"np", "lpc", "admin"}):
         raise ConfigurationError(f"Data Source in the connection string {_NOT_BY_TCP}")
     address = rest if colon and protocol.lower() == "tcp" else source
     name, comma, number = (part.strip() for part in address.partition(","))
-    host, backslash, _ = (part.strip() for part in name.partition("\\"))
+    host, instance = split_host(name)
     if host.lower() == "(localdb)":
         raise ConfigurationError(
             "LocalDB serves programs of one Windows user only: give a server's TCP address, as Server=host,port."
         )
-    if backslash and not comma:
-        raise ConfigurationError(
-            "Data Source in the connection string names an instance without its port: give the port, as "
-            "Server=host,port."
-        )
-    port = _whole_number("The port of Data Source", number) if comma else DEFAULT_PORT
-    if host.lower() in {".", "(local)"}:
-        return "localhost", port
+    port = _whole_number("The port of Data Source", number) if comma else None
     host = host.removeprefix("[").removesuffix("]")
     if ":" in host and not _is_ipv6(host):
         raise ConfigurationError(
             "Data Source in the connection string is not a server's name: write a port behind a comma, as "
             "Server=host,port."
         )
-    return host, port
+    return host, instance, port
 
 
 def _is_ipv6(host: str) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import platform
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +42,7 @@ Others write files (DumpFile, QueryLogFile), load libraries (KeystoreLocation) o
 Port); and a driver may learn new ones. So what is not listed is refused.
 """
 
+_INSTANCE = re.compile(r"[\w#&$]{1,16}")
 _NAMES_A_FILE = {"servercertificate"}
 _SWITCHES = {"columnencryption": {"enabled", "disabled"}}
 """Keywords of which only these values are allowed: an attestation URL, to which the driver would connect, is not."""
@@ -50,8 +52,9 @@ _SWITCHES = {"columnencryption": {"enabled", "disabled"}}
 class ConnectionSettings:
     """Where the server is and how to log in.
 
-    ``database`` is the default catalog of addresses. ``driver`` is the name of an installed ODBC driver or the path of
-    its library; None picks one (:func:`find_driver`). ``keywords`` are further ODBC keywords (``Encrypt``,
+    ``instance`` is a named instance, whose port the SQL Server Browser of the host is asked for; ``port`` means nothing
+    then. ``database`` is the default catalog of addresses. ``driver`` is the name of an installed ODBC driver or the
+    path of its library; None picks one (:func:`find_driver`). ``keywords`` are further ODBC keywords (``Encrypt``,
     ``TrustServerCertificate``, ``ApplicationIntent``, ``Authentication`` ...): those that neither write a file nor load
     code nor replace another field. ``login_timeout`` is in seconds.
 
@@ -66,8 +69,11 @@ class ConnectionSettings:
     driver: str | None = None
     keywords: Mapping[str, str] = field(default_factory=dict, repr=False)
     login_timeout: int = DEFAULT_LOGIN_TIMEOUT
+    instance: str | None = None
 
     def __post_init__(self) -> None:
+        if self.instance is not None and not _INSTANCE.fullmatch(self.instance):
+            raise ConfigurationError(f"{self.instance!r} is no name of an instance of SQL Server: correct it.")
         if not self.host:
             raise ConfigurationError("The connection names no host: give the server's name or address.")
         if not self.database:
@@ -80,11 +86,12 @@ class ConnectionSettings:
     def from_url(cls, url: str) -> ConnectionSettings:
         """Read ``mssql://user:password@host:port/database?Encrypt=no``; query arguments are ODBC keywords.
 
-        ``driver`` is the one query argument that is not passed on as it is: it names the driver to use.
+        Two query arguments are not passed on as they are: ``driver`` names the driver to use, ``instance`` a named
+        instance of the host, where no port is given.
         """
         try:
             parts = urlsplit(url)
-            port = parts.port or DEFAULT_PORT
+            port = parts.port
         except ValueError:
             # Python's error quotes what it parsed as the port: a part of the password, if that is not percent-encoded.
             raise ConfigurationError(
@@ -96,19 +103,36 @@ class ConnectionSettings:
         keywords = dict(parse_qsl(parts.query))
         return cls(
             host=parts.hostname,
-            port=port,
+            port=port or DEFAULT_PORT,
             database=unquote(parts.path.lstrip("/")),
             user=unquote(parts.username) if parts.username else None,
             password=unquote(parts.password) if parts.password is not None else None,
             driver=keywords.pop("driver", None),
+            instance=named_instance(keywords.pop("instance", None), port),
             keywords=keywords,
         )
 
+    @property
+    def server(self) -> str:
+        """The server for people, and to compare: ``host:port`` or ``host\\instance``."""
+        return f"{self.host}:{self.port}" if self.instance is None else f"{self.host}\\{self.instance}"
+
+    def located(self) -> ConnectionSettings:
+        """The same with the port of the named instance, if it names one. Raises :class:`ServerUnreachableError`."""
+        if self.instance is None:
+            return self
+        from airflow_sqlqueue.server.browser import port_of
+
+        return replace(self, port=port_of(self.host, self.instance), instance=None)
+
     def odbc_connection_string(self) -> str:
-        """The string for ``pyodbc.connect``. It holds the password: never log it."""
+        """The string for ``pyodbc.connect``. It holds the password: never log it.
+
+        Of a named instance it has the name, which drivers on Windows understand; :meth:`located` has the port.
+        """
         driver = self.driver or find_driver()
         keywords = {
-            "SERVER": f"{self.host},{self.port}",
+            "SERVER": f"{self.host},{self.port}" if self.instance is None else self.server,
             "DATABASE": self.database,
             "APP": APPLICATION_NAME,
             **self.keywords,
@@ -126,6 +150,17 @@ class ConnectionSettings:
         closing = "}" if is_freetds else "}}"
         words = {"DRIVER": driver, **keywords}
         return "".join(f"{name}={{{value.replace('}', closing)}}};" for name, value in words.items())
+
+
+def named_instance(instance: str | None, port: int | None) -> str | None:
+    """The named instance that counts: with a port it is passed over, as SqlClient does."""
+    return instance if instance and port is None else None
+
+
+def split_host(name: str) -> tuple[str, str | None]:
+    """The host and the named instance of ``host\\instance``; ``.`` and ``(local)`` are this machine."""
+    host, _, instance = (part.strip() for part in name.partition("\\"))
+    return "localhost" if host.lower() in {".", "(local)"} else host, instance or None
 
 
 def check_keywords(keywords: Mapping[str, str], *, files: bool = True) -> None:

@@ -13,7 +13,7 @@ from airflow_sqlqueue.sql import Query, identifier, query
 from airflow_sqlqueue.tables.layout import NAMES, Column, Index, Layout, Trigger
 
 _OBJECT_TYPES = {"U": "table", "SN": "synonym", "V": "view"}
-_triggered: set[tuple[str, int, ResolvedAddress]] = set()
+_triggered: set[tuple[str, ResolvedAddress]] = set()
 """Tables whose triggers this login may not see: the server's refusal (error 334) is how they were found out."""
 
 
@@ -28,14 +28,14 @@ def read_layout(session: Session, table: ResolvedAddress) -> Layout:
     Raises :class:`QueueNotFoundError` where nothing does. Whether it is a queue, ``Layout.kind`` says.
     """
     layout = _read(session, table)
-    if (session.settings.host, session.settings.port, table) in _triggered:
+    if (session.settings.server, table) in _triggered:
         return replace(layout, output_into=True)
     return layout
 
 
 def remember_trigger(session: Session, table: ResolvedAddress) -> None:
     """Note for this process that the table has a trigger on DELETE that the login may not see."""
-    _triggered.add((session.settings.host, session.settings.port, table))
+    _triggered.add((session.settings.server, table))
 
 
 def _read(session: Session, table: ResolvedAddress, through: str = "table") -> Layout:

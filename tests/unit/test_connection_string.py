@@ -104,7 +104,6 @@ def test_servers(source: str, host: str, port: int) -> None:
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("h\\SQLEXPRESS", "give the port"),
         ("(localdb)\\MSSQLLocalDB", "LocalDB serves"),
         ("\\\\h\\pipe\\sql\\query", "named pipe"),
         ("np:\\\\h\\pipe\\sql\\query", "named pipe"),
