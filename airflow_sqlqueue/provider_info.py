@@ -31,6 +31,10 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             _modules(
                 "operators.create",
+                "operators.provision",
+                "operators.drop",
+                "operators.forward",
+                "operators.subscribe",
                 "operators.send",
                 "operators.drain_to_spark",
                 "operators.mark_consumed",
@@ -43,6 +47,7 @@ def get_provider_info() -> dict[str, Any]:
             )
         ],
         "sensors": [_modules("sensors.depth", "sensors.stranded")],
+        "notifications": ["airflow_sqlqueue.notifications.notifier.SqlQueueNotifier"],
         "connection-types": [
             {
                 "connection-type": "sqlqueue",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import tempfile
 import uuid
 from contextlib import suppress
@@ -26,6 +25,7 @@ from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueuePur
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 from airflow_sqlqueue.sql import Query
 from tests.airflow.conftest import HOME
+from tests.airflow.running_dag import run_in_full
 
 APPLICATION = """
 import json, pathlib, sys
@@ -156,18 +156,6 @@ def test_secrets_of_messages_and_logins_are_nowhere(
     assert {where: names for where, text in places.items() if (names := secrets.in_text(text))} == {}
     left = texts_under(temporary)
     assert secrets.in_text(left) == set(), "nothing of them is left behind"
-
-
-def run_in_full(dag: DAG) -> Any:
-    """Run a DAG that stands in no file of Airflow's folder of DAGs."""
-    from airflow.dag_processing.bundles.manager import DagBundlesManager
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
-
-    DagBundlesManager().sync_bundles_to_db()
-    bag = DagBag(dag_folder=os.devnull)
-    bag.bag_dag(dag)
-    sync_bag_to_db(bag, "dags-folder", None)
-    return dag.test()
 
 
 def note_metrics(monkeypatch: pytest.MonkeyPatch) -> list[str]:
