@@ -20,6 +20,9 @@ from fakemssql import FakeServer
 
 Connect = Callable[[], Session]
 
+# A Java machine of a test lives for seconds: it would spend more on its best code than that code gains.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 
 class Server(Protocol):
     """What tests may use of a server. Its database ``sqlqueue``, or the one of the URL, exists."""

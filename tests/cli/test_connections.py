@@ -8,7 +8,6 @@ import pty
 import subprocess
 import sys
 import uuid
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,6 +16,15 @@ import pytest
 from tests.cli.runner import one_sentence, sqlqueue
 
 ENDPOINT = f"Shipping.{uuid.uuid4().hex[:10]}"
+SET_UP = """
+import sys
+from airflow.__main__ import main
+
+connection = sys.argv[1]
+for arguments in (["db", "migrate"], ["connections", "add", "saved", "--conn-json", connection]):
+    sys.argv[1:] = arguments
+    main()
+"""
 NOWHERE = "mssql://sa:x@127.0.0.1:1/nowhere"
 
 
@@ -45,13 +53,15 @@ def airflow(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
         "schema": parts.path.lstrip("/"),
         "extra": {"trust_server_certificate": True, "endpoint_schemas": {ENDPOINT: "shipping"}},
     }
-    program = str(Path(sys.executable).parent / "airflow")
-    for arguments in (["db", "migrate"], ["connections", "add", "saved", "--conn-json", json.dumps(fields)]):
-        environment = {**os.environ, **variables}
-        done = subprocess.run(
-            [program, *arguments], env=environment, capture_output=True, text=True, timeout=240, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", SET_UP, json.dumps(fields)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
     return variables
 
 

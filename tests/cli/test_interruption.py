@@ -10,7 +10,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,8 @@ def draining(url: str, name: str, tmp_path: Path) -> Iterator[Callable[[], Any]]
             stack.callback(process.kill)
             batches = QueueClient.from_url(url).batches
             while not any(info.messages == 49 for info in batches.list(name, states=["open"])):
-                assert process.poll() is None, process.communicate()
+                with suppress(subprocess.TimeoutExpired):
+                    raise AssertionError(process.communicate(timeout=0.5))
             return process, session.roll_back
 
         yield start

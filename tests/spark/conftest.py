@@ -50,12 +50,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def make_batch(tmp_path: Path) -> MakeBatch:
-    """Make a sealed batch of messages, as the drain writes it: expired ones are dropped and counted."""
+    """Make a sealed batch of messages in the test's folder."""
+    return batches_in(tmp_path)
+
+
+def batches_in(root: Path) -> MakeBatch:
+    """Makes sealed batches of messages, as the drain writes them: expired ones are dropped and counted."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     def make(messages: Sequence[Message | str], *, batch_id: str = "batch-1", parts: int = 2, **change: Any) -> Batch:
-        folder = tmp_path / "key=value" / batch_id
+        folder = root / "key=value" / batch_id
         folder.mkdir(parents=True, exist_ok=True)
         rows, expired = [], 0
         for number, given in enumerate(messages):

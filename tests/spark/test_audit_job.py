@@ -5,7 +5,8 @@ import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,14 +19,13 @@ from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import BatchMismatchError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.traffic import DEFAULT_START, generate
+from tests.spark.conftest import MakeBatch, batches_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .conftest import MakeBatch
-
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
-COUNT = 3_000
+COUNT = 1_200
 VOID = {"meta", "br", "link", "img", "input", "hr", "line", "rect", "circle"}
 
 
@@ -81,12 +81,33 @@ class Page(HTMLParser):
             cells[-1] = f"{cells[-1]} {data.strip()}".strip()
 
 
-@pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    import audit_job  # type: ignore[import-not-found]
+@pytest.fixture(scope="module")
+def job() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(EXAMPLES))
+        import audit_job  # type: ignore[import-not-found]
 
-    return audit_job
+        yield audit_job
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the job and what it left."""
+
+    messages: list[Message]
+    batch: Batch
+    counts: dict[str, int]
+    lake: Path
+    text: str
+
+
+@pytest.fixture(scope="module")
+def run(spark: SparkSession, job: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("run")
+    messages = list(generate(COUNT, seed=9))
+    batch, lake, report = batches_in(folder)(messages), folder / "lake", folder / "out" / "report.html"
+    counts = job.run(spark, batch, str(lake), str(report))
+    return Run(messages, batch, counts, lake, report.read_text(encoding="utf-8"))
 
 
 def whole(text: str) -> int:
@@ -113,12 +134,8 @@ def type_of(message: Message) -> str:
     return (message.header(HeaderNames.ENCLOSED_MESSAGE_TYPES) or "(no message type)").split(",")[0]
 
 
-def test_the_report_shows_what_python_counts(
-    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any
-) -> None:
-    messages = list(generate(COUNT, seed=9))
-    batch, kept = make_batch(messages), live(messages)
-    counts = job.run(spark, batch, str(tmp_path / "lake"), str(tmp_path / "out" / "report.html"))
+def test_the_report_shows_what_python_counts(run: Run) -> None:
+    kept, counts = live(run.messages), run.counts
     failed = [m for m in kept if m.header(HeaderNames.FAILED_Q)]
     malformed = sum(isinstance(m.headers, str) for m in kept)
     assert counts == {
@@ -126,10 +143,10 @@ def test_the_report_shows_what_python_counts(
         "expired": COUNT - len(kept),
     }  # fmt: skip
 
-    page = Page((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+    page = Page(run.text)
     shown = {name: whole(text) for name, text in page.figures.items() if name != "bytes"}
     assert shown == {name: value for name, value in counts.items() if name != "written"}
-    assert page.figures["bytes"] == f"{batch.bytes / 1_000_000:.3g}\u202fMB"
+    assert page.figures["bytes"] == f"{run.batch.bytes / 1_000_000:.3g}\u202fMB"
 
     types = Counter(map(type_of, kept))
     short = {name: name.rpartition(".")[2] for name in types}
@@ -161,9 +178,8 @@ def test_the_report_shows_what_python_counts(
     assert {hour: count for hour, count in shown_hours.items() if count} == hours
 
 
-def test_a_page_needs_nothing_but_itself(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any) -> None:
-    job.run(spark, make_batch(list(generate(50, seed=2))), str(tmp_path / "lake"), str(tmp_path / "report.html"))
-    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+def test_a_page_needs_nothing_but_itself(run: Run) -> None:
+    text = run.text
     page = Page(text)
     assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
     assert not [found for found in page.attributes if found[1] in ("src", "href")]
@@ -179,8 +195,8 @@ def test_running_a_batch_again_replaces_its_rows_and_no_others(
     spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any
 ) -> None:
     lake, report = tmp_path / "lake", str(tmp_path / "report.html")
-    first = make_batch(list(generate(300, seed=1)), batch_id="first")
-    second = make_batch(list(generate(200, seed=2)), batch_id="second")
+    first = make_batch(list(generate(60, seed=1)), batch_id="first")
+    second = make_batch(list(generate(40, seed=2)), batch_id="second")
     for batch in (first, second, first):
         job.run(spark, batch, str(lake), report)
     rows = lake_rows(spark, lake)
@@ -188,13 +204,11 @@ def test_running_a_batch_again_replaces_its_rows_and_no_others(
     assert Counter(batch_id for batch_id, _ in rows) == {"first": first.messages, "second": second.messages}
 
 
-def test_the_table_keeps_the_rows_whole(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any) -> None:
-    messages = list(generate(1_200, seed=4))
-    job.run(spark, make_batch(messages), str(tmp_path / "lake"), str(tmp_path / "report.html"))
-    rows = spark.read.parquet(str(tmp_path / "lake")).collect()
-    assert len(rows) == len(live(messages))
+def test_the_table_keeps_the_rows_whole(spark: SparkSession, run: Run) -> None:
+    rows = spark.read.parquet(str(run.lake)).collect()
+    assert len(rows) == len(live(run.messages))
     for row in rows:
-        message = messages[row["RowVersion"]]
+        message = run.messages[row["RowVersion"]]
         assert bytes(row["Body"]) == message.body
         assert row["message_type"] == type_of(message)
         if isinstance(message.headers, str):

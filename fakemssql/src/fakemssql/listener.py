@@ -7,6 +7,7 @@ a child starts in a millisecond, runs on a core of its own, and takes nothing el
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import select
@@ -71,6 +72,9 @@ class Listener:
         for watched in (self._sock.fileno(), wake_read, *(() if self._parent is None else (self._parent,))):
             poll.register(watched, select.POLLIN)
         own = [wake_read, wake_write, *(() if self._parent is None else (self._parent,))]
+        # What was imported stays for good; a collector that walks it in each child copies every page of it.
+        gc.collect()
+        gc.freeze()
         try:
             ready()
             while not self._stopping:
