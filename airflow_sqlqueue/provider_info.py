@@ -43,6 +43,8 @@ def get_provider_info() -> dict[str, Any]:
             )
         ],
         "sensors": [_modules("sensors.depth", "sensors.stranded")],
+        "triggers": [_modules("triggers.depth")],
+        "queues": ["airflow_sqlqueue.queues.SqlQueueMessageQueueProvider"],
         "connection-types": [
             {
                 "connection-type": "sqlqueue",
