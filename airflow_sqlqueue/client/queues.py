@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.message import Message, ReceivedMessage
-from airflow_sqlqueue.publishing.conversation import Polling, Reply, private_queue, request
+from airflow_sqlqueue.publishing.conversation import (
+    Polling,
+    Reply,
+    find_reply,
+    private_queue,
+    request,
+    take_reply,
+)
 from airflow_sqlqueue.queue import (
     Backlog,
     ConditionResult,
@@ -167,6 +174,19 @@ class Queue:
             else:
                 replies = QueueTable(session, self._connector.find_in(session, reply_queue))
             return request(destination, message, replies, polling)
+
+    def find_reply(self, correlation_id: str, *, table: QueueTable | None = None) -> int | None:
+        """The RowVersion of the reply to a request, in this queue, by its correlation id; None: there is none.
+
+        ``table`` is the queue where it is open already.
+        """
+        with nullcontext(table) if table else self.open() as replies:
+            return find_reply(replies, correlation_id)
+
+    def take_reply(self, correlation_id: str) -> Reply | None:
+        """Take the reply to a request out of this queue; None: there is none. Delivery as for :meth:`receive`."""
+        with self.open() as replies:
+            return take_reply(replies, correlation_id)
 
     def drain(
         self,

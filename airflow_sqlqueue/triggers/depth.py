@@ -9,50 +9,25 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.queue.condition import ConditionResult, QueueCondition
-from airflow_sqlqueue.triggers.base import EXPECTED, ServerTrigger, plain
-from airflow_sqlqueue.triggers.events import failed, met
+from airflow_sqlqueue.queue.condition import QueueCondition
+from airflow_sqlqueue.triggers.base import EXPECTED, QueueTrigger
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.queue import QueueTable
-    from airflow_sqlqueue.session import Session
-    from airflow_sqlqueue.triggers.poller import Look, Watch
 
 
-class _QueueTrigger(ServerTrigger):
-    """The queue, the condition, and the watch on it."""
+class _DepthTrigger(QueueTrigger):
+    """A trigger that waits for a condition."""
 
-    queue_name: str
     condition: QueueCondition
-    poll_interval: float
-    _watch: Watch[ConditionResult] | None = None
 
-    async def open_watch(self) -> Watch[ConditionResult]:
-        """Begin to watch the queue: :meth:`close_watch` ends it, which the triggerer calls on every way out."""
-        from airflow_sqlqueue.triggers.poller import Watch
-
-        client = await self.read_client()
-        self._watch = Watch(client, looking(client.queue(self.queue_name), self.condition), self.poll_interval)
-        return self._watch
-
-    def close_watch(self) -> None:
-        if self._watch is not None:
-            self._watch.close()
-        self._watch = None
-
-    def arguments(self) -> dict[str, Any]:
-        """The keyword arguments that make the same trigger again, in a form that is the same each time."""
-        return {
-            "queue_name": self.queue_name,
-            **self.condition.to_dict(),
-            "poll_interval": self.poll_interval,
-            "sqlqueue_conn_id": self.sqlqueue_conn_id,
-            "hook_params": plain(self.hook_params),
-        }
+    def look(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
+        found = queue.check(self.condition, table=table)
+        return found.to_dict(self.condition) if found.met else None
 
 
-class SqlQueueDepthTrigger(_QueueTrigger, BaseTrigger):
+class SqlQueueDepthTrigger(_DepthTrigger, BaseTrigger):
     """Wait for a condition of a queue, for a task that has deferred itself; fires once.
 
     The event says what was found, or, where no waiting helps, why not. A server that is lost is waited for.
@@ -81,24 +56,17 @@ class SqlQueueDepthTrigger(_QueueTrigger, BaseTrigger):
         self.hook_params = hook_params
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.{type(self).__name__}", self.arguments()
+        return f"{__name__}.{type(self).__name__}", self.arguments(**self.condition.to_dict())
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """One event, when the condition is met or cannot be waited for."""
-        try:
-            watch = await self.open_watch()
-            event = met((await watch.found()).to_dict(self.condition))
-        except EXPECTED as error:
-            event = failed(error)
-        finally:
-            self.close_watch()
-        yield event
+        yield await self.found_event()
 
     async def cleanup(self) -> None:
         self.close_watch()
 
 
-class SqlQueueDepthEventTrigger(_QueueTrigger, BaseEventTrigger):
+class SqlQueueDepthEventTrigger(_DepthTrigger, BaseEventTrigger):
     """Signal that a queue meets a condition, for an ``AssetWatcher``: as long as it does, again and again.
 
     It signals a level, not messages: at once when the condition is met, and then each ``repeat_interval`` until it is
@@ -152,7 +120,8 @@ class SqlQueueDepthEventTrigger(_QueueTrigger, BaseEventTrigger):
         self.hook_params = hook_params
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.{type(self).__name__}", {**self.arguments(), "repeat_interval": self.repeat_interval}
+        asked = {**self.condition.to_dict(), "repeat_interval": self.repeat_interval}
+        return f"{__name__}.{type(self).__name__}", self.arguments(**asked)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """An event for each signal, without end: Airflow begins a watcher's trigger again at once when it ends."""
@@ -165,7 +134,7 @@ class SqlQueueDepthEventTrigger(_QueueTrigger, BaseEventTrigger):
                 while True:
                     found = await watch.found(after=pause)
                     logged, failures, pause = "", 0, self.repeat_interval
-                    yield TriggerEvent({"queue_name": self.queue_name, **found.to_dict(self.condition)})
+                    yield TriggerEvent({"queue_name": self.queue_name, **found})
             except Exception as error:
                 failures += 1
                 known = isinstance(error, EXPECTED)
@@ -179,17 +148,3 @@ class SqlQueueDepthEventTrigger(_QueueTrigger, BaseEventTrigger):
 
     async def cleanup(self) -> None:
         self.close_watch()
-
-
-def looking(queue: Queue, condition: QueueCondition) -> Look[ConditionResult]:
-    """Looks at a queue; its table is read once for a session."""
-    table: QueueTable | None = None
-
-    def look(session: Session) -> ConditionResult | None:
-        nonlocal table
-        if table is None or table.session is not session:
-            table = queue.through(session)
-        found = queue.check(condition, table=table)
-        return found if found.met else None
-
-    return look

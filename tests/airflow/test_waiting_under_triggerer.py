@@ -20,7 +20,7 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from fakemssql import FakeServer
-from tests.airflow.running_airflow import RunningAirflow, until
+from tests.airflow.running_airflow import WAIT, RunningAirflow, until
 
 pytestmark = [
     pytest.mark.airflow,
@@ -73,7 +73,7 @@ class Waiting:
             assert not states & (ENDED - {state}), self.logs(name)
             return states == {state}
 
-        until(f"{name} is {state}", has_come)
+        until(f"{name} is {state}", has_come, seconds=900 if LONG else WAIT)
 
     def xcom(self, name: str) -> Any:
         return self.airflow.get(f"dags/{name}/dagRuns/run/taskInstances/wait/xcomEntries/return_value")["value"]
@@ -165,7 +165,7 @@ def test_a_deferred_sensor_times_out_as_a_classic_one_does(waiting: Waiting) -> 
 
 
 def test_the_event_driven_dag_leaves_no_message_of_a_storm_behind(waiting: Waiting) -> None:
-    """They come in while runs come and go: most signals meet a run that is under way."""
+    """They come in while runs come and go; what comes after the last look of a run is for the next signal."""
     queue = waiting.client.queue("storm")
     for first in range(0, STORM, 500):
         queue.send([Message({}, b"%d" % number) for number in range(first, first + 500)])
