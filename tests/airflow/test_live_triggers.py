@@ -20,7 +20,7 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError, QueueNotFoundError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger, SqlQueueDepthTrigger, poller
+from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger, SqlQueueDepthTrigger, SqlQueueReplyTrigger, poller
 from airflow_sqlqueue.triggers.events import found_in
 from fakemssql import FakeServer
 
@@ -248,6 +248,7 @@ HOOK_PARAMS = {"queue_schemas": {"b": "x", "a": "y"}, "allowed_catalogs": {"two"
         SqlQueueDepthTrigger(queue_name="q", max_messages=0, hook_params=HOOK_PARAMS),
         SqlQueueDepthEventTrigger(queue_name="q", oldest_seconds=600, hook_params=HOOK_PARAMS),
         SqlQueueDepthEventTrigger(queue_name="q", poll_interval=5, min_messages=1),
+        SqlQueueReplyTrigger(queue_name="q", correlation_id="c", hook_params=HOOK_PARAMS),
     ],
 )
 def test_a_trigger_serializes_to_the_same_hash_each_time(trigger: Any) -> None:
@@ -255,7 +256,7 @@ def test_a_trigger_serializes_to_the_same_hash_each_time(trigger: Any) -> None:
     again = type(trigger)(**json.loads(json.dumps(arguments)))
     assert again.serialize() == (path, arguments)
     assert BaseEventTrigger.hash(path, again.serialize()[1]) == BaseEventTrigger.hash(path, arguments)
-    assert path == f"airflow_sqlqueue.triggers.depth.{type(trigger).__name__}"
+    assert path == f"{type(trigger).__module__}.{type(trigger).__name__}"
 
 
 def test_the_order_of_what_a_dag_says_does_not_change_the_hash() -> None:

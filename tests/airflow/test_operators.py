@@ -14,7 +14,7 @@ import pytest
 from airflow.sdk import ObjectStoragePath
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_sqlqueue import operators, sensors
+from airflow_sqlqueue import operators, sensors, triggers
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
 from airflow_sqlqueue.operators import (
@@ -38,6 +38,15 @@ def test_every_parameter_is_documented_and_marked_where_it_is_templated(cls: Any
     texts = dict(re.findall(r"^:param (\w+): ((?:.|\n)*?)(?=\n:param|\Z)", inspect.cleandoc(cls.__doc__), re.MULTILINE))
     assert texts.keys() == own
     assert {name for name, text in texts.items() if "(templated)" in text} == set(cls.template_fields)
+    assert not any(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters if p.name != "self")
+
+
+@pytest.mark.parametrize("cls", [getattr(triggers, name) for name in triggers.__all__])
+def test_every_parameter_of_a_trigger_is_documented_and_none_is_templated(cls: Any) -> None:
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    own = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD)}
+    assert set(re.findall(r"^:param (\w+): ", inspect.cleandoc(cls.__doc__), re.MULTILINE)) == own
+    assert "(templated)" not in cls.__doc__
     assert not any(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters if p.name != "self")
 
 

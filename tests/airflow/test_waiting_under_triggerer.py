@@ -106,7 +106,7 @@ def waiting(tmp_path_factory: Any) -> Iterator[Waiting]:
         "late": {"queue_name": "late", "deferrable": True, "timeout": 15},
         "quiet": {"queue_name": "quiet", "deferrable": True, "timeout": 15, "soft_fail": True},
         "stopped": {"queue_name": "stopped", **patient},
-        "many": {"queue_names": many, **patient},
+        "many": {"queue_names": many, "poke_interval": 5, **patient},
     }
     settings = {"sensors": sensors, "storm": {"queue_name": "storm", "folder": str(home / "received")}}
     (home / "settings.json").write_text(json.dumps(settings), "utf-8")
