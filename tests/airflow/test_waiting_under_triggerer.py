@@ -1,4 +1,4 @@
-"""Waiting in an Airflow that runs, with its scheduler and its triggerer: sensors in both modes, event-driven DAGs.
+"""Waiting in an Airflow that runs, with its scheduler and its triggerer: sensors, operators and event-driven DAGs.
 
 ``SQLQUEUE_FAULTS=long`` has the storm, the stop of the server and the hundred sensors at length.
 """
@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from airflow_sqlqueue import reply
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -88,7 +89,7 @@ class Waiting:
         return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
-NAMES = ("classic", "deferred", "missing", "late", "quiet", "stopped")
+NAMES = ("classic", "deferred", "missing", "late", "quiet", "stopped", "ask", "drain")
 EXTRA = {"encrypt": "yes", "trust_server_certificate": True, "keywords": {"APP": APP}}
 
 
@@ -108,7 +109,11 @@ def waiting(tmp_path_factory: Any) -> Iterator[Waiting]:
         "stopped": {"queue_name": "stopped", **patient},
         "many": {"queue_names": many, "poke_interval": 5, **patient},
     }
-    settings = {"sensors": sensors, "storm": {"queue_name": "storm", "folder": str(home / "received")}}
+    settings = {
+        "sensors": sensors,
+        "staging": str(home / "staging"),
+        "storm": {"queue_name": "storm", "folder": str(home / "received")},
+    }
     (home / "settings.json").write_text(json.dumps(settings), "utf-8")
     with FakeServer(databases=["sqlqueue"]) as server:
         connection = {
@@ -128,9 +133,9 @@ def waiting(tmp_path_factory: Any) -> Iterator[Waiting]:
         try:
             airflow.start()
             found = Waiting(airflow, airflow.start_triggerer(), server, home)
-            for name in [*NAMES, *many, "storm"]:
+            for name in [*NAMES, *many, "storm", "replies"]:
                 found.client.tables.create(name)
-            until("Airflow knows the DAGs", lambda: found.knows([*sensors, "storm"]))
+            until("Airflow knows the DAGs", lambda: found.knows([*NAMES, "many", "storm"]))
             for name in NAMES:
                 found.trigger(name)
             yield found
@@ -162,6 +167,28 @@ def test_a_queue_that_goes_while_a_sensor_waits_fails_it_without_a_retry(waiting
 def test_a_deferred_sensor_times_out_as_a_classic_one_does(waiting: Waiting) -> None:
     waiting.wait_for("late", "failed")
     waiting.wait_for("quiet", "skipped")
+
+
+def test_a_drain_waits_deferred_and_then_drains(waiting: Waiting) -> None:
+    waiting.wait_for("drain", "deferred")
+    waiting.send("drain", 2)
+    waiting.wait_for("drain", "success")
+    assert waiting.xcom("drain")["batch"]["messages"] == 2
+
+
+def test_a_request_is_sent_once_and_its_reply_is_taken(waiting: Waiting) -> None:
+    """A task that is cleared while it waits is another try, as a retry is."""
+    waiting.wait_for("ask", "deferred")
+    waiting.airflow.post("dags/ask/clearTaskInstances", {"dag_run_id": "run", "dry_run": False, "only_failed": False})
+    until("another try has begun", lambda: "An earlier try has sent the request" in waiting.logs("ask"))
+    waiting.wait_for("ask", "deferred")
+    (request,) = waiting.client.queue("ask").receive(2)
+    address, message = reply(request, b"secret body", endpoint="Pricing")
+    waiting.client.queue(address).send([message])
+    waiting.wait_for("ask", "success")
+    done = waiting.xcom("ask")
+    assert done["result"] == done["reply"]["bytes"] == len(b"secret body")
+    assert waiting.client.queue("replies").depth().messages == 0
 
 
 def test_the_event_driven_dag_leaves_no_message_of_a_storm_behind(waiting: Waiting) -> None:

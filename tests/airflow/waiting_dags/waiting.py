@@ -8,21 +8,47 @@ from pathlib import Path
 from airflow.providers.common.messaging.triggers.msg_queue import MessageQueueTrigger
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 
+from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueueRequestOperator
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 
 SETTINGS = json.loads(Path(os.environ["WAITING_SETTINGS"]).read_text("utf-8"))
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+RETRIED = {"retries": 5, "retry_delay": 0}
+"""An executor that is slow to say that the process of a deferred task has ended makes Airflow try again."""
 
 for name, options in SETTINGS["sensors"].items():
     with DAG(name, schedule=None, start_date=START):
-        # An executor that is slow to say that a deferred task's process has ended makes Airflow try again.
-        options = {"poke_interval": 1, "retries": 5, "retry_delay": 0, **options}
+        options = {"poke_interval": 1, **RETRIED, **options}
         options["retry_delay"] = timedelta(seconds=options["retry_delay"])
         queues = options.pop("queue_names", None)
         if queues:
             SqlQueueDepthSensor.partial(task_id="wait", **options).expand(queue_name=queues)
         else:
             SqlQueueDepthSensor(task_id="wait", **options)
+
+
+with DAG("drain", schedule=None, start_date=START):
+    SqlQueueDrainToSparkOperator(
+        task_id="wait",
+        queue_name="drain",
+        staging=SETTINGS["staging"],
+        wait_for={"min_messages": 2},
+        poll_interval=1,
+        deferrable=True,
+        **RETRIED,
+    )
+
+with DAG("ask", schedule=None, start_date=START):
+    SqlQueueRequestOperator(
+        task_id="wait",
+        queue_name="ask",
+        reply_queue="replies",
+        message={"body": "secret body"},
+        python_callable=lambda reply: len(reply.body),
+        poll_interval=1,
+        deferrable=True,
+        **RETRIED,
+    )
 
 
 @task
