@@ -1,8 +1,8 @@
 """SQL Server queue tables for Apache Airflow, and what they hold for Spark.
 
 The names here are the package's public face; what else is public stands in :mod:`airflow_sqlqueue.operators`,
-:mod:`airflow_sqlqueue.sensors` and :mod:`airflow_sqlqueue.errors`. Each name is loaded when it is first asked for, so
-that Airflow, which imports this package in every process, pays nothing for it.
+:mod:`airflow_sqlqueue.sensors`, :mod:`airflow_sqlqueue.triggers` and :mod:`airflow_sqlqueue.errors`. Each name is
+loaded when it is first asked for, so that Airflow, which imports this package in every process, pays nothing for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.errors import SqlQueueError, TransientError
     from airflow_sqlqueue.hooks import SqlQueueHook
     from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
-    from airflow_sqlqueue.queue import MessageFilter, PurgeOptions
+    from airflow_sqlqueue.queue import MessageFilter, PurgeOptions, QueueCondition
     from airflow_sqlqueue.routing import AddressResolver
     from airflow_sqlqueue.server.settings import ConnectionSettings
     from airflow_sqlqueue.spark import read_batch, read_bodies, verify_count
@@ -46,6 +46,7 @@ __all__ = [
     "PurgeOptions",
     "QueueAddress",
     "QueueClient",
+    "QueueCondition",
     "ReceivedMessage",
     "ReturnOptions",
     "Sender",
@@ -74,7 +75,7 @@ _MODULES = {
     "errors": ("SqlQueueError", "TransientError"),
     "hooks": ("SqlQueueHook",),
     "message": ("HeaderNames", "Message", "ReceivedMessage"),
-    "queue": ("MessageFilter", "PurgeOptions"),
+    "queue": ("MessageFilter", "PurgeOptions", "QueueCondition"),
     "routing": ("AddressResolver",),
     "server.settings": ("ConnectionSettings",),
     "spark": ("read_batch", "read_bodies", "verify_count"),

@@ -27,6 +27,7 @@ what the driver said is in ``__cause__``. Message bodies, headers and secrets ar
     │   ├── ConnectionLostError    the connection broke; whether a COMMIT under way took effect is not known
     │   └── TransactionLostError   the server ended the transaction before its time (also a TransactionError)
     ├── TransactionError           a transaction cannot do this: it failed before, or it would span two servers
+    ├── ConditionNotMetError       a queue did not come to what was waited for in time (also a TimeoutError)
     ├── NoReplyError               no reply came in time (also a TimeoutError)
     ├── BatchError                 a batch is not in the state that was asked for
     │   ├── BatchNotFoundError     the ledger does not know the batch
@@ -131,6 +132,10 @@ class TransactionError(SqlQueueError):
 
 class TransactionLostError(TransientError, TransactionError):
     """The server ended the transaction before its time, and the statement that found this out did nothing."""
+
+
+class ConditionNotMetError(SqlQueueError, TimeoutError):
+    """A queue did not come to what was waited for in time."""
 
 
 class NoReplyError(SqlQueueError, TimeoutError):

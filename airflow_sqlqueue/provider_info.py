@@ -44,10 +44,13 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.move_delayed",
                 "operators.publish",
                 "operators.return_to_source",
+                "operators.request",
             )
         ],
         "sensors": [_modules("sensors.depth", "sensors.stranded")],
         "notifications": ["airflow_sqlqueue.notifications.notifier.SqlQueueNotifier"],
+        "triggers": [_modules("triggers.depth", "triggers.reply")],
+        "queues": ["airflow_sqlqueue.queues.SqlQueueMessageQueueProvider"],
         "connection-types": [
             {
                 "connection-type": "sqlqueue",

@@ -5,7 +5,7 @@ the Spark job of ``audit_job.py`` on it, and purge what expired. Each message re
 is exactly once, and the table is keyed by batch.
 
 Parameters come from the run, or from the environment: ``SQLQUEUE_QUEUE``, ``SQLQUEUE_STAGING``, ``SQLQUEUE_LAKE``,
-``SQLQUEUE_REPORT`` and ``SQLQUEUE_THRESHOLD``. The server is the Airflow connection ``sqlqueue_default``. Try it with::
+``SQLQUEUE_REPORT`` and ``SQLQUEUE_MIN_MESSAGES``. The server is the Airflow connection ``sqlqueue_default``. Try it::
 
     python example_dags/audit_to_lake.py
 """
@@ -55,7 +55,7 @@ with DAG(
         "staging": Param(os.environ.get("SQLQUEUE_STAGING", f"{FOLDER}/staging"), type="string"),
         "lake": Param(os.environ.get("SQLQUEUE_LAKE", f"{FOLDER}/lake/audit"), type="string"),
         "report": Param(os.environ.get("SQLQUEUE_REPORT", f"{FOLDER}/report.html"), type="string"),
-        "threshold": Param(int(os.environ.get("SQLQUEUE_THRESHOLD", "1000")), type="integer", minimum=1),
+        "min_messages": Param(int(os.environ.get("SQLQUEUE_MIN_MESSAGES", "1000")), type="integer", minimum=1),
     },
     tags=["sqlqueue", "example"],
 ) as dag:
@@ -65,7 +65,7 @@ with DAG(
     wait = SqlQueueDepthSensor(
         task_id="wait",
         queue_name=QUEUE,
-        threshold="{{ params.threshold }}",
+        min_messages="{{ params.min_messages }}",
         mode="reschedule",
         poke_interval=60,
         timeout=timedelta(minutes=50),

@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.message import Message, ReceivedMessage
-from airflow_sqlqueue.publishing.conversation import Polling, Reply, private_queue, request
-from airflow_sqlqueue.queue import Backlog, Depth, MessageFilter, MessageHead, PurgeOptions, PurgeResult, QueueTable
+from airflow_sqlqueue.publishing.conversation import (
+    Polling,
+    Reply,
+    find_reply,
+    private_queue,
+    request,
+    take_reply,
+)
+from airflow_sqlqueue.queue import (
+    Backlog,
+    ConditionResult,
+    Depth,
+    MessageFilter,
+    MessageHead,
+    PurgeOptions,
+    PurgeResult,
+    QueueCondition,
+    QueueTable,
+)
 from airflow_sqlqueue.queue.browsing import WINDOW
+from airflow_sqlqueue.queue.condition import check_condition
 from airflow_sqlqueue.queue.forwarding import CHUNK, ForwardResult, forward
 from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import delayed_address
 
 if TYPE_CHECKING:
@@ -122,6 +141,20 @@ class Queue:
         with self.open() as table:
             return table.backlog(kind, delayed=delayed_address(self._connector.resolver, self._name, table.address))
 
+    def through(self, session: Session) -> QueueTable:
+        """The queue through a session of the caller's, who closes it; :meth:`open` is what most want."""
+        return QueueTable(session, self._connector.find_in(session, self._name))
+
+    def check(self, condition: QueueCondition, *, table: QueueTable | None = None) -> ConditionResult:
+        """Look once whether a condition is met, reading only as many rows as that takes; nothing is removed.
+
+        ``table`` is the queue where it is open already. A receiver may find other messages afterwards. See
+        :class:`airflow_sqlqueue.queue.condition.QueueCondition`.
+        """
+        with nullcontext(table) if table else self.open() as queue:
+            delayed = delayed_address(self._connector.resolver, self._name, queue.address)
+            return check_condition(queue, condition, delayed=delayed)
+
     def purge(self, options: PurgeOptions | None = None) -> PurgeResult:
         """Delete what has expired, or what the options say. See :func:`airflow_sqlqueue.queue.purge.purge`."""
         with self.open() as table:
@@ -153,6 +186,19 @@ class Queue:
             else:
                 replies = QueueTable(session, self._connector.find_in(session, reply_queue))
             return request(destination, message, replies, polling)
+
+    def find_reply(self, correlation_id: str, *, table: QueueTable | None = None) -> int | None:
+        """The RowVersion of the reply to a request, in this queue, by its correlation id; None: there is none.
+
+        ``table`` is the queue where it is open already.
+        """
+        with nullcontext(table) if table else self.open() as replies:
+            return find_reply(replies, correlation_id)
+
+    def take_reply(self, correlation_id: str) -> Reply | None:
+        """Take the reply to a request out of this queue; None: there is none. Delivery as for :meth:`receive`."""
+        with self.open() as replies:
+            return take_reply(replies, correlation_id)
 
     def drain(
         self,

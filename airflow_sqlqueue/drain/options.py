@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.errors import ConfigurationError
@@ -72,6 +74,14 @@ class DrainOptions:
     def file_mode(self) -> int:
         """The permissions of files on a disk."""
         return FILE_MODES[self.readable_by]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> DrainOptions:
+        """The options of a mapping. Raises :class:`ConfigurationError` for one that there is not."""
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise ConfigurationError(f"The drain_options cannot be used: {error}.") from error
 
     def __post_init__(self) -> None:
         if not 1 <= self.rows_per_statement <= MAX_ROWS_PER_STATEMENT:

@@ -11,6 +11,7 @@ from airflow_sqlqueue.operators.move_delayed import SqlQueueMoveDelayedOperator
 from airflow_sqlqueue.operators.provision import SqlQueueProvisionOperator
 from airflow_sqlqueue.operators.publish import SqlQueuePublishOperator
 from airflow_sqlqueue.operators.purge import SqlQueuePurgeExpiredOperator, SqlQueuePurgeOperator
+from airflow_sqlqueue.operators.request import SqlQueueRequestOperator
 from airflow_sqlqueue.operators.requeue import SqlQueueRequeueOperator
 from airflow_sqlqueue.operators.return_to_source import SqlQueueReturnToSourceOperator
 from airflow_sqlqueue.operators.send import SqlQueueSendOperator
@@ -28,6 +29,7 @@ __all__ = [
     "SqlQueuePublishOperator",
     "SqlQueuePurgeExpiredOperator",
     "SqlQueuePurgeOperator",
+    "SqlQueueRequestOperator",
     "SqlQueueRequeueOperator",
     "SqlQueueReturnToSourceOperator",
     "SqlQueueSendOperator",

@@ -8,31 +8,30 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowException
-from airflow.sdk.observability import stats
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
-from airflow_sqlqueue.operators.base import QueueTask, task_key
+from airflow_sqlqueue.operators.adoption import STRANDED, StrandedBatches
+from airflow_sqlqueue.operators.base import task_key
 from airflow_sqlqueue.operators.progress import DrainLog
 from airflow_sqlqueue.operators.spark_job import SparkJob
+from airflow_sqlqueue.operators.waiting import QueueWaitingTask
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from airflow.sdk import Context, ObjectStoragePath
     from pyspark.sql import SparkSession
 
-    from airflow_sqlqueue.drain.liveness import BatchLocks
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.progress import Progress
 
-STRANDED = ("adopt", "fail", "ignore")
-"""What to do with batches that earlier runs left."""
 
-
-class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
+class SqlQueueDrainToSparkOperator(QueueWaitingTask):
     """Drain a queue into a sealed batch, run a Spark job on it, and mark the batch consumed.
 
     Delivery: from the queue to the batch is exactly once. The job runs at least once: it is run again with the same
@@ -47,6 +46,10 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
     that was opened first at the head, and then on this run's own. Whoever works on a batch holds a lock on the server,
     so runs that overlap leave each other's batches alone. Without a job a sealed batch waits for the task that reads
     it: only open ones are looked for then, sealed, and reported in the log.
+
+    With ``wait_for`` the task first waits until the queue is deep or old enough; a try that finds the batch of an
+    earlier one goes on with that at once. Where the wait takes too long the try fails with
+    :class:`~airflow_sqlqueue.errors.ConditionNotMetError`.
 
     XCom: ``batch`` (the manifest, see :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``locked`` (messages that
     others had locked to the end, which stay in the queue), ``seconds`` of the drain, ``result``, what
@@ -69,6 +72,11 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         must be there still. None: do nothing then.
     :param stranded: what to do with batches that earlier runs left: ``adopt``, ``fail`` (with
         :class:`~airflow_sqlqueue.errors.StrandedBatchError`, which names them, and no retry), or ``ignore``.
+    :param wait_for: what to wait for first, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition`:
+        ``{"min_messages": 1000, "oldest_seconds": 3600}``; None: nothing (templated)
+    :param wait_timeout: how long to wait for it at the most, seconds or a timedelta; None: without end.
+    :param poll_interval: seconds between two looks.
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` unless given.
     :param run_on_empty: run the job on a batch without messages too.
     :param spark_conn_id: a connection of type ``spark`` or ``spark_connect``; None: Spark on this machine (templated)
     :param spark_conf: Spark settings, over those of the connection. They may hold keys of a store, so they are rendered
@@ -86,6 +94,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         "queue_name",
         "staging",
         "stage",
+        "wait_for",
         "op_kwargs",
         "application",
         "application_args",
@@ -108,6 +117,10 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         renew: bool = False,
         rerun: str | None = None,
         stranded: str = "adopt",
+        wait_for: Mapping[str, Any] | None = None,
+        wait_timeout: float | timedelta | None = None,
+        poll_interval: float = 60.0,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         run_on_empty: bool = False,
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
@@ -128,6 +141,10 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         self.renew = renew
         self.rerun = rerun
         self.stranded = stranded
+        self.wait_for = wait_for
+        self.wait_timeout = wait_timeout
+        self.poll_interval = poll_interval
+        self.deferrable = deferrable
         self.run_on_empty = run_on_empty
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
@@ -139,8 +156,33 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         self._killed = False
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Drain, then run the job; raises our errors, those that no retry can fix as AirflowFailException."""
-        from airflow_sqlqueue.drain.options import batch_id_for, owner_of
+        """Wait, drain, run the job; raises our errors, those that no retry can fix as AirflowFailException."""
+        with fail_without_retry():
+            self._check()
+            if self.wait_for is not None and not self._has_batch(context):
+                self.wait_for_condition(self.wait_for)
+        return self._drain(context)
+
+    def execute_complete(self, context: Context, event: Any = None) -> dict[str, Any]:
+        """Go on when the trigger has found what the task waits for."""
+        from airflow_sqlqueue.triggers.events import found_in
+
+        with fail_without_retry():
+            self.log.info("The trigger found what the task waited for: %s", found_in(event))
+        return self._drain(context)
+
+    def _has_batch(self, context: Context) -> bool:
+        """Whether an earlier try has begun to drain: what is left in the queue says nothing any more."""
+        return self.hook.client.batches.info(self._batch_id(task_key(context)), self.queue_name) is not None
+
+    def _batch_id(self, key: tuple[str, str, str, int]) -> uuid.UUID:
+        from airflow_sqlqueue.drain.options import batch_id_for
+
+        batch_id = batch_id_for(*key)
+        return self.hook.client.batches.current(batch_id, self.queue_name) if self.renew else batch_id
+
+    def _drain(self, context: Context) -> dict[str, Any]:
+        from airflow_sqlqueue.drain.options import owner_of
 
         dag_id, _, task_id, map_index = key = task_key(context)
         owner = owner_of(dag_id, task_id, map_index)
@@ -148,18 +190,17 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
 
         def on_progress(done: Progress) -> None:
             drain_log.progress(done)
-            self._end_if_killed()
+            self.end_if_killed()
 
         with fail_without_retry(), ExitStack() as stack:
             options = self._check()
             job, batches = self._make_job(context), self.hook.client.batches
             locks = stack.enter_context(batches.locks(self.queue_name))
-            batch_id = batch_id_for(*key)
-            if self.renew:
-                batch_id = batches.current(batch_id, self.queue_name)
+            batch_id = self._batch_id(key)
             if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
                 self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
-            adopted = self._adopt(owner, batch_id, locks)
+            left = StrandedBatches(self.hook.client, self.queue_name, owner, self.log)
+            adopted = left.adopt(locks, batch_id, self.stranded, has_job=job.is_given)
             settings = {"spark.speculation": "false"}  # A cluster's own default would let it run a drain's task twice.
             sessions = stack.enter_context(ExitStack())
             spark = sessions.enter_context(job.session(settings)) if self.engine == "spark" else None
@@ -199,7 +240,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         if self._job is not None:
             self._job.kill()
 
-    def _end_if_killed(self) -> None:
+    def end_if_killed(self) -> None:
         if self._killed:
             raise AirflowException(
                 "The task was told to end. Its batch keeps what it has: a retry goes on with it, or the next run does."
@@ -233,39 +274,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
             raise ConfigurationError(f'rerun is None or "job", not {self.rerun!r}.')
         if self.rerun is not None and self.renew:
             raise ConfigurationError("Both rerun and renew are given: run the job again, or drain a new batch.")
-        try:
-            return DrainOptions(**(self.drain_options or {}))
-        except TypeError as error:
-            raise ConfigurationError(f"The drain_options cannot be used: {error}.") from error
-
-    def _adopt(self, owner: uuid.UUID, own: uuid.UUID, locks: BatchLocks) -> list[Batch]:
-        """The batches that earlier runs left, sealed and locked, as far as this task is to run its job on them."""
-        if self.stranded == "ignore":
-            return []
-        from airflow_sqlqueue.drain.stranded import refuse_stranded
-
-        batches, has_job = self.hook.client.batches, self.python_callable or self.application
-        # Without a job, a sealed batch waits for the task that reads it.
-        states = ("open", "sealed") if has_job else ("open",)
-        found = batches.left_by(owner, locks, self.queue_name, states=states, own=own)
-        stats.gauge("sqlqueue.batches.stranded", len(found))
-        if self.stranded == "fail":
-            refuse_stranded(found)
-        queue = self.hook.client.queue(self.queue_name).address.canonical if found else None
-        adopted = []
-        for each in found:
-            if each.queue != queue:
-                self.log.warning("An earlier run left batch %s, of the queue %s: it is not touched", each, each.queue)
-                locks.release(each.batch_id)
-                continue
-            batch = batches.seal(each.batch_id, self.queue_name)
-            if has_job:
-                self.log.warning("An earlier run left batch %s, and nobody works on it: it is adopted", each)
-                adopted.append(batch)
-            else:
-                self.log.warning("An earlier run left batch %s: it is sealed now, and no task reads it", each)
-                locks.release(each.batch_id)
-        return adopted
+        return DrainOptions.of(self.drain_options or {})
 
     def _run_job(self, job: SparkJob, batch: Batch, spark: SparkSession | None) -> tuple[Batch, Any]:
         """Run the job where there is one and the batch is for it; the batch as it is then, and the job's result."""
@@ -276,7 +285,7 @@ class SqlQueueDrainToSparkOperator(QueueTask, BaseOperator):
         if not job.is_given:
             self.log.info("Batch %s waits for a task that reads it and marks it consumed", batch.batch_id)
             return batch, None
-        self._end_if_killed()
+        self.end_if_killed()
         result = None
         if again:
             from airflow_sqlqueue.drain.kept import check_files

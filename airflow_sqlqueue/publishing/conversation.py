@@ -119,14 +119,26 @@ def request(destination: QueueTable, message: Message, replies: QueueTable, poll
 def wait_for_reply(replies: QueueTable, correlation_id: str, polling: Polling) -> Reply:
     """Wait for the message with this correlation id, and take it out of the queue. Raises :class:`NoReplyError`."""
     for _ in polling.polls():
-        for row_version in _waiting(replies, correlation_id):
-            # Another receiver may have taken or locked it: then it is looked for again.
-            for message in replies.take([row_version]):
-                return _reply(message)
+        if (reply := take_reply(replies, correlation_id)) is not None:
+            return reply
     raise NoReplyError(
         f"No reply came to {replies.address.canonical} within {polling.timeout:g} seconds: see that the receiver "
         "runs, or wait longer."
     )
+
+
+def find_reply(replies: QueueTable, correlation_id: str) -> int | None:
+    """The RowVersion of the message with this correlation id, which stays where it is; None: there is none."""
+    return next(_waiting(replies, correlation_id), None)
+
+
+def take_reply(replies: QueueTable, correlation_id: str) -> Reply | None:
+    """Take the message with this correlation id out of the queue; None: there is none. Delivery as for a receive."""
+    for row_version in _waiting(replies, correlation_id):
+        # Another receiver may have taken or locked it: then it is none.
+        for message in replies.take([row_version]):
+            return _reply(message)
+    return None
 
 
 def _waiting(replies: QueueTable, correlation_id: str) -> Iterator[int]:

@@ -1,123 +1,120 @@
-"""Wait until a queue holds enough messages, or old ones."""
+"""Wait until a queue is deep enough, old enough, or empty enough."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue
+from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 
-from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask
+from airflow_sqlqueue.sensors.deferring import DeferringSensor
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.triggers.base import BaseTrigger
 
-    from airflow_sqlqueue.queue import Depth, QueueTable
-
-EXPIRED_ALLOWANCE = 1_000
-"""Expired messages that a poke may meet at the head of the queue before it has to count the whole queue."""
+    from airflow_sqlqueue.queue import QueueCondition
 
 
-class SqlQueueDepthSensor(QueueTask, BaseSensorOperator):
-    """Wait until a queue holds at least ``threshold`` messages, or one that was sent ``oldest_seconds`` ago.
+class SqlQueueDepthSensor(DeferringSensor, QueueTask, BaseSensorOperator):
+    """Wait until a queue holds so many messages, so old ones, or so few.
 
-    Where both are given, whichever comes first ends the wait: a batch that is full, or that waited long enough. Where
-    neither is, one message does.
+    Where several conditions are given, whichever comes first ends the wait: a batch that is full, or that waited long
+    enough. Where none is, one message does. :class:`~airflow_sqlqueue.queue.condition.QueueCondition` has what each
+    counts.
 
     A poke of the kind ``exact`` counts messages that have not expired and that nobody has locked. It reads only as many
     rows at the head of the queue as it needs, so it is cheap however deep the queue is; it then logs "at least" so
     many, and the depth in XCom (``messages``, ``expired``) is counted no further. ``quick`` and ``catalog`` read no
-    rows, count expired messages too and can be wrong, see :mod:`airflow_sqlqueue.queue.depth`. Where an age was asked
-    for, XCom has it as ``oldest_seconds``. Nothing is removed, and a receiver may find fewer messages after the sensor.
-    A queue that does not exist fails the sensor at once.
-    Both modes work; ``reschedule`` keeps no worker slot between pokes.
+    rows, count expired messages too and can be wrong, see :mod:`airflow_sqlqueue.queue.depth`. Where they were asked
+    for, XCom has ``oldest_seconds`` and ``delayed`` too. Nothing is removed, and a receiver may find fewer messages
+    after the sensor. A queue that does not exist fails the sensor at once.
+
+    With ``deferrable`` the sensor pokes once and then waits in the triggerer, without a worker slot, on one connection
+    that it shares with all that waits for the same server there. A server that is lost meanwhile is waited for, up to
+    ``timeout``. In mode ``reschedule`` the sensor keeps no slot either, and starts a process for each poke.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
-    :param threshold: how many messages to wait for, at least 1 (templated)
+    :param min_messages: how many messages to wait for, at least 1 (templated)
+    :param max_messages: wait until there are no more than so many, 0 for an empty queue; alone (templated)
     :param oldest_seconds: the age of the first message in the queue to wait for, above 0 (templated)
+    :param min_expired: how many expired messages to wait for, at least 1 (templated)
+    :param min_delayed: how many messages to wait for in the table of delayed messages, at least 1 (templated)
     :param kind: how messages are counted: exact, quick or catalog (templated)
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` unless given.
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "threshold", "oldest_seconds", "kind", "sqlqueue_conn_id")
+    template_fields: Sequence[str] = (
+        "queue_name",
+        "min_messages",
+        "max_messages",
+        "oldest_seconds",
+        "min_expired",
+        "min_delayed",
+        "kind",
+        "sqlqueue_conn_id",
+    )
     ui_color = "#dfe9f5"
 
     def __init__(
         self,
         *,
         queue_name: str,
-        threshold: int | str | None = None,
+        min_messages: int | str | None = None,
+        max_messages: int | str | None = None,
         oldest_seconds: float | str | None = None,
+        min_expired: int | str | None = None,
+        min_delayed: int | str | None = None,
         kind: str = "exact",
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         sqlqueue_conn_id: str = "sqlqueue_default",
         hook_params: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.queue_name = queue_name
-        self.threshold = threshold
+        self.min_messages = min_messages
+        self.max_messages = max_messages
         self.oldest_seconds = oldest_seconds
+        self.min_expired = min_expired
+        self.min_delayed = min_delayed
         self.kind = kind
+        self.deferrable = deferrable
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once; raises our errors, those that no retry can fix as AirflowFailException."""
-        from airflow_sqlqueue.queue.depth import oldest_seconds
+        with self.failing():
+            condition = self._condition()
+            found = self.hook.client.queue(self.queue_name).check(condition)
+        self.log.info("Queue %s: %s; waiting for %s", self.queue_name, found, condition)
+        return PokeReturnValue(found.met, xcom_value=found.to_dict(condition))
 
-        # Airflow skips a soft-failing sensor that is not to be retried; a sensor that cannot look must fail instead.
-        with nullcontext() if self.soft_fail else fail_without_retry():
-            age = _age(self.oldest_seconds)
-            threshold = 1 if self.threshold is None and age is None else _threshold(self.threshold)
-            with self.hook.client.queue(self.queue_name).open() as queue:
-                depth, complete = _depth(queue, self.kind, threshold)
-                oldest = None if age is None else oldest_seconds(queue)
-        least = "" if complete else "at least "
-        shown = f"{least}{depth.messages:,}"
-        self.log.info("Queue %s: %s messages, threshold %s", self.queue_name, shown, threshold)
-        full = threshold is not None and depth.messages >= threshold
-        old = age is not None and oldest is not None and oldest >= age
-        found = {"messages": depth.messages, "expired": depth.expired}
-        return PokeReturnValue(full or old, xcom_value=found if age is None else {**found, "oldest_seconds": oldest})
+    def trigger(self) -> BaseTrigger:
+        from airflow_sqlqueue.triggers.depth import SqlQueueDepthTrigger
 
+        return SqlQueueDepthTrigger(
+            queue_name=self.queue_name,
+            poll_interval=self.poke_interval,
+            sqlqueue_conn_id=self.sqlqueue_conn_id,
+            hook_params=self.hook_params,
+            **self._condition().to_dict(),
+        )
 
-def _depth(queue: QueueTable, kind: str, threshold: int | None) -> tuple[Depth, bool]:
-    """The depth as far as it is needed, and whether that is all of it: fewer rows than asked for are."""
-    if kind != "exact":
-        return queue.depth(kind), True
-    rows = (threshold or 1) + EXPIRED_ALLOWANCE
-    depth = queue.depth(limit=rows)
-    if depth.total < rows:
-        return depth, True
-    return (queue.depth(), True) if depth.messages < (threshold or 1) else (depth, False)
+    def _condition(self) -> QueueCondition:
+        from airflow_sqlqueue.queue.condition import QueueCondition
 
-
-def _threshold(value: int | str | None) -> int | None:
-    from airflow_sqlqueue.errors import ConfigurationError
-
-    if value is None:
-        return None
-    try:
-        number = int(value)
-    except ValueError as error:
-        raise ConfigurationError(f"The threshold {value!r} is not a whole number.") from error
-    if number < 1:
-        raise ConfigurationError(f"The threshold is {number}: wait for at least 1 message.")
-    return number
-
-
-def _age(value: float | str | None) -> float | None:
-    from airflow_sqlqueue.errors import ConfigurationError
-
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError as error:
-        raise ConfigurationError(f"oldest_seconds {value!r} is not a number of seconds.") from error
-    if not seconds > 0:
-        raise ConfigurationError(f"oldest_seconds is {seconds:g}: wait for an age above 0 seconds.")
-    return seconds
+        return QueueCondition.of(
+            {
+                "min_messages": self.min_messages,
+                "max_messages": self.max_messages,
+                "oldest_seconds": self.oldest_seconds,
+                "min_expired": self.min_expired,
+                "min_delayed": self.min_delayed,
+                "kind": self.kind,
+            }
+        )

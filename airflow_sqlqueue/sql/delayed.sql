@@ -12,6 +12,10 @@ FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Due] >= {since} 
 SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN [Due] < GETUTCDATE() THEN 1 END)
 FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK);
 
+-- count_up_to: count the delayed messages of the table
+SELECT COUNT_BIG(*)
+FROM (SELECT TOP (?) [Due] FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)) AS waiting;
+
 -- cancel: cancel delayed messages of the table
 -- A message that is just being moved is passed over.
 DELETE FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [RowVersion] IN ({row_versions});

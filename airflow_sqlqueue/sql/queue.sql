@@ -142,6 +142,13 @@ FROM (
     WHERE [RowVersion] >= ? ORDER BY [RowVersion]
 ) AS head;
 
+-- expired_up_to: count the expired messages of the queue
+-- Bounded, and by the index on Expires, where the table has it: what a wait for a purge asks again and again.
+SELECT COUNT_BIG(*)
+FROM (
+    SELECT TOP (?) [Expires] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Expires] < GETUTCDATE()
+) AS expired;
+
 -- ends: find both ends of the queue
 -- Two subqueries, so that each is one step into the index on RowVersion.
 SELECT (SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})

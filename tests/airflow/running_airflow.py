@@ -62,6 +62,7 @@ SETTINGS = {
     "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
     "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
     "WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
+    "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "1",
     "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
     "LOGGING__LOGGING_LEVEL": "INFO",
 }
@@ -77,7 +78,7 @@ def until(what: str, look: Callable[[], Value], *, seconds: float = WAIT) -> Val
 
 
 class RunningAirflow:
-    """API server, scheduler and DAG processor of one home, with the LocalExecutor, on PostgreSQL.
+    """API server, scheduler and DAG processor of one home, with the LocalExecutor, on PostgreSQL; a triggerer if asked.
 
     On SQLite the API server waits for itself where two requests write at the same time.
 
@@ -144,6 +145,10 @@ class RunningAirflow:
     def start_scheduler(self) -> None:
         """Start it, once one that was told to end has ended."""
         self._start("scheduler", "scheduler", "--skip-serve-logs")
+
+    def start_triggerer(self) -> psutil.Process:
+        """Start it too: what is deferred and what watches assets runs there."""
+        return psutil.Process(self._start("triggerer", "triggerer", "--skip-serve-logs").pid)
 
     def stop_scheduler(self, signum: signal.Signals) -> None:
         """Send a signal to the scheduler alone; its workers are processes of their own."""

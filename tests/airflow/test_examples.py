@@ -54,7 +54,8 @@ def xcom(run: Any, task_id: str) -> Any:
 
 def test_parsing_the_examples_loads_no_driver_and_no_spark() -> None:
     heavy = {"pyodbc", "pyarrow", "pyspark", "airflow_sqlqueue.hooks.sqlqueue"}
-    program = f"import sys, audit_to_lake, secondary_queues; print(sorted({heavy!r} & sys.modules.keys()))"
+    examples = "audit_to_lake, event_driven_drain, secondary_queues"
+    program = f"import sys, {examples}; print(sorted({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], cwd=EXAMPLES, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
@@ -81,7 +82,7 @@ def test_every_message_that_was_sent_is_accounted_for(audit_to_lake: DAG, live: 
         "staging": str(tmp_path / "staging"),
         "lake": str(tmp_path / "lake"),
         "report": str(tmp_path / "report.html"),
-        "threshold": 1_000,
+        "min_messages": 1_000,
     }
     sent, held = 2_000, 3
     hook.create_queue(name)
@@ -125,3 +126,20 @@ def test_secondary_queues_are_drained_with_their_primary(load: Load, live: str, 
     assert [batch.queue for batch in batches] == [hook.client.resolve(queue).canonical for queue in queues]
     assert [batch.messages + batch.expired for batch in batches] == [1, 2, 3]
     assert {batch.state for batch in batches} == {"sealed"}
+
+
+@pytest.mark.airflow
+def test_the_event_driven_drain_takes_what_is_there(
+    load: Load, live: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"test.{uuid.uuid4().hex[:12]}"
+    monkeypatch.setenv("SQLQUEUE_QUEUE", name)
+    monkeypatch.setenv("SQLQUEUE_STAGING", str(tmp_path))
+    hook = SqlQueueHook(live)
+    hook.create_queue(name)
+    hook.send(name, generate(20, seed=3))
+    run = load("event_driven_drain").test()
+    assert run.state == "success"
+    batch = Batch.from_dict(xcom(run, "drain")["batch"])
+    assert batch.messages + batch.expired == 20
+    assert hook.depth(name).total == 0

@@ -13,11 +13,12 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleExcept
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.sensors import SqlQueueDepthSensor, depth
+from airflow_sqlqueue.queue import condition
+from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 
 
 def test_the_sensor_pokes_until_there_is_enough(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
-    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, threshold="3", poke_interval=0, timeout=60)
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, min_messages="3", poke_interval=0, timeout=60)
     hook.send(queue_name, [Message()] * 2)
     assert not sensor.poke(context())
     with ThreadPoolExecutor(1) as pool:
@@ -37,24 +38,27 @@ def test_the_sensor_gives_its_slot_back_between_pokes(hook: SqlQueueHook, queue_
 def test_expired_messages_do_not_count_however_many_stand_in_front(
     hook: SqlQueueHook, queue_name: str, context: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(depth, "EXPIRED_ALLOWANCE", 2)
+    monkeypatch.setattr(condition, "EXPIRED_ALLOWANCE", 2)
     hook.send(queue_name, [*[Message({}, b"", timedelta(seconds=-1))] * 5, *[Message()] * 2])
-    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, threshold=2)
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, min_messages=2)
     assert sensor.poke(context()).xcom_value == {"messages": 2, "expired": 5}
-    sensor.threshold = 3
+    sensor.min_messages = 3
     assert not sensor.poke(context())
 
 
 def test_a_count_that_stopped_says_so(hook: SqlQueueHook, queue_name: str, context: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(depth, "EXPIRED_ALLOWANCE", 2)
+    monkeypatch.setattr(condition, "EXPIRED_ALLOWANCE", 2)
     hook.send(queue_name, [Message()] * 5)
-    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, threshold=2)
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, min_messages=2)
     log = Mock()
     monkeypatch.setattr(SqlQueueDepthSensor, "log", log)
-    for threshold in (2, 6):
-        sensor.threshold = threshold
+    for count in (2, 6):
+        sensor.min_messages = count
         sensor.poke(context())
-    assert [call.args[2:] for call in log.info.call_args_list] == [("at least 4", 2), ("5", 6)]
+    assert [tuple(map(str, call.args[2:])) for call in log.info.call_args_list] == [
+        ("at least 4 messages, 0 expired", "min_messages=2"),
+        ("5 messages, 0 expired", "min_messages=6"),
+    ]
 
 
 def test_a_queue_that_does_not_exist_fails_the_sensor_at_once(live: str, context: Any) -> None:
@@ -64,7 +68,7 @@ def test_a_queue_that_does_not_exist_fails_the_sensor_at_once(live: str, context
 
 @pytest.mark.parametrize("kind", ["quick", "catalog"])
 def test_a_poke_may_read_no_rows(hook: SqlQueueHook, queue_name: str, context: Any, kind: str) -> None:
-    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, threshold=2, kind=kind)
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, min_messages=2, kind=kind)
     hook.send(queue_name, [Message()])
     assert not sensor.poke(context())
     hook.send(queue_name, [Message({}, b"", timedelta(seconds=-1))])
@@ -81,9 +85,9 @@ def test_the_sensor_waits_for_an_age(hook: SqlQueueHook, queue_name: str, contex
     found = sensor.poke(context())
     assert not found
     assert 0 <= found.xcom_value["oldest_seconds"] < 300
-    sensor.threshold = 1
+    sensor.min_messages = 1
     assert sensor.poke(context())
-    sensor.threshold = None
+    sensor.min_messages = None
     hook.receive(queue_name)
     hook.send(queue_name, [Message({"NServiceBus.TimeSent": "2020-01-01 00:00:00:000000 Z"})])
     assert sensor.poke(context())

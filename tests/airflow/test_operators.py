@@ -14,7 +14,7 @@ import pytest
 from airflow.sdk import ObjectStoragePath
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_sqlqueue import operators, sensors
+from airflow_sqlqueue import operators, sensors, triggers
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, SparkJobError
 from airflow_sqlqueue.operators import (
@@ -38,6 +38,15 @@ def test_every_parameter_is_documented_and_marked_where_it_is_templated(cls: Any
     texts = dict(re.findall(r"^:param (\w+): ((?:.|\n)*?)(?=\n:param|\Z)", inspect.cleandoc(cls.__doc__), re.MULTILINE))
     assert texts.keys() == own
     assert {name for name, text in texts.items() if "(templated)" in text} == set(cls.template_fields)
+    assert not any(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters if p.name != "self")
+
+
+@pytest.mark.parametrize("cls", [getattr(triggers, name) for name in triggers.__all__])
+def test_every_parameter_of_a_trigger_is_documented_and_none_is_templated(cls: Any) -> None:
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    own = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD)}
+    assert set(re.findall(r"^:param (\w+): ", inspect.cleandoc(cls.__doc__), re.MULTILINE)) == own
+    assert "(templated)" not in cls.__doc__
     assert not any(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters if p.name != "self")
 
 
@@ -99,8 +108,9 @@ def test_a_drain_that_cannot_work_fails_without_retry(arguments: Any, says: str,
     [
         (SqlQueueCreateOperator(task_id="t", queue_name=" "), "has no table name"),
         (SqlQueueMarkConsumedOperator(task_id="t", batch={"batch": {}}), "misses the manifest's"),
-        (SqlQueueDepthSensor(task_id="t", queue_name="q", threshold="many"), "'many' is not a whole number"),
-        (SqlQueueDepthSensor(task_id="t", queue_name="q", threshold=0), "at least 1 message"),
+        (SqlQueueDepthSensor(task_id="t", queue_name="q", min_messages="many"), "'many' is not a whole number"),
+        (SqlQueueDepthSensor(task_id="t", queue_name="q", min_messages=0), "at least 1"),
+        (SqlQueueDepthSensor(task_id="t", queue_name="q", min_messages=1, max_messages=5), "without other conditions"),
         (SqlQueueDepthSensor(task_id="t", queue_name="q", oldest_seconds="long"), "not a number of seconds"),
         (SqlQueueDepthSensor(task_id="t", queue_name="q", oldest_seconds=0), "above 0 seconds"),
         (SqlQueuePurgeOperator(task_id="t", queue_name="q", all_messages=True), "confirm that they may be lost"),

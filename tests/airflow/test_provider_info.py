@@ -24,22 +24,23 @@ def test_the_info_is_what_airflow_expects() -> None:
     jsonschema.validate(INFO, schema("provider_info.schema.json"))
 
 
-@pytest.mark.parametrize("key", ["connection-types", "config", "integrations", "hooks", "operators", "sensors"])
+@pytest.mark.parametrize(
+    "key", ["connection-types", "config", "integrations", "hooks", "operators", "sensors", "triggers"]
+)
 def test_each_section_is_what_the_providers_schema_expects(key: str) -> None:
     whole = schema("provider.yaml.schema.json")
     jsonschema.validate(INFO[key], {**whole["properties"][key], "definitions": whole.get("definitions", {})})
 
 
 def test_every_module_imports_and_no_module_is_left_out() -> None:
-    named = {
-        module for key in ("hooks", "operators", "sensors") for row in INFO[key] for module in row["python-modules"]
-    }
+    rooms = ("hooks", "operators", "sensors", "triggers")
+    named = {module for key in rooms for row in INFO[key] for module in row["python-modules"]}
     for name in named:
         import_module(name)
     root = files(airflow_sqlqueue)
     found = {
         f"{folder}.{file.name.removesuffix('.py')}"
-        for folder in ("hooks", "operators", "sensors")
+        for folder in rooms
         for file in root.joinpath(folder).iterdir()
         if file.name.endswith(".py") and "\nclass SqlQueue" in file.read_text("utf-8")
     }

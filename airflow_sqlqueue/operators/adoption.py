@@ -1,0 +1,59 @@
+"""The batches that earlier runs of a drain's task have left behind."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow.sdk.observability import stats
+
+from airflow_sqlqueue.drain.manifest import Batch
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.drain.liveness import BatchLocks
+
+STRANDED = ("adopt", "fail", "ignore")
+"""What to do with batches that earlier runs left."""
+
+
+@dataclass(frozen=True)
+class StrandedBatches:
+    """The batches that earlier runs of a task left; ``owner`` is the task."""
+
+    client: QueueClient
+    queue_name: str
+    owner: uuid.UUID
+    log: Logger
+
+    def adopt(self, locks: BatchLocks, own: uuid.UUID, stranded: str, *, has_job: bool) -> list[Batch]:
+        """Those that the task is to run its job on, sealed and locked; ``own`` is the batch of its own run."""
+        if stranded == "ignore":
+            return []
+        from airflow_sqlqueue.drain.stranded import refuse_stranded
+
+        batches = self.client.batches
+        # Without a job, a sealed batch waits for the task that reads it.
+        states = ("open", "sealed") if has_job else ("open",)
+        found = batches.left_by(self.owner, locks, self.queue_name, states=states, own=own)
+        stats.gauge("sqlqueue.batches.stranded", len(found))
+        if stranded == "fail":
+            refuse_stranded(found)
+        queue = self.client.queue(self.queue_name).address.canonical if found else None
+        adopted = []
+        for each in found:
+            if each.queue != queue:
+                self.log.warning("An earlier run left batch %s, of the queue %s: it is not touched", each, each.queue)
+                locks.release(each.batch_id)
+                continue
+            batch = batches.seal(each.batch_id, self.queue_name)
+            if has_job:
+                self.log.warning("An earlier run left batch %s, and nobody works on it: it is adopted", each)
+                adopted.append(batch)
+            else:
+                self.log.warning("An earlier run left batch %s: it is sealed now, and no task reads it", each)
+                locks.release(each.batch_id)
+        return adopted

@@ -1,0 +1,174 @@
+"""Send a request to an endpoint and wait for its reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import conf
+
+from airflow_sqlqueue.errors import MessageError, NoReplyError
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.operators.base import QueueTask, task_key
+from airflow_sqlqueue.operators.waiting import WaitingTask
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from airflow.triggers.base import BaseTrigger
+
+    from airflow_sqlqueue.envelope.outgoing import Sender
+    from airflow_sqlqueue.message import Message
+    from airflow_sqlqueue.publishing.conversation import Reply
+
+
+class SqlQueueRequestOperator(WaitingTask, QueueTask):
+    """Send a request, wait for its reply, take it out of its queue and hand it to ``python_callable``.
+
+    Delivery: the request is sent exactly once for a task instance, by the send ledger: a retry sends no second one and
+    waits for the reply to the first. The reply is taken in the transaction in which ``python_callable`` runs, so it is
+    there again for the next try when that raises. Without a callable the reply's body is gone. A task that is cleared
+    after it had its reply waits in vain, because its request is not sent again: run the DAG again.
+
+    Message id and correlation id follow from the run, and the reply is the message with that correlation id in
+    ``reply_queue``; others' replies stay there. Where none comes in time the try fails with
+    :class:`~airflow_sqlqueue.errors.NoReplyError`.
+
+    XCom: ``message_id`` of the request, ``reply`` with its ``message_id``, ``message_type``, ``error_code`` (a
+    callback's result) and ``bytes`` of its body, and ``result``, what ``python_callable`` returned, which must be
+    something that XCom takes. The body itself is not in XCom unless the callable returns it.
+
+    ``message`` is not templated on purpose: Airflow stores rendered fields in its database and shows them.
+
+    :param queue_name: the queue to send to, ``table@[schema]@[catalog]`` (templated)
+    :param reply_queue: the queue that replies come to, which exists and may be shared (templated)
+    :param message: the request, with the fields of a message of
+        :class:`~airflow_sqlqueue.operators.SqlQueueSendOperator`, or a function that gets the task's context and
+        returns it.
+    :param python_callable: called as ``python_callable(reply, **op_kwargs)`` with a
+        :class:`~airflow_sqlqueue.publishing.conversation.Reply`. The reply's row is locked meanwhile: keep it short.
+    :param op_kwargs: further arguments of ``python_callable`` (templated)
+    :param wait_timeout: how long to wait for the reply, seconds or a timedelta; None: without end.
+    :param poll_interval: seconds between two looks.
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` unless given.
+    :param sqlqueue_conn_id: the Airflow connection (templated)
+    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
+    """
+
+    template_fields: Sequence[str] = ("queue_name", "reply_queue", "op_kwargs", "sqlqueue_conn_id")
+    ui_color = "#dfe9f5"
+
+    def __init__(
+        self,
+        *,
+        queue_name: str,
+        reply_queue: str,
+        message: Mapping[str, Any] | Callable[[Context], Mapping[str, Any]],
+        python_callable: Callable[..., Any] | None = None,
+        op_kwargs: Mapping[str, Any] | None = None,
+        wait_timeout: float | timedelta | None = 3600.0,
+        poll_interval: float = 10.0,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        sqlqueue_conn_id: str = "sqlqueue_default",
+        hook_params: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.queue_name = queue_name
+        self.reply_queue = reply_queue
+        self.message = message
+        self.python_callable = python_callable
+        self.op_kwargs = op_kwargs
+        self.wait_timeout = wait_timeout
+        self.poll_interval = poll_interval
+        self.deferrable = deferrable
+        self.sqlqueue_conn_id = sqlqueue_conn_id
+        self.hook_params = hook_params
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Send, wait, take; raises our errors, those that no retry can fix as AirflowFailException."""
+        from airflow_sqlqueue.queue.send_ledger import send_id_for
+
+        key = task_key(context)
+        with fail_without_retry():
+            request = self._request(context)
+            origin = " ".join(map(str, key))
+            sent = self.hook.send_once(self.queue_name, send_id_for(*key), [request], origin)
+            how = "An earlier try has sent the request" if sent.repeated else "Sent the request"
+            self.log.info("%s %s to %s", how, request.id, self.queue_name)
+            return self._answer(str(request.id))
+
+    def execute_complete(self, context: Context, event: Any = None) -> dict[str, Any]:
+        """Take the reply that the trigger has found; wait again where it is gone."""
+        from airflow_sqlqueue.triggers.events import found_in
+
+        with fail_without_retry():
+            found_in(event)
+            return self._answer(self._message_id(context))
+
+    def timed_out(self) -> NoReplyError:
+        return NoReplyError(
+            f"No reply came to {self.reply_queue} within the wait_timeout: see that the receiver of {self.queue_name} "
+            "runs, or wait longer."
+        )
+
+    def _answer(self, message_id: str) -> dict[str, Any]:
+        def trigger() -> BaseTrigger:
+            from airflow_sqlqueue.triggers.reply import SqlQueueReplyTrigger
+
+            return SqlQueueReplyTrigger(
+                queue_name=self.reply_queue,
+                correlation_id=message_id,
+                poll_interval=self.poll_interval,
+                sqlqueue_conn_id=self.sqlqueue_conn_id,
+                hook_params=self.hook_params,
+            )
+
+        return self.wait(lambda: self._take(message_id), trigger)
+
+    def _take(self, message_id: str) -> dict[str, Any] | None:
+        client = self.hook.client
+        with client.transaction():
+            reply = client.queue(self.reply_queue).take_reply(message_id)
+            if reply is None:
+                return None
+            result = None if self.python_callable is None else self.python_callable(reply, **(self.op_kwargs or {}))
+        return {"message_id": message_id, "reply": _metadata(reply), "result": result}
+
+    def _request(self, context: Context) -> Message:
+        """The request, with the ids by which a retry finds its reply."""
+        written = self.message(context) if callable(self.message) else self.message
+        if not isinstance(written, Mapping):
+            raise MessageError("The request is not a mapping of a message's fields.")
+        replies = self.hook.client.queue(self.reply_queue).address.canonical
+        (request,) = self._sender(context).messages([{**written, "reply_to": replies}])
+        headers = request.headers
+        message_id = self._message_id(context)
+        if isinstance(headers, str) or {headers[HeaderNames.MESSAGE_ID], headers[HeaderNames.CORRELATION_ID]} != {
+            message_id
+        }:
+            raise MessageError(
+                "The request brings ids of its own: leave out its key, message id and correlation id, which follow "
+                "from the run so that a retry finds the reply."
+            )
+        return request
+
+    def _message_id(self, context: Context) -> str:
+        (bare,) = self._sender(context).messages([{}])
+        return str(bare.id)
+
+    def _sender(self, context: Context) -> Sender:
+        from airflow_sqlqueue.envelope.outgoing import Sender
+
+        key = task_key(context)
+        return Sender(key="\0".join(map(str, key)), endpoint=f"airflow.{key[0]}")
+
+
+def _metadata(reply: Reply) -> dict[str, Any]:
+    return {
+        "message_id": reply.headers.get(HeaderNames.MESSAGE_ID),
+        "message_type": reply.headers.get(HeaderNames.ENCLOSED_MESSAGE_TYPES),
+        "error_code": reply.error_code,
+        "bytes": len(reply.body),
+    }

@@ -1,0 +1,179 @@
+"""What to wait for in a queue, and one look at whether it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
+from airflow_sqlqueue.queue.depth import Depth, check_kind, depth, oldest_seconds
+from airflow_sqlqueue.queue.table_access import TableAccess
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.sql import identifier, query
+from airflow_sqlqueue.tables.reading import read_layout
+
+EXPIRED_ALLOWANCE = 1_000
+"""Expired messages that a look may meet at the head of the queue before it has to count the whole queue."""
+
+_COUNTS = {"min_messages": 1, "max_messages": 0, "min_expired": 1, "min_delayed": 1}
+"""The options that are counts, and the least that each may be."""
+
+
+@dataclass(frozen=True)
+class QueueCondition:
+    """What to wait for. Where several are given, the first that comes ends the wait; where none is, one message does.
+
+    - ``min_messages``: at least so many messages that have not expired and that nobody has locked.
+    - ``max_messages``: at most so many of them; it stands alone. 0 is not yet "drained": others may hold messages.
+    - ``oldest_seconds``: the message at the head of the queue was sent so long ago, by its header TimeSent.
+    - ``min_expired``: at least so many expired messages that nobody has locked, which a purge would delete.
+    - ``min_delayed``: at least so many messages in the queue's table of delayed messages.
+
+    ``kind`` is how messages are counted, see :mod:`airflow_sqlqueue.queue.depth`. Raises :class:`ConfigurationError`.
+    """
+
+    min_messages: int | None = None
+    max_messages: int | None = None
+    oldest_seconds: float | None = None
+    min_expired: int | None = None
+    min_delayed: int | None = None
+    kind: str = "exact"
+
+    def __post_init__(self) -> None:
+        check_kind(self.kind)
+        given = {name for name, value in asdict(self).items() if value is not None and name != "kind"}
+        if not given:
+            object.__setattr__(self, "min_messages", 1)
+        for name in given & _COUNTS.keys():
+            object.__setattr__(self, name, _count(name, getattr(self, name)))
+        if self.oldest_seconds is not None:
+            object.__setattr__(self, "oldest_seconds", _seconds(self.oldest_seconds))
+        if self.max_messages is not None and len(given) > 1:
+            raise ConfigurationError("max_messages waits for a queue to run empty: give it without other conditions.")
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> QueueCondition:
+        """The condition of a mapping of its options, where numbers may be text, as templates make it."""
+        known = {field.name for field in fields(cls)}
+        if not isinstance(values, Mapping) or values.keys() - known:
+            raise ConfigurationError(f"A condition is a mapping of {', '.join(sorted(known))}.")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is asked for, for :meth:`of`."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.to_dict().items() if name != "kind")
+
+
+@dataclass(frozen=True)
+class ConditionResult:
+    """What a look found; None for what it had no need to look at.
+
+    ``messages`` and ``expired`` are counted no further than needed; ``counted_all`` says whether that is all of them.
+    """
+
+    met: bool
+    messages: int | None = None
+    expired: int | None = None
+    delayed: int | None = None
+    oldest_seconds: float | None = None
+    counted_all: bool = True
+
+    def to_dict(self, condition: QueueCondition) -> dict[str, Any]:
+        """What the condition asked for, for XCom and events: numbers alone."""
+        found: dict[str, Any] = {}
+        if self.messages is not None:
+            found = {"messages": self.messages, "expired": self.expired}
+        elif condition.min_expired is not None:
+            found = {"expired": self.expired}
+        if condition.min_delayed is not None:
+            found["delayed"] = self.delayed
+        if condition.oldest_seconds is not None:
+            found["oldest_seconds"] = self.oldest_seconds
+        return found
+
+    def __str__(self) -> str:
+        least = "" if self.counted_all else "at least "
+        parts = [] if self.messages is None else [f"{least}{self.messages:,} messages"]
+        parts += [] if self.expired is None else [f"{self.expired:,} expired"]
+        parts += [] if self.delayed is None else [f"{self.delayed:,} delayed"]
+        parts += [] if self.oldest_seconds is None else [f"the oldest sent {self.oldest_seconds:,.0f} s ago"]
+        return ", ".join(parts) or "no messages"
+
+
+def check_condition(
+    table: TableAccess, condition: QueueCondition, *, delayed: ResolvedAddress | None = None
+) -> ConditionResult:
+    """Look once. Only as many rows are read as the condition needs, however deep the queue is.
+
+    ``delayed`` is where the table of delayed messages stands. Raises :class:`QueueNotFoundError` and
+    :class:`NotAQueueError`, for that table as well where it is asked for.
+    """
+    table.require()
+    counted, counted_all = _messages(table, condition)
+    messages = None if counted is None else counted.messages
+    expired = None if counted is None else counted.expired
+    waiting = age = None
+    met = []
+    if counted is not None and condition.min_messages is not None:
+        met.append(counted.messages >= condition.min_messages)
+    if counted is not None and condition.max_messages is not None:
+        met.append(counted.messages <= condition.max_messages)
+    if condition.min_expired is not None:
+        purgeable = int(table.value("queue.expired_up_to", condition.min_expired))
+        met.append(purgeable >= condition.min_expired)
+        expired = max(purgeable, expired or 0)
+    if condition.min_delayed is not None:
+        waiting = _delayed(table, delayed, condition.min_delayed)
+        met.append(waiting >= condition.min_delayed)
+    if condition.oldest_seconds is not None:
+        age = oldest_seconds(table)
+        met.append(age is not None and age >= condition.oldest_seconds)
+    return ConditionResult(any(met), messages, expired, waiting, age, counted_all)
+
+
+def _messages(table: TableAccess, condition: QueueCondition) -> tuple[Depth | None, bool]:
+    """The depth as far as it is needed, and whether that is all of it: fewer rows than asked for are."""
+    needed = condition.min_messages
+    if condition.max_messages is not None:
+        needed = condition.max_messages + 1
+    if needed is None:
+        return None, True
+    if condition.kind != "exact":
+        return depth(table, condition.kind), True
+    rows = needed + EXPIRED_ALLOWANCE
+    head = depth(table, limit=rows)
+    if head.total < rows:
+        return head, True
+    return (depth(table), True) if head.messages < needed else (head, False)
+
+
+def _delayed(table: TableAccess, address: ResolvedAddress | None, limit: int) -> int:
+    if address is None:
+        raise QueueNotFoundError("No table of delayed messages is known: name the queue that it belongs to.")
+    read_layout(table.session, address).require("delayed")
+    return int(table.session.value(query("delayed.count_up_to", table=identifier(address)), limit))
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"{name} {value!r} is not a whole number.") from error
+    least = _COUNTS[name]
+    if number < least:
+        raise ConfigurationError(f"{name} is {number}: wait for at least {least}.")
+    return number
+
+
+def _seconds(value: Any) -> float:
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"oldest_seconds {value!r} is not a number of seconds.") from error
+    if not seconds > 0:
+        raise ConfigurationError(f"oldest_seconds is {seconds:g}: wait for an age above 0 seconds.")
+    return seconds

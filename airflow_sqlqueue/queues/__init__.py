@@ -1,0 +1,35 @@
+"""Queues as message queues of ``apache-airflow-providers-common-messaging`` (the extra ``messaging``).
+
+Airflow imports this when it looks for message queues: the trigger is imported when one is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowOptionalProviderFeatureException
+
+try:
+    from airflow.providers.common.messaging.providers.base_provider import BaseMessageQueueProvider
+except ImportError as error:
+    # Airflow leaves out what is optional and not installed, without a warning.
+    raise AirflowOptionalProviderFeatureException(error) from error
+
+if TYPE_CHECKING:
+    from airflow.triggers.base import BaseEventTrigger
+
+__all__ = ["SqlQueueMessageQueueProvider"]
+
+
+class SqlQueueMessageQueueProvider(BaseMessageQueueProvider):
+    """``MessageQueueTrigger(scheme="mssql+queue", queue_name="orders")``.
+
+    The arguments are those of :class:`~airflow_sqlqueue.triggers.SqlQueueDepthEventTrigger`.
+    """
+
+    scheme = "mssql+queue"
+
+    def trigger_class(self) -> type[BaseEventTrigger]:
+        from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger
+
+        return SqlQueueDepthEventTrigger

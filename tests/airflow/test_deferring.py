@@ -1,0 +1,80 @@
+"""The sensor that waits in the triggerer, up to where Airflow takes over and from where it gives back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+
+from airflow_sqlqueue.errors import LoginFailedError, QueueNotFoundError
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+from airflow_sqlqueue.triggers.events import failed
+
+
+def waiting(queue_name: str, **options: Any) -> SqlQueueDepthSensor:
+    return SqlQueueDepthSensor(task_id="t", queue_name=queue_name, deferrable=True, **options)
+
+
+def test_the_sensor_pokes_once_before_it_defers(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
+    sensor = waiting(queue_name, min_messages="2", oldest_seconds="60", poke_interval=7, timeout=90)
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute(context())
+    assert deferred.value.trigger.serialize() == (
+        "airflow_sqlqueue.triggers.depth.SqlQueueDepthTrigger",
+        {
+            "queue_name": queue_name,
+            "min_messages": 2,
+            "oldest_seconds": 60.0,
+            "kind": "exact",
+            "poll_interval": 7.0,
+            "sqlqueue_conn_id": "sqlqueue_default",
+            "hook_params": None,
+        },
+    )
+    assert deferred.value.timeout == timedelta(seconds=90)
+    assert deferred.value.method_name == "execute_complete"
+    hook.send(queue_name, [Message()] * 2)
+    assert sensor.execute(context()) == {"messages": 2, "expired": 0, "oldest_seconds": None}
+
+
+def test_a_server_that_does_not_answer_the_first_look_is_waited_for(connection: Any, context: Any) -> None:
+    connection(host="127.0.0.1", port=1)
+    with pytest.raises(TaskDeferred):
+        waiting("q").execute(context())
+
+
+def test_what_the_trigger_found_is_what_a_poke_would_have_found(context: Any) -> None:
+    event = {"status": "met", "found": {"messages": 3, "expired": 0}}
+    assert waiting("q").execute_complete(context(), event) == {"messages": 3, "expired": 0}
+
+
+def test_an_error_of_the_trigger_is_that_of_a_poke(context: Any) -> None:
+    missing = failed(QueueNotFoundError("The queue q does not exist.")).payload
+    with pytest.raises(AirflowFailException, match="The queue q does not exist"):
+        waiting("q").execute_complete(context(), missing)
+    with pytest.raises(QueueNotFoundError):
+        waiting("q", soft_fail=True).execute_complete(context(), missing)
+    with pytest.raises(LoginFailedError):
+        waiting("q").execute_complete(context(), failed(LoginFailedError("No.")).payload)
+    with pytest.raises(AirflowException, match="The conn_id `x` isn't defined"):
+        waiting("q").execute_complete(context(), failed(AirflowException("The conn_id `x` isn't defined")).payload)
+    with pytest.raises(AirflowException, match="no event that this task knows"):
+        waiting("q").execute_complete(context(), {"status": "running"})
+
+
+@pytest.mark.parametrize("default", ["True", "False"])
+def test_the_configuration_says_whether_a_sensor_defers(default: str) -> None:
+    program = (
+        "from airflow_sqlqueue.sensors import SqlQueueDepthSensor as S; "
+        "print(S(task_id='t', queue_name='q').deferrable, S(task_id='t', queue_name='q', deferrable=False).deferrable)"
+    )
+    environment = {**os.environ, "AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE": default}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"{default} False"

@@ -1,0 +1,273 @@
+"""The triggers on a server, in an event loop, without a triggerer: what they share, survive and give up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import threading
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError, QueueNotFoundError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger, SqlQueueDepthTrigger, SqlQueueReplyTrigger, poller
+from airflow_sqlqueue.triggers.events import found_in
+from fakemssql import FakeServer
+
+SECONDS = 120
+"""Within which everything happens, on a machine that has other things to do as well."""
+FAST = {"poll_interval": 0.05}
+APP = "waits"
+OURS = f"SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE program_name = '{APP}'"
+
+own = pytest.mark.skipif("SQLQUEUE_TEST_SERVER" in os.environ, reason="that server is not ours to stop")
+
+
+@pytest.fixture(autouse=True)
+def _mark(monkeypatch: pytest.MonkeyPatch, live: str) -> None:
+    """The triggers' connections are known by their application's name."""
+    values = json.loads(os.environ["AIRFLOW_CONN_SQLQUEUE_DEFAULT"])
+    values["extra"]["keywords"] = {"APP": APP}
+    monkeypatch.setenv("AIRFLOW_CONN_SQLQUEUE_DEFAULT", json.dumps(values))
+
+
+@pytest.fixture
+def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
+    """A server that a test may stop; ``sqlqueue_default`` leads there."""
+    with FakeServer(databases=["sqlqueue"]) as server:
+        values = json.loads(os.environ["AIRFLOW_CONN_SQLQUEUE_DEFAULT"])
+        values |= {"port": server.port, "login": server.user, "password": server.password}
+        monkeypatch.setenv("AIRFLOW_CONN_SQLQUEUE_DEFAULT", json.dumps(values))
+        yield server
+
+
+def run(story: Callable[[], Any]) -> Any:
+    async def within() -> Any:
+        return await asyncio.wait_for(story(), SECONDS)
+
+    return asyncio.run(within())
+
+
+async def first_of(trigger: Any) -> Any:
+    """The payload of the first event, as the triggerer waits for it."""
+    try:
+        async with aclosing(trigger.run()) as events:
+            return (await anext(events)).payload
+    finally:
+        await trigger.cleanup()
+
+
+@asynccontextmanager
+async def events_of(trigger: Any) -> AsyncIterator[AsyncIterator[TriggerEvent]]:
+    async with aclosing(trigger.run()) as events:
+        yield events
+    await trigger.cleanup()
+
+
+async def until(look: Callable[[], Any]) -> None:
+    while not await asyncio.to_thread(look):
+        await asyncio.sleep(0.05)
+
+
+def test_a_trigger_fires_when_the_condition_is_met(hook: Any, queue_name: str) -> None:
+    async def story() -> None:
+        waiting = asyncio.create_task(first_of(SqlQueueDepthTrigger(queue_name=queue_name, min_messages=2, **FAST)))
+        hook.send(queue_name, [Message()])
+        assert not (await asyncio.wait([waiting], timeout=0.5))[0]
+        hook.send(queue_name, [Message()])
+        assert found_in(await waiting) == {"messages": 2, "expired": 0}
+
+    run(story)
+
+
+def test_all_that_waits_for_a_server_shares_one_connection_which_is_closed_with_the_last(
+    hook: Any, queue_name: str, server_url: str
+) -> None:
+    client = QueueClient.from_url(server_url)
+
+    async def story() -> None:
+        triggers = [SqlQueueDepthTrigger(queue_name=queue_name, min_messages=n + 1, **FAST) for n in range(20)]
+        tasks = [asyncio.create_task(first_of(trigger)) for trigger in triggers]
+        hook.send(queue_name, [Message()])
+        await tasks[0]
+        assert client.run_sql(OURS)[0][0] == 1
+        for task in tasks[1:]:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await until(lambda: client.run_sql(OURS)[0][0] == 0)
+
+    run(story)
+    assert poller._pollers == {}
+
+
+def test_a_queue_that_is_missing_ends_the_wait_with_its_sentence(live: str) -> None:
+    event = run(lambda: first_of(SqlQueueDepthTrigger(queue_name="test.missing", **FAST)))
+    with pytest.raises(QueueNotFoundError, match=r"test\.missing.* does not exist"):
+        found_in(event)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"), [({"password": "wrong"}, LoginFailedError), ({"schema": ""}, ConfigurationError)]
+)
+def test_a_connection_that_cannot_be_used_ends_the_wait(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, str], error: type[Exception]
+) -> None:
+    values = json.loads(os.environ["AIRFLOW_CONN_SQLQUEUE_DEFAULT"]) | change
+    monkeypatch.setenv("AIRFLOW_CONN_SQLQUEUE_DEFAULT", json.dumps(values))
+    event = run(lambda: first_of(SqlQueueDepthTrigger(queue_name="q", **FAST)))
+    with pytest.raises(error):
+        found_in(event)
+    assert "wrong" not in json.dumps(event)
+
+
+@own
+def test_a_server_that_is_lost_is_waited_for(
+    own_server: FakeServer, caplog: pytest.LogCaptureFixture, queue_name: str
+) -> None:
+    client = QueueClient(ConnectionSettings.from_url(own_server.url()))
+    client.tables.create(queue_name)
+
+    def attempts() -> int:
+        return sum("Looking again in" in record.getMessage() for record in caplog.records)
+
+    async def story() -> None:
+        waiting = asyncio.create_task(first_of(SqlQueueDepthTrigger(queue_name=queue_name, **FAST)))
+        await until(lambda: poller._pollers)
+        await asyncio.to_thread(own_server.kill)
+        await until(lambda: attempts() >= 2)
+        await asyncio.to_thread(own_server.start)
+        client.queue(queue_name).send([Message()])
+        assert found_in(await waiting) == {"messages": 1, "expired": 0}
+
+    with caplog.at_level(logging.WARNING):
+        run(story)
+
+
+@own
+def test_a_server_that_refuses_the_login_for_a_while_is_waited_for(
+    own_server: FakeServer, queue_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has taken it before: so does a server that starts, whose databases come later than its logins."""
+    monkeypatch.setattr(poller, "pause_after", lambda _: 0.1)
+    monkeypatch.setattr(poller, "_REFUSALS", 10_000)
+    settings = ConnectionSettings.from_url(own_server.url())
+    admin = QueueClient(settings)
+    admin.tables.create(queue_name)
+    admin.run_sql("CREATE LOGIN [waiter] WITH PASSWORD = N'Waiting 1'")
+    admin.run_sql("CREATE USER [waiter] FOR LOGIN [waiter]; ALTER ROLE [db_owner] ADD MEMBER [waiter]")
+    waiter = QueueClient(replace(settings, user="waiter", password="Waiting 1"))
+    looked = threading.Event()
+
+    def look(session: Any) -> bool | None:
+        looked.set()
+        return waiter.queue(queue_name).through(session).depth().messages > 0 or None
+
+    def restart() -> None:
+        admin.run_sql("ALTER LOGIN [waiter] DISABLE")
+        own_server.kill()
+        own_server.start()
+
+    async def story() -> None:
+        watch = poller.Watch(waiter, look, 0.05)
+        try:
+            found = asyncio.create_task(watch.found())
+            await until(looked.is_set)
+            await asyncio.to_thread(restart)
+            await until(lambda: any("refused the login" in record.getMessage() for record in caplog.records))
+            admin.run_sql("ALTER LOGIN [waiter] ENABLE")
+            admin.queue(queue_name).send([Message()])
+            assert await found
+        finally:
+            watch.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(story)
+
+
+def test_an_event_trigger_signals_as_long_as_the_queue_is_not_empty(hook: Any, queue_name: str) -> None:
+    trigger = SqlQueueDepthEventTrigger(queue_name=queue_name, repeat_interval=0.05, **FAST)
+
+    async def story() -> None:
+        async with events_of(trigger) as events:
+            hook.send(queue_name, [Message({}, b"secret")] * 3)
+            payloads = [(await anext(events)).payload for _ in range(3)]
+            assert payloads == [{"queue_name": queue_name, "messages": 3, "expired": 0}] * 3
+            hook.purge(queue_name)
+            hook.receive(queue_name, 3)
+            following = asyncio.create_task(anext(events))  # type: ignore[arg-type]
+            assert not (await asyncio.wait([following], timeout=0.5))[0]
+            hook.send(queue_name, [Message()])
+            assert (await following).payload["messages"] == 1
+
+    run(story)
+
+
+def test_an_event_trigger_neither_ends_nor_says_twice_what_is_wrong(
+    live: str, hook: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = []
+
+    def pause_after(failures: int) -> float:
+        pauses.append(failures)
+        return 0.01
+
+    monkeypatch.setattr(poller, "pause_after", pause_after)
+    name = f"test.{uuid.uuid4().hex[:12]}"
+    trigger = SqlQueueDepthEventTrigger(queue_name=name, **FAST)
+
+    async def story() -> None:
+        async with events_of(trigger) as events:
+            following = asyncio.create_task(anext(events))  # type: ignore[arg-type]
+            await until(lambda: len(pauses) >= 3)
+            hook.create_queue(name)
+            hook.send(name, [Message()])
+            assert (await following).payload["queue_name"] == name
+
+    run(story)
+    assert pauses[:3] == [1, 2, 3]
+    assert "".join(capfd.readouterr()).count("is not watched") == 1
+    hook.client.tables.drop(name, force=True)
+
+
+HOOK_PARAMS = {"queue_schemas": {"b": "x", "a": "y"}, "allowed_catalogs": {"two", "one"}, "lock_timeout": 5}
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        SqlQueueDepthTrigger(queue_name="q", max_messages=0, hook_params=HOOK_PARAMS),
+        SqlQueueDepthEventTrigger(queue_name="q", oldest_seconds=600, hook_params=HOOK_PARAMS),
+        SqlQueueDepthEventTrigger(queue_name="q", poll_interval=5, min_messages=1),
+        SqlQueueReplyTrigger(queue_name="q", correlation_id="c", hook_params=HOOK_PARAMS),
+    ],
+)
+def test_a_trigger_serializes_to_the_same_hash_each_time(trigger: Any) -> None:
+    path, arguments = trigger.serialize()
+    again = type(trigger)(**json.loads(json.dumps(arguments)))
+    assert again.serialize() == (path, arguments)
+    assert BaseEventTrigger.hash(path, again.serialize()[1]) == BaseEventTrigger.hash(path, arguments)
+    assert path == f"{type(trigger).__module__}.{type(trigger).__name__}"
+
+
+def test_the_order_of_what_a_dag_says_does_not_change_the_hash() -> None:
+    turned = {**dict(reversed(HOOK_PARAMS.items())), "queue_schemas": {"a": "y", "b": "x"}}
+    one, two = (SqlQueueDepthEventTrigger(queue_name="q", hook_params=params) for params in (HOOK_PARAMS, turned))
+    assert json.dumps(one.serialize()) == json.dumps(two.serialize())
+
+
+def test_pauses_grow_from_a_second_to_a_minute_at_random() -> None:
+    pauses = [[poller.pause_after(failures) for _ in range(50)] for failures in range(1, 12)]
+    assert all(1 <= pause <= 60 for some in pauses for pause in some)
+    assert all(len(set(some)) > 1 for some in pauses)
+    assert max(pauses[0]) <= 2
+    assert min(pauses[-1]) >= 30

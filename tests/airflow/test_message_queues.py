@@ -1,0 +1,61 @@
+"""The provider of common-messaging: what ``MessageQueueTrigger`` makes of it, and what finding it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from airflow.sdk import Asset, AssetWatcher
+
+from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger
+
+msg_queue = pytest.importorskip("airflow.providers.common.messaging.triggers.msg_queue")
+
+HEAVY = {"pyodbc", "pyarrow", "pyspark", "airflow_sqlqueue.hooks.sqlqueue", "airflow_sqlqueue.client"}
+
+
+def test_the_scheme_is_a_depth_trigger_with_its_arguments() -> None:
+    trigger = msg_queue.MessageQueueTrigger(
+        scheme="mssql+queue", queue_name="orders", min_messages=100, repeat_interval=10
+    )
+    ours = SqlQueueDepthEventTrigger(queue_name="orders", min_messages=100, repeat_interval=10)
+    assert trigger.serialize() == ours.serialize()
+    Asset("orders", watchers=[AssetWatcher(name="orders", trigger=trigger)])
+
+
+def test_airflow_lists_it(airflow: Any) -> None:
+    listed = airflow("providers", "queues", "-o", "plain")
+    assert "airflow_sqlqueue.queues.SqlQueueMessageQueueProvider" in listed
+
+
+def run(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1] + done.stderr
+
+
+def test_finding_it_loads_neither_trigger_nor_driver() -> None:
+    program = (
+        f"import sys, airflow_sqlqueue.queues; print(sorted(({HEAVY!r} | {{'airflow_sqlqueue.triggers'}}) "
+        "& sys.modules.keys()))"
+    )
+    assert run(program) == "[]"
+
+
+def test_a_dag_with_a_watcher_loads_no_driver() -> None:
+    program = (
+        "import sys; from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger as T; T(queue_name='q');"
+        f"print(sorted({HEAVY!r} & sys.modules.keys()))"
+    )
+    assert run(program) == "[]"
+
+
+def test_without_common_messaging_airflow_leaves_it_out_in_silence() -> None:
+    program = (
+        "import sys; sys.modules['airflow.providers.common.messaging.providers.base_provider'] = None;"
+        "from airflow.providers_manager import ProvidersManager; manager = ProvidersManager();"
+        "manager.initialize_providers_queues();"
+        "print([name for name in manager.queue_class_names if 'sqlqueue' in name])"
+    )
+    assert run(program) == "[]"

@@ -1,0 +1,156 @@
+"""The operator that sends a request and waits for its reply, with an endpoint that answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+from airflow_sqlqueue import reply
+from airflow_sqlqueue.errors import NoReplyError
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.operators import SqlQueueRequestOperator
+from airflow_sqlqueue.publishing.conversation import Reply
+from airflow_sqlqueue.triggers import SqlQueueReplyTrigger
+
+BODY = b'{"price": "secret"}'
+
+
+@pytest.fixture
+def replies(hook: SqlQueueHook) -> Iterator[str]:
+    name = f"test.{uuid.uuid4().hex[:12]}"
+    hook.create_queue(name)
+    yield name
+    hook.client.tables.drop(name, force=True)
+
+
+Ask = Callable[..., SqlQueueRequestOperator]
+
+
+@pytest.fixture
+def ask(queue_name: str, replies: str) -> Ask:
+    def make(**options: Any) -> SqlQueueRequestOperator:
+        arguments = {"message": {"body": {"article": 4}}, "poll_interval": 0.05, "deferrable": True, **options}
+        return SqlQueueRequestOperator(task_id="task", queue_name=queue_name, reply_queue=replies, **arguments)
+
+    return make
+
+
+@pytest.fixture
+def answer(hook: SqlQueueHook, queue_name: str) -> Callable[[], None]:
+    """What the endpoint does: it takes one request and answers to the address that it names."""
+
+    def once() -> None:
+        (request,) = hook.receive(queue_name, 2)
+        address, message = reply(request, BODY, endpoint="Pricing", message_type="Shop.Price")
+        hook.send(address, [message])
+
+    return once
+
+
+def deferred(operator: SqlQueueRequestOperator, context: Any) -> SqlQueueReplyTrigger:
+    with pytest.raises(TaskDeferred) as raised:
+        operator.execute(context)
+    assert isinstance(raised.value.trigger, SqlQueueReplyTrigger)
+    return raised.value.trigger
+
+
+async def event_of(trigger: SqlQueueReplyTrigger) -> Any:
+    path, arguments = trigger.serialize()
+    assert path == "airflow_sqlqueue.triggers.reply.SqlQueueReplyTrigger"
+    again = SqlQueueReplyTrigger(**json.loads(json.dumps(arguments)))
+    async for event in again.run():
+        return event.payload
+
+
+def test_the_reply_is_waited_for_deferred_and_handed_on(
+    hook: SqlQueueHook, replies: str, ask: Ask, answer: Callable[[], None], context: Any
+) -> None:
+    def price(received: Reply, key: str) -> int:
+        return len(json.loads(received.body)[key])
+
+    operator = ask(python_callable=price, op_kwargs={"key": "price"})
+    hook.send(replies, [Message({HeaderNames.CORRELATION_ID: "another's"})])
+    trigger = deferred(operator, context())
+    answer()
+    event = asyncio.run(event_of(trigger))
+    done = operator.execute_complete(context(), event)
+    assert done["result"] == len("secret")
+    assert (done["reply"]["message_type"], done["reply"]["error_code"]) == ("Shop.Price", None)
+    assert done["reply"]["bytes"] == len(BODY)
+    assert done["message_id"] == trigger.correlation_id
+    assert "secret" not in json.dumps([done, event])
+    assert hook.depth(replies).messages == 1, "the reply of another request"
+
+
+def test_a_retry_sends_no_second_request(
+    hook: SqlQueueHook, queue_name: str, ask: Ask, answer: Callable[[], None], context: Any
+) -> None:
+    first = deferred(ask(), context())
+    assert deferred(ask(), context()).correlation_id == first.correlation_id
+    assert hook.depth(queue_name).messages == 1
+    answer()
+    assert ask().execute(context())["message_id"] == first.correlation_id
+    assert hook.depth(queue_name).messages == 0
+
+
+def test_another_run_asks_again(hook: SqlQueueHook, queue_name: str, ask: Ask, context: Any) -> None:
+    triggers = [deferred(ask(), each) for each in (context(), context(map_index=0), context(run_id=uuid.uuid4().hex))]
+    assert len({trigger.correlation_id for trigger in triggers}) == 3
+    headers = [decode_headers(head.headers).values for head in hook.client.queue(queue_name).browse(10)]
+    assert {each[HeaderNames.MESSAGE_ID] for each in headers} == {trigger.correlation_id for trigger in triggers}
+
+
+def test_a_reply_that_the_callable_refuses_is_there_for_the_next_try(
+    ask: Ask, answer: Callable[[], None], context: Any
+) -> None:
+    def refuse(received: Reply) -> None:
+        raise RuntimeError("not now")
+
+    deferred(ask(), context())
+    answer()
+    with pytest.raises(RuntimeError, match="not now"):
+        ask(python_callable=refuse).execute(context())
+    assert ask(python_callable=lambda received: "taken").execute(context())["result"] == "taken"
+
+
+def test_a_reply_that_is_gone_again_is_waited_for(
+    hook: SqlQueueHook, replies: str, ask: Ask, answer: Callable[[], None], context: Any
+) -> None:
+    trigger = deferred(ask(), context())
+    answer()
+    event = asyncio.run(event_of(trigger))
+    (taken,) = hook.receive(replies, 2)
+    with pytest.raises(TaskDeferred):
+        ask().execute_complete(context(), event)
+    hook.send(replies, [Message(decode_headers(taken.headers).values, taken.body)])
+    assert ask().execute_complete(context(), event)["reply"]["bytes"] == len(BODY)
+
+
+def test_no_reply_in_time_fails_the_try(ask: Ask, replies: str, context: Any) -> None:
+    with pytest.raises(NoReplyError, match=f"No reply came to {replies}"):
+        ask(deferrable=False, wait_timeout=0.1).execute(context())
+    with pytest.raises(NoReplyError):
+        ask().resume_execution("__fail__", {"error": "Trigger timeout"}, context())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"key": "mine"}, {"correlation_id": "mine"}, {"headers": {HeaderNames.MESSAGE_ID: "mine"}}],
+)
+def test_ids_of_ones_own_are_refused(ask: Ask, message: Any, context: Any) -> None:
+    with pytest.raises(AirflowFailException, match="brings ids of its own"):
+        ask(message=message).execute(context())
+
+
+def test_a_function_may_make_the_request(hook: SqlQueueHook, queue_name: str, ask: Ask, context: Any) -> None:
+    deferred(ask(message=lambda context: {"body": context["ti"].run_id}), context(run_id="the run"))
+    assert hook.client.queue(queue_name).peek(1)[0].body == b"the run"
+    with pytest.raises(AirflowFailException, match="not a mapping"):
+        ask(message=lambda context: "text").execute(context())

@@ -1,0 +1,83 @@
+"""The drain that waits until its queue is deep or old enough."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferralError, TaskDeferred
+
+from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
+from airflow_sqlqueue.errors import ConditionNotMetError
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
+
+MET = {"status": "met", "found": {"messages": 2, "expired": 0}}
+
+
+def drain(queue_name: str, folder: Path, **options: Any) -> SqlQueueDrainToSparkOperator:
+    return SqlQueueDrainToSparkOperator(
+        task_id="task", queue_name=queue_name, staging=str(folder), poll_interval=0.05, **options
+    )
+
+
+def test_the_drain_waits_in_its_process(hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any) -> None:
+    operator = drain(queue_name, tmp_path, wait_for={"min_messages": "2", "oldest_seconds": 3600}, deferrable=False)
+    hook.send(queue_name, [Message()])
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(operator.execute, context())
+        hook.send(queue_name, [Message()])
+        assert waiting.result(60)["batch"]["messages"] == 2
+
+
+def test_the_drain_waits_deferred_and_goes_on(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
+) -> None:
+    operator = drain(queue_name, tmp_path, wait_for={"min_messages": 2}, wait_timeout=90, deferrable=True)
+    with pytest.raises(TaskDeferred) as deferred:
+        operator.execute(context())
+    path, arguments = deferred.value.trigger.serialize()
+    assert path.endswith(".SqlQueueDepthTrigger")
+    assert (arguments["queue_name"], arguments["min_messages"], arguments["poll_interval"]) == (queue_name, 2, 0.05)
+    assert deferred.value.timeout.total_seconds() == 90  # type: ignore[union-attr]
+    hook.send(queue_name, [Message()] * 2)
+    assert operator.execute_complete(context(), MET)["batch"]["messages"] == 2
+
+
+def test_a_queue_that_is_deep_enough_is_drained_at_once(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
+) -> None:
+    hook.send(queue_name, [Message()] * 2)
+    operator = drain(queue_name, tmp_path, wait_for={"min_messages": 2}, deferrable=True)
+    assert operator.execute(context())["batch"]["messages"] == 2
+
+
+@pytest.mark.parametrize("renew", [False, True])
+def test_a_retry_goes_on_with_its_batch_without_a_wait(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, run_id: str, renew: bool
+) -> None:
+    hook.send(queue_name, [Message()] * 5)
+    first = DrainOptions(max_messages=3, rows_per_statement=3)
+    hook.drain(queue_name, tmp_path, batch_id=batch_id_for("dag", run_id, "task"), options=first)
+    operator = drain(queue_name, tmp_path, wait_for={"min_messages": 100}, deferrable=True, renew=renew)
+    assert operator.execute(context())["batch"]["messages"] == 3
+
+
+def test_a_wait_that_takes_too_long_fails_the_try(queue_name: str, tmp_path: Path, context: Any) -> None:
+    operator = drain(queue_name, tmp_path, wait_for={}, wait_timeout=0.1, deferrable=False)
+    with pytest.raises(ConditionNotMetError, match=f"The queue {queue_name} did not come to"):
+        operator.execute(context())
+    with pytest.raises(ConditionNotMetError):
+        operator.resume_execution("__fail__", {"error": "Trigger timeout"}, context())
+    with pytest.raises(TaskDeferralError):
+        operator.resume_execution("__fail__", {"error": "Trigger failure"}, context())
+
+
+def test_what_the_drain_cannot_wait_for_fails_it_without_a_retry(queue_name: str, tmp_path: Path, context: Any) -> None:
+    with pytest.raises(AirflowFailException, match="A condition is a mapping of"):
+        drain(queue_name, tmp_path, wait_for={"messages": 1}).execute(context())
+    with pytest.raises(AirflowFailException, match=r"test\.missing.* does not exist"):
+        drain("test.missing", tmp_path, wait_for={}).execute(context())

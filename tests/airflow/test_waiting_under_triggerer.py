@@ -1,0 +1,255 @@
+"""Waiting in an Airflow that runs, with its scheduler and its triggerer: sensors, operators and event-driven DAGs.
+
+``SQLQUEUE_FAULTS=long`` has the storm, the stop of the server and the hundred sensors at length.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_sqlqueue import reply
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from fakemssql import FakeServer
+from tests.airflow.running_airflow import WAIT, RunningAirflow, until
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif("SQLQUEUE_TEST_SERVER" in os.environ, reason="that server is not ours to stop"),
+]
+
+DAGS = Path(__file__).parent / "waiting_dags"
+LONG = os.environ.get("SQLQUEUE_FAULTS") == "long"
+STORM = 50_000 if LONG else 3_000
+SENSORS = 100 if LONG else 5
+ENDED = {"success", "failed", "skipped", "upstream_failed"}
+APP = "waits"
+OURS = f"SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE program_name = '{APP}'"
+
+
+@dataclass
+class Waiting:
+    """The Airflow, the server, and what can be asked of both."""
+
+    airflow: RunningAirflow
+    triggerer: psutil.Process
+    server: FakeServer
+    home: Path
+
+    @property
+    def client(self) -> QueueClient:
+        return QueueClient(ConnectionSettings.from_url(self.server.url()))
+
+    def send(self, queue_name: str, count: int = 1) -> None:
+        self.client.queue(queue_name).send([Message({}, b"secret body")] * count)
+
+    def knows(self, names: list[str]) -> bool:
+        errors = self.airflow.get("importErrors")["import_errors"]
+        assert not errors, errors
+        return all(map(self.airflow.has_dag, names))
+
+    def trigger(self, name: str) -> None:
+        self.airflow.post(f"dags/{name}/dagRuns", {"dag_run_id": "run", "logical_date": None})
+
+    def states(self, name: str) -> list[str]:
+        tasks = self.airflow.get(f"dags/{name}/dagRuns/run/taskInstances", limit=SENSORS)["task_instances"]
+        return [task["state"] for task in tasks]
+
+    def wait_for(self, name: str, state: str) -> None:
+        """Wait until all tasks of the DAG's run have the state."""
+
+        def has_come() -> bool:
+            states = set(self.states(name))
+            assert not states & (ENDED - {state}), self.logs(name)
+            return states == {state}
+
+        until(f"{name} is {state}", has_come, seconds=900 if LONG else WAIT)
+
+    def xcom(self, name: str) -> Any:
+        return self.airflow.get(f"dags/{name}/dagRuns/run/taskInstances/wait/xcomEntries/return_value")["value"]
+
+    def logs(self, name: str) -> str:
+        """What a person reads of a DAG's tasks; the triggerer writes its share to a file of its own."""
+        files = sorted((self.home / "logs" / f"dag_id={name}").rglob("*.log*"))
+        return "\n".join(file.read_text("utf-8") for file in files)
+
+    def cpu_seconds(self) -> float:
+        processes = [self.triggerer, *self.triggerer.children(recursive=True)]
+        return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+NAMES = ("classic", "deferred", "missing", "late", "quiet", "stopped", "ask", "drain")
+EXTRA = {"encrypt": "yes", "trust_server_certificate": True, "keywords": {"APP": APP}}
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: Any) -> Iterator[Waiting]:
+    """Everything that waits for something, waiting."""
+    home = tmp_path_factory.mktemp("airflow")
+    (home / "received").mkdir()
+    many = [f"many.{number}" for number in range(SENSORS)]
+    patient = {"deferrable": True, "timeout": 3600}
+    sensors = {
+        "classic": {"queue_name": "classic", "min_messages": 3, "deferrable": False},
+        "deferred": {"queue_name": "deferred", "min_messages": "{{ 1 + 2 }}", **patient},
+        "missing": {"queue_name": "missing", "retries": 1, "retry_delay": 3600, **patient},
+        "late": {"queue_name": "late", "deferrable": True, "timeout": 15},
+        "quiet": {"queue_name": "quiet", "deferrable": True, "timeout": 15, "soft_fail": True},
+        "stopped": {"queue_name": "stopped", **patient},
+        "many": {"queue_names": many, "poke_interval": 5, **patient},
+    }
+    settings = {
+        "sensors": sensors,
+        "staging": str(home / "staging"),
+        "storm": {"queue_name": "storm", "folder": str(home / "received")},
+    }
+    (home / "settings.json").write_text(json.dumps(settings), "utf-8")
+    with FakeServer(databases=["sqlqueue"]) as server:
+        connection = {
+            "conn_type": "sqlqueue",
+            "host": server.host,
+            "port": server.port,
+            "login": server.user,
+            "password": server.password,
+            "schema": "sqlqueue",
+            "extra": EXTRA,
+        }
+        environment = {
+            "AIRFLOW_CONN_SQLQUEUE_DEFAULT": json.dumps(connection),
+            "WAITING_SETTINGS": str(home / "settings.json"),
+        }
+        airflow = RunningAirflow(home, DAGS, environment)
+        try:
+            airflow.start()
+            found = Waiting(airflow, airflow.start_triggerer(), server, home)
+            for name in [*NAMES, *many, "storm", "replies"]:
+                found.client.tables.create(name)
+            until("Airflow knows the DAGs", lambda: found.knows([*NAMES, "many", "storm"]))
+            for name in NAMES:
+                found.trigger(name)
+            yield found
+        finally:
+            airflow.stop()
+
+
+def test_a_classic_sensor_pokes_until_there_is_enough(waiting: Waiting) -> None:
+    waiting.wait_for("classic", "running")
+    waiting.send("classic", 3)
+    waiting.wait_for("classic", "success")
+    assert waiting.xcom("classic") == {"messages": 3, "expired": 0}
+
+
+def test_a_deferred_sensor_is_woken_by_the_triggerer(waiting: Waiting) -> None:
+    waiting.wait_for("deferred", "deferred")
+    waiting.send("deferred", 3)
+    waiting.wait_for("deferred", "success")
+    assert waiting.xcom("deferred") == {"messages": 3, "expired": 0}
+
+
+def test_a_queue_that_goes_while_a_sensor_waits_fails_it_without_a_retry(waiting: Waiting) -> None:
+    waiting.wait_for("missing", "deferred")
+    waiting.client.tables.drop("missing")
+    waiting.wait_for("missing", "failed")
+    assert "The queue missing@[dbo]@[sqlqueue] does not exist" in waiting.logs("missing")
+
+
+def test_a_deferred_sensor_times_out_as_a_classic_one_does(waiting: Waiting) -> None:
+    waiting.wait_for("late", "failed")
+    waiting.wait_for("quiet", "skipped")
+
+
+def test_a_drain_waits_deferred_and_then_drains(waiting: Waiting) -> None:
+    waiting.wait_for("drain", "deferred")
+    waiting.send("drain", 2)
+    waiting.wait_for("drain", "success")
+    assert waiting.xcom("drain")["batch"]["messages"] == 2
+
+
+def test_a_request_is_sent_once_and_its_reply_is_taken(waiting: Waiting) -> None:
+    """A task that is cleared while it waits is another try, as a retry is."""
+    waiting.wait_for("ask", "deferred")
+    waiting.airflow.post("dags/ask/clearTaskInstances", {"dag_run_id": "run", "dry_run": False, "only_failed": False})
+    until("another try has begun", lambda: "An earlier try has sent the request" in waiting.logs("ask"))
+    waiting.wait_for("ask", "deferred")
+    (request,) = waiting.client.queue("ask").receive(2)
+    address, message = reply(request, b"secret body", endpoint="Pricing")
+    waiting.client.queue(address).send([message])
+    waiting.wait_for("ask", "success")
+    done = waiting.xcom("ask")
+    assert done["result"] == done["reply"]["bytes"] == len(b"secret body")
+    assert waiting.client.queue("replies").depth().messages == 0
+
+
+def test_the_event_driven_dag_leaves_no_message_of_a_storm_behind(waiting: Waiting) -> None:
+    """They come in while runs come and go; what comes after the last look of a run is for the next signal."""
+    queue = waiting.client.queue("storm")
+    for first in range(0, STORM, 500):
+        queue.send([Message({}, b"%d" % number) for number in range(first, first + 500)])
+        if first in (0, STORM // 2):
+            until("a run has begun to receive", lambda: any((waiting.home / "received").iterdir()))
+    until("the queue is empty", lambda: queue.depth().messages == 0, seconds=900)
+
+    def ended() -> bool:
+        runs = waiting.airflow.get("dags/storm/dagRuns", limit=100)["dag_runs"]
+        return all(run["state"] == "success" for run in runs)
+
+    until("the runs are over", ended)
+    received = [line for file in (waiting.home / "received").iterdir() for line in file.read_text().split()]
+    assert sorted(map(int, received)) == list(range(STORM))
+    runs = waiting.airflow.get("dags/storm/dagRuns", limit=100)["dag_runs"]
+    assert {run["run_type"] for run in runs} == {"asset_triggered"}
+    events = waiting.airflow.get("assets/events", limit=100)["asset_events"]
+    payloads = [event["extra"]["payload"] for event in events]
+    assert all(payload.keys() == {"queue_name", "messages", "expired"} for payload in payloads)
+
+
+def test_many_deferred_sensors_cost_one_connection_and_little_time(waiting: Waiting, record_property: Any) -> None:
+    waiting.trigger("many")
+    waiting.wait_for("many", "deferred")
+    waiting.wait_for("stopped", "deferred")
+    until("one connection is left", lambda: waiting.client.run_sql(OURS)[0][0] == 1)
+    before, began = waiting.cpu_seconds(), time.monotonic()
+    looks = 30 if LONG else 5
+    while time.monotonic() < began + looks:
+        assert waiting.client.run_sql(OURS)[0][0] == 1
+        time.sleep(1)
+    share = (waiting.cpu_seconds() - before) / (time.monotonic() - began)
+    record_property("cpu_share_of_the_triggerer", share)
+    # With other tests beside it, or a few sensors, it says little.
+    assert share < 0.1 or not LONG
+    for number in range(SENSORS):
+        waiting.send(f"many.{number}")
+    waiting.wait_for("many", "success")
+
+
+def test_a_deferred_sensor_outlives_a_stop_of_the_server(waiting: Waiting) -> None:
+    waiting.wait_for("stopped", "deferred")
+    until("the trigger looks", lambda: waiting.client.run_sql(OURS)[0][0] == 1)
+    waiting.server.kill()
+    stopped = time.monotonic()
+    until("two looks have failed", lambda: waiting.logs("stopped").count("Looking again in") >= 2)
+    while LONG and time.monotonic() < stopped + 30:
+        time.sleep(1)
+    waiting.server.start()
+    assert waiting.states("stopped") == ["deferred"]
+    waiting.send("stopped")
+    waiting.wait_for("stopped", "success")
+    assert waiting.xcom("stopped") == {"messages": 1, "expired": 0}
+
+
+def test_nothing_of_a_message_and_no_secret_is_in_any_log(waiting: Waiting) -> None:
+    written = "\n".join(file.read_text("utf-8", "replace") for file in waiting.home.rglob("*.log*"))
+    assert "Trigger fired event" in written
+    assert "secret body" not in written
+    assert waiting.server.password not in written

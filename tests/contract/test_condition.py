@@ -1,0 +1,141 @@
+"""One look at a queue: what is met, and how much of the queue that takes, on any server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.envelope.times import format_time
+from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError, QueueNotFoundError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import ConditionResult, QueueCondition, QueueTable, condition
+from airflow_sqlqueue.queue.condition import check_condition
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create, create_queue, delayed_address, delayed_definition
+from tests.contract.conftest import Connect, run_sql
+
+LATE = timedelta(seconds=-5)
+
+
+def is_met(table: QueueTable, **options: Any) -> bool:
+    return check_condition(table, QueueCondition(**options)).met
+
+
+def test_each_condition_is_met_at_its_bound_and_not_before(any_queue: QueueTable) -> None:
+    assert is_met(any_queue, max_messages=0)
+    assert not is_met(any_queue)
+    assert not is_met(any_queue, min_expired=1)
+    assert not is_met(any_queue, oldest_seconds=1)
+    sent = format_time(datetime.now(timezone.utc) - timedelta(hours=1))
+    any_queue.send([Message({"NServiceBus.TimeSent": sent})] * 3 + [Message(time_to_be_received=LATE)] * 2)
+    assert [is_met(any_queue, min_messages=count) for count in (1, 3, 4)] == [True, True, False]
+    assert [is_met(any_queue, max_messages=count) for count in (0, 2, 3)] == [False, False, True]
+    assert [is_met(any_queue, min_expired=count) for count in (1, 2, 3)] == [True, True, False]
+    assert [is_met(any_queue, oldest_seconds=age) for age in (600, 7200)] == [True, False]
+
+
+@pytest.mark.parametrize("kind", ["quick", "catalog"])
+def test_a_look_may_read_no_rows(queue: QueueTable, kind: str) -> None:
+    queue.send([Message(), Message(time_to_be_received=LATE)])
+    assert check_condition(queue, QueueCondition(min_messages=2, kind=kind)) == ConditionResult(True, 2)
+    assert not is_met(queue, max_messages=1, kind=kind)
+
+
+def test_the_first_of_several_conditions_ends_the_wait(queue: QueueTable) -> None:
+    queue.send([Message(time_to_be_received=LATE)])
+    found = check_condition(queue, QueueCondition(min_messages=5, min_expired=1, oldest_seconds=60))
+    assert found.met
+    assert (found.messages, found.expired, found.oldest_seconds) == (0, 1, None)
+
+
+def test_messages_that_others_have_locked_do_not_count(queue: QueueTable, connect: Connect) -> None:
+    queue.send([Message()] * 3)
+    with connect() as other, other.transaction():
+        assert len(QueueTable(other, queue.address).receive(2)) == 2
+        assert is_met(queue, max_messages=1)
+        assert not is_met(queue, min_messages=2)
+
+
+def test_a_look_reads_the_head_alone_and_says_so(queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(condition, "EXPIRED_ALLOWANCE", 2)
+    queue.send([Message()] * 10)
+    found = check_condition(queue, QueueCondition(min_messages=2))
+    assert (found.messages, found.counted_all, str(found)) == (4, False, "at least 4 messages, 0 expired")
+    found = check_condition(queue, QueueCondition(max_messages=2))
+    assert (found.met, found.messages, found.counted_all) == (False, 5, False)
+    assert str(check_condition(queue, QueueCondition(min_messages=11))) == "10 messages, 0 expired"
+
+
+def test_expired_messages_in_front_do_not_hide_what_comes_behind(
+    queue: QueueTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(condition, "EXPIRED_ALLOWANCE", 2)
+    queue.send([*[Message(time_to_be_received=LATE)] * 5, *[Message()] * 2])
+    assert is_met(queue, min_messages=2)
+    assert not is_met(queue, max_messages=1)
+
+
+@pytest.fixture
+def delayed(session: Session, table: ResolvedAddress) -> Iterator[ResolvedAddress]:
+    address = replace(table, table=f"{table.table}.Delayed")
+    create(session, delayed_definition(address))
+    yield address
+    run_sql(session, f"DROP TABLE IF EXISTS {address.qualified_name}")
+
+
+def test_delayed_messages_are_counted_in_their_table(
+    queue: QueueTable, delayed: ResolvedAddress, settings: ConnectionSettings, address_of: AddressResolver
+) -> None:
+    client = QueueClient(settings, address_of)
+    name = queue.address.table
+    client.delayed(name).send([Message()] * 2, delay=timedelta(hours=1))
+    assert delayed_address(address_of, name) == delayed
+    assert client.queue(name).check(QueueCondition(min_delayed=2)) == ConditionResult(True, delayed=2)
+    assert not client.queue(name).check(QueueCondition(min_delayed=3)).met
+
+
+def test_a_queue_without_a_table_of_delayed_messages_cannot_be_waited_for(queue: QueueTable) -> None:
+    missing = replace(queue.address, table=f"{queue.address.table}.Delayed")
+    with pytest.raises(QueueNotFoundError, match="Delayed"):
+        check_condition(queue, QueueCondition(min_delayed=1), delayed=missing)
+    with pytest.raises(NotAQueueError):
+        check_condition(queue, QueueCondition(min_delayed=1), delayed=queue.address)
+
+
+def test_a_queue_that_does_not_exist_is_an_error(session: Session, table: ResolvedAddress) -> None:
+    with pytest.raises(QueueNotFoundError):
+        is_met(QueueTable(session, table))
+    create_queue(session, table)
+    assert not is_met(QueueTable(session, table))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"min_messages": "many"}, "min_messages 'many' is not a whole number"),
+        ({"min_messages": 0}, "min_messages is 0: wait for at least 1"),
+        ({"max_messages": -1}, "max_messages is -1: wait for at least 0"),
+        ({"oldest_seconds": 0}, "above 0 seconds"),
+        ({"oldest_seconds": "nan"}, "above 0 seconds"),
+        ({"max_messages": 3, "min_expired": 1}, "without other conditions"),
+        ({"kind": "guess"}, "no depth of the kind 'guess'"),
+        ({"messages": 3}, "A condition is a mapping of"),
+    ],
+)
+def test_a_condition_that_cannot_be_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        QueueCondition.of(options)
+
+
+def test_numbers_may_be_text_and_a_condition_survives_its_dictionary() -> None:
+    read = QueueCondition.of({"min_messages": "5", "oldest_seconds": "60"})
+    assert read == QueueCondition(min_messages=5, oldest_seconds=60.0)
+    assert QueueCondition.of(read.to_dict()) == read
+    assert QueueCondition().to_dict() == {"min_messages": 1, "kind": "exact"}
