@@ -102,6 +102,8 @@ class Listener:
         except OSError:
             return
         with client:
+            if _has_gone(client):
+                return
             place = self._place(str(address[0]))
             if place is None:
                 return
@@ -170,6 +172,16 @@ class Listener:
             while self._children and time.monotonic() < deadline:
                 self._reap()
                 time.sleep(0.005)
+
+
+def _has_gone(client: socket.socket) -> bool:
+    """Whether the client has closed already, as one that only looks whether the port is open: no process is made."""
+    try:
+        return not client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:

@@ -15,7 +15,8 @@ from fakemssql.contract import SqlError
 WORD, QUOTED, STRING, NSTRING, NUMBER, BINARY, MONEY, VARIABLE, OPERATOR, END = range(10)
 
 _PATTERN = re.compile(
-    r"""(?P<space>[\s\x00\ufeff]+|--[^\n]*)
+    r"""(?P<word>(?![nN]')[^\W\d][\w@\#$]*|\#\#?[\w@\#$]*|\$[A-Za-z][\w]*)
+    |(?P<space>[\s\x00\ufeff]+|--[^\n]*)
     |(?P<comment>/\*)
     |(?P<binary>0[xX][0-9A-Fa-f]*)
     |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
@@ -25,7 +26,6 @@ _PATTERN = re.compile(
     |(?P<double>")
     |(?P<money>\$(?=[\d.])[\d.]+)
     |(?P<variable>@@?[\w@\#$]*)
-    |(?P<word>[^\W\d][\w@\#$]*|\#\#?[\w@\#$]*|\$[A-Za-z][\w]*)
     |(?P<operator><>|!=|<=|>=|!<|!>|\+=|-=|\*=|/=|%=|&=|\|=|\^=|::|[-+*/%&|^~<>=(),.;:{}?!])
     """,
     re.VERBOSE,
@@ -79,7 +79,12 @@ def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
         if match is None:
             raise SqlError(102, f"Incorrect syntax near '{text[position]}'.", severity=15, line=line)
         group, start, end = match.lastgroup, position, match.end()
-        if group == "comment":
+        if group == "word":
+            word = match.group()
+            tokens.append(Token(WORD, word, word.upper(), line, start, end))
+        elif group == "operator":
+            tokens.append(Token(OPERATOR, match.group(), "", line, start, end))
+        elif group == "comment":
             end = _comment_end(text, end, line)
         elif group in ("string", "nstring", "bracket", "double"):
             closing = {"bracket": "]", "double": '"'}.get(group, "'")
@@ -96,9 +101,6 @@ def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
             else:
                 kind = NSTRING if group == "nstring" else STRING
             tokens.append(Token(kind, value, "", line, start, end))
-        elif group == "word":
-            word = match.group()
-            tokens.append(Token(WORD, word, word.upper(), line, start, end))
         elif group == "number":
             tokens.append(Token(NUMBER, match.group(), "", line, start, end))
         elif group == "binary":
@@ -108,8 +110,6 @@ def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
             tokens.append(Token(MONEY, match.group()[1:], "", line, start, end))
         elif group == "variable":
             tokens.append(Token(VARIABLE, match.group(), "", line, start, end))
-        elif group == "operator":
-            tokens.append(Token(OPERATOR, match.group(), "", line, start, end))
         line += text.count("\n", start, end)
         position = end
     tokens.append(Token(END, "", "", line, size, size))

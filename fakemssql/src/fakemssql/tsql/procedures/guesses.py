@@ -9,11 +9,11 @@ errors (11000 to 12999)".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.compiler.trees import children
 from fakemssql.tsql.compiler.typed import Names
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, nvarchar
 from fakemssql.tsql.parser import nodes
@@ -48,7 +48,7 @@ class Guess:
     def _declare(self, node: Any) -> None:
         if isinstance(node, nodes.Declare):
             self.declared[node.name] = node.type
-        for child in _children(node):
+        for child in children(node):
             self._declare(child)
 
     def visit(self, node: Any, columns: list[Any], target: SqlType | None = None) -> None:
@@ -60,7 +60,7 @@ class Guess:
         if method is not None:
             method(node, columns, target)
             return
-        for child in _children(node):
+        for child in children(node):
             self.visit(child, columns, target if isinstance(node, nodes.Unary | nodes.Collate) else None)
 
     # --- parameters ------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class Guess:
         own_type = isinstance(node, nodes.Cast | nodes.Subquery | nodes.Query)
         if own_type or (isinstance(node, nodes.Function) and len(node.name) > 1):
             return None
-        return next((found for child in _children(node) if (found := self._untyped(child)) is not None), None)
+        return next((found for child in children(node) if (found := self._untyped(child)) is not None), None)
 
     def _note(self, node: nodes.Variable, target: SqlType | None) -> None:
         if not self._undeclared(node):
@@ -193,7 +193,7 @@ class Guess:
 
     def _visit_select(self, node: nodes.Select, columns: list[Any], _: SqlType | None) -> None:
         inner = [*self._tables(node.sources), *columns]
-        for child in _children(node):
+        for child in children(node):
             self.visit(child, inner)
 
     def _visit_selectitem(self, node: nodes.SelectItem, columns: list[Any], _: SqlType | None) -> None:
@@ -221,7 +221,7 @@ class Guess:
 
     def _changing(self, node: nodes.Update | nodes.Delete, columns: list[Any]) -> None:
         inner = [*columns, *self._tables([*node.sources, nodes.TableSource(node.target, "", [])])]
-        for child in _children(node):
+        for child in children(node):
             self.visit(child, inner)
 
     def _visit_assignment(self, node: nodes.Assignment, columns: list[Any], _: SqlType | None) -> None:
@@ -294,9 +294,3 @@ class Guess:
             return Compiler(env).scalar(node, Names()).type or INT
         except SqlError:
             return _TEXT
-
-
-def _children(node: Any) -> list[Any]:
-    if is_dataclass(node) and not isinstance(node, type):
-        return [getattr(node, field.name) for field in fields(node)]
-    return list(node) if isinstance(node, list | tuple) else []
