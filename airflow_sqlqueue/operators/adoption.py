@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk.observability import stats
 
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
 
 STRANDED = ("adopt", "fail", "ignore")
 """What to do with batches that earlier runs left."""
+
+
+def check_choices(stranded: str, rerun: str | None, *, renew: bool) -> None:
+    """Raise :class:`ConfigurationError` for what a drain is to do with batches that are there, and cannot."""
+    if stranded not in STRANDED:
+        raise ConfigurationError(f"stranded is one of {', '.join(STRANDED)}, not {stranded!r}.")
+    if rerun not in (None, "job"):
+        raise ConfigurationError(f'rerun is None or "job", not {rerun!r}.')
+    if rerun is not None and renew:
+        raise ConfigurationError("Both rerun and renew are given: run the job again, or drain a new batch.")
 
 
 @dataclass(frozen=True)

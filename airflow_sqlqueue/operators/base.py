@@ -47,9 +47,14 @@ class RoutedTask(ServerTask):
             raise AddressError(f"The task {self.task_id!r} works on one queue: give it queue_name or endpoint.")
 
     @property
+    def address(self) -> str:
+        """The queue's address, as the task or the endpoint's name gives it."""
+        return self.hook.client.resolver.address_of(self.queue_name, self.endpoint)
+
+    @property
     def sql_queue(self) -> Queue:
         """The queue. Airflow's own ``queue`` is one of an executor."""
-        return self.hook.queue(self.queue_name, endpoint=self.endpoint)
+        return self.hook.queue(self.address)
 
 
 def task_key(context: Context) -> tuple[str, str, str, int]:

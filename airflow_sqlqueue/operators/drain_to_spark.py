@@ -12,10 +12,9 @@ from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
-from airflow_sqlqueue.operators.adoption import STRANDED, StrandedBatches
+from airflow_sqlqueue.operators.adoption import StrandedBatches, check_choices
 from airflow_sqlqueue.operators.base import task_key
 from airflow_sqlqueue.operators.progress import DrainLog
 from airflow_sqlqueue.operators.spark_job import SparkJob
@@ -57,6 +56,8 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
     ``messages`` of each batch that was adopted. The gauge ``sqlqueue.batches.stranded`` has how many were found.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
+    :param endpoint: the endpoint whose queue it is, instead of ``queue_name``; resolved by the connection's endpoint
+        settings too (templated)
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath`` with its Airflow connection.
         Spark must reach it too. None where the stage is ``table`` (templated)
     :param stage: ``files``, or ``table`` for a table beside the queue, where nothing is written to a folder and Spark
@@ -92,6 +93,7 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
 
     template_fields: Sequence[str] = (
         "queue_name",
+        "endpoint",
         "staging",
         "stage",
         "wait_for",
@@ -107,7 +109,8 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
     def __init__(
         self,
         *,
-        queue_name: str,
+        queue_name: str | None = None,
+        endpoint: str | None = None,
         staging: str | ObjectStoragePath | None = None,
         stage: str = "files",
         python_callable: Callable[..., Any] | None = None,
@@ -132,6 +135,8 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
     ) -> None:
         super().__init__(**kwargs)
         self.queue_name = queue_name
+        self.endpoint = endpoint
+        self.check_queue()
         self.staging = staging
         self.stage = stage
         self.python_callable = python_callable
@@ -173,13 +178,13 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
 
     def _has_batch(self, context: Context) -> bool:
         """Whether an earlier try has begun to drain: what is left in the queue says nothing any more."""
-        return self.hook.client.batches.info(self._batch_id(task_key(context)), self.queue_name) is not None
+        return self.hook.client.batches.info(self._batch_id(task_key(context)), self.address) is not None
 
     def _batch_id(self, key: tuple[str, str, str, int]) -> uuid.UUID:
         from airflow_sqlqueue.drain.options import batch_id_for
 
         batch_id = batch_id_for(*key)
-        return self.hook.client.batches.current(batch_id, self.queue_name) if self.renew else batch_id
+        return self.hook.client.batches.current(batch_id, self.address) if self.renew else batch_id
 
     def _drain(self, context: Context) -> dict[str, Any]:
         from airflow_sqlqueue.drain.options import owner_of
@@ -195,17 +200,17 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
         with fail_without_retry(), ExitStack() as stack:
             options = self._check()
             job, batches = self._make_job(context), self.hook.client.batches
-            locks = stack.enter_context(batches.locks(self.queue_name))
+            locks = stack.enter_context(batches.locks(self.address))
             batch_id = self._batch_id(key)
             if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
                 self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
-            left = StrandedBatches(self.hook.client, self.queue_name, owner, self.log)
+            left = StrandedBatches(self.hook.client, self.address, owner, self.log)
             adopted = left.adopt(locks, batch_id, self.stranded, has_job=job.is_given)
             settings = {"spark.speculation": "false"}  # A cluster's own default would let it run a drain's task twice.
             sessions = stack.enter_context(ExitStack())
             spark = sessions.enter_context(job.session(settings)) if self.engine == "spark" else None
             drained = self.hook.drain(
-                self.queue_name,
+                self.address,
                 self.staging,
                 stage=self.stage,
                 batch_id=batch_id,
@@ -268,12 +273,7 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
         from airflow_sqlqueue.drain.stages.factory import check_stage
 
         check_stage(self.stage, self.staging)
-        if self.stranded not in STRANDED:
-            raise ConfigurationError(f"stranded is one of {', '.join(STRANDED)}, not {self.stranded!r}.")
-        if self.rerun not in (None, "job"):
-            raise ConfigurationError(f'rerun is None or "job", not {self.rerun!r}.')
-        if self.rerun is not None and self.renew:
-            raise ConfigurationError("Both rerun and renew are given: run the job again, or drain a new batch.")
+        check_choices(self.stranded, self.rerun, renew=self.renew)
         return DrainOptions.of(self.drain_options or {})
 
     def _run_job(self, job: SparkJob, batch: Batch, spark: SparkSession | None) -> tuple[Batch, Any]:

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import TaskDeferralTimeout
 
 from airflow_sqlqueue.errors import ConditionNotMetError, ConfigurationError, SqlQueueError
-from airflow_sqlqueue.operators.base import QueueTask
+from airflow_sqlqueue.operators.base import RoutedTask
 from airflow_sqlqueue.reconnecting import RETRIED
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class WaitingTask(BaseOperator):
         return timedelta(seconds=given)
 
 
-class QueueWaitingTask(WaitingTask, QueueTask):
+class QueueWaitingTask(WaitingTask, RoutedTask):
     """A task that waits until its queue meets a condition."""
 
     def wait_for_condition(self, options: Mapping[str, Any]) -> None:
@@ -84,15 +84,15 @@ class QueueWaitingTask(WaitingTask, QueueTask):
         condition = QueueCondition.of(options)
 
         def look() -> bool | None:
-            found = self.hook.client.queue(self.queue_name).check(condition)
-            self.log.info("Queue %s: %s; waiting for %s", self.queue_name, found, condition)
+            found = self.sql_queue.check(condition)
+            self.log.info("Queue %s: %s; waiting for %s", self.address, found, condition)
             return found.met or None
 
         def trigger() -> BaseTrigger:
             from airflow_sqlqueue.triggers.depth import SqlQueueDepthTrigger
 
             return SqlQueueDepthTrigger(
-                queue_name=self.queue_name,
+                queue_name=self.address,
                 poll_interval=self.poll_interval,
                 sqlqueue_conn_id=self.sqlqueue_conn_id,
                 hook_params=self.hook_params,
@@ -103,6 +103,6 @@ class QueueWaitingTask(WaitingTask, QueueTask):
 
     def timed_out(self) -> SqlQueueError:
         return ConditionNotMetError(
-            f"The queue {self.queue_name} did not come to what the task waits for within its wait_timeout: look at who "
+            f"The queue {self.address} did not come to what the task waits for within its wait_timeout: look at who "
             "sends, or wait longer."
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 
-from airflow_sqlqueue.operators.base import QueueTask
+from airflow_sqlqueue.operators.base import RoutedTask
 from airflow_sqlqueue.sensors.deferring import DeferringSensor
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.queue import QueueCondition
 
 
-class SqlQueueDepthSensor(DeferringSensor, QueueTask, BaseSensorOperator):
+class SqlQueueDepthSensor(DeferringSensor, RoutedTask, BaseSensorOperator):
     """Wait until a queue holds so many messages, so old ones, or so few.
 
     Where several conditions are given, whichever comes first ends the wait: a batch that is full, or that waited long
@@ -36,6 +36,8 @@ class SqlQueueDepthSensor(DeferringSensor, QueueTask, BaseSensorOperator):
     ``timeout``. In mode ``reschedule`` the sensor keeps no slot either, and starts a process for each poke.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
+    :param endpoint: the endpoint whose queue it is, instead of ``queue_name``; resolved by the connection's endpoint
+        settings too (templated)
     :param min_messages: how many messages to wait for, at least 1 (templated)
     :param max_messages: wait until there are no more than so many, 0 for an empty queue; alone (templated)
     :param oldest_seconds: the age of the first message in the queue to wait for, above 0 (templated)
@@ -49,6 +51,7 @@ class SqlQueueDepthSensor(DeferringSensor, QueueTask, BaseSensorOperator):
 
     template_fields: Sequence[str] = (
         "queue_name",
+        "endpoint",
         "min_messages",
         "max_messages",
         "oldest_seconds",
@@ -62,7 +65,8 @@ class SqlQueueDepthSensor(DeferringSensor, QueueTask, BaseSensorOperator):
     def __init__(
         self,
         *,
-        queue_name: str,
+        queue_name: str | None = None,
+        endpoint: str | None = None,
         min_messages: int | str | None = None,
         max_messages: int | str | None = None,
         oldest_seconds: float | str | None = None,
@@ -76,6 +80,8 @@ class SqlQueueDepthSensor(DeferringSensor, QueueTask, BaseSensorOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.queue_name = queue_name
+        self.endpoint = endpoint
+        self.check_queue()
         self.min_messages = min_messages
         self.max_messages = max_messages
         self.oldest_seconds = oldest_seconds
@@ -90,15 +96,15 @@ class SqlQueueDepthSensor(DeferringSensor, QueueTask, BaseSensorOperator):
         """Look once; raises our errors, those that no retry can fix as AirflowFailException."""
         with self.failing():
             condition = self._condition()
-            found = self.hook.client.queue(self.queue_name).check(condition)
-        self.log.info("Queue %s: %s; waiting for %s", self.queue_name, found, condition)
+            found = self.sql_queue.check(condition)
+        self.log.info("Queue %s: %s; waiting for %s", self.address, found, condition)
         return PokeReturnValue(found.met, xcom_value=found.to_dict(condition))
 
     def trigger(self) -> BaseTrigger:
         from airflow_sqlqueue.triggers.depth import SqlQueueDepthTrigger
 
         return SqlQueueDepthTrigger(
-            queue_name=self.queue_name,
+            queue_name=self.address,
             poll_interval=self.poke_interval,
             sqlqueue_conn_id=self.sqlqueue_conn_id,
             hook_params=self.hook_params,

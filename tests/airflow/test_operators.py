@@ -69,7 +69,10 @@ def test_queue_staging_and_arguments_are_rendered() -> None:
     assert job.spark_conf == {"spark.hadoop.fs.s3a.access.key": "audit"}
 
 
-@pytest.mark.parametrize("cls", [SqlQueuePurgeExpiredOperator, SqlQueuePurgeOperator])
+@pytest.mark.parametrize(
+    "cls",
+    [SqlQueuePurgeExpiredOperator, SqlQueuePurgeOperator, SqlQueueDepthSensor, SqlQueueDrainToSparkOperator],
+)
 @pytest.mark.parametrize("named", [{}, {"queue_name": "audit", "endpoint": "Sales"}])
 def test_a_task_works_on_one_queue(cls: Any, named: dict[str, str]) -> None:
     with pytest.raises(AddressError, match="'t' works on one queue: give it queue_name or endpoint"):
