@@ -48,6 +48,14 @@ def get_provider_info() -> dict[str, Any]:
             )
         ],
         "sensors": [_modules("sensors.depth", "sensors.stranded")],
+        "asset-uris": [
+            {
+                "schemes": ["mssql+queue"],
+                "handler": "airflow_sqlqueue.assets.sanitize_uri",
+                "factory": "airflow_sqlqueue.assets.create_asset",
+                "to_openlineage_converter": "airflow_sqlqueue.assets.convert_to_openlineage",
+            }
+        ],
         "notifications": ["airflow_sqlqueue.notifications.notifier.SqlQueueNotifier"],
         "triggers": [_modules("triggers.depth", "triggers.reply")],
         "queues": ["airflow_sqlqueue.queues.SqlQueueMessageQueueProvider"],

@@ -1,14 +1,37 @@
-"""How OpenLineage names a server's databases."""
+"""How lineage names a server's databases and its queues."""
 
 from __future__ import annotations
 
-from airflow.providers.openlineage.sqlparser import DatabaseInfo
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.assets import create_asset
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.sqlparser import DatabaseInfo
+    from airflow.sdk import Asset
+
+    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.server.settings import ConnectionSettings
+
+
+def queue_asset(client: QueueClient, queue_name: str | None, endpoint: str | None, extra: Mapping[str, Any]) -> Asset:
+    """The asset of a queue, by its address or its endpoint."""
+    table = client.resolve(client.resolver.address_of(queue_name, endpoint))
+    return create_asset(
+        host=client.settings.host,
+        port=client.settings.port,
+        database=table.catalog,
+        schema=table.schema,
+        table=table.table,
+        extra=dict(extra),
+    )
 
 
 def database_info(settings: ConnectionSettings) -> DatabaseInfo:
     """The database of a connection, as ``MsSqlHook`` names it."""
+    from airflow.providers.openlineage.sqlparser import DatabaseInfo
+
     return DatabaseInfo(
         scheme="mssql",
         authority=settings.server,

@@ -16,6 +16,7 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.connection import QueueConnection, read_connection
 from airflow_sqlqueue.hooks.engine import engine_of
+from airflow_sqlqueue.hooks.lineage import database_info, queue_asset
 from airflow_sqlqueue.hooks.masking import mask_secrets
 from airflow_sqlqueue.hooks.quiet_cursor import QuietCursor
 from airflow_sqlqueue.hooks.staging import staging_folder
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     import pyodbc
     from airflow.providers.openlineage.sqlparser import DatabaseInfo
-    from airflow.sdk import Connection, ObjectStoragePath
+    from airflow.sdk import Asset, Connection, ObjectStoragePath
     from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import Unpack
 
@@ -142,6 +143,10 @@ class SqlQueueHook(DbApiHook):
     def queue(self, queue_name: str | None = None, *, endpoint: str | None = None) -> Queue:
         """A queue by its address or its endpoint, with all that can be done with it: :meth:`.QueueClient.queue`."""
         return self.client.queue(queue_name, endpoint=endpoint)
+
+    def asset(self, queue_name: str | None = None, *, endpoint: str | None = None, **extra: Any) -> Asset:
+        """A queue as an asset, to schedule DAGs by and for outlets; ``extra`` goes with it."""
+        return queue_asset(self.client, queue_name, endpoint, extra)
 
     def create_queue(
         self, queue_name: str, *, create_schema: bool = False, **tables: Unpack[QueueTables]
@@ -285,8 +290,6 @@ class SqlQueueHook(DbApiHook):
 
     def get_openlineage_database_info(self, connection: Connection) -> DatabaseInfo:
         """How OpenLineage names what the SQL operators touch: as MsSqlHook has it."""
-        from airflow_sqlqueue.hooks.lineage import database_info
-
         return database_info(self.client.settings)
 
     def get_openlineage_database_dialect(self, connection: Connection) -> str:

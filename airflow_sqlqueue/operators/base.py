@@ -5,10 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import Asset
+
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperator, Context
 
     from airflow_sqlqueue.client.queues import Queue
+    from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
 
@@ -55,6 +58,20 @@ class RoutedTask(ServerTask):
     def sql_queue(self) -> Queue:
         """The queue. Airflow's own ``queue`` is one of an executor."""
         return self.hook.queue(self.address)
+
+
+def note_counts(task: BaseOperator, context: Context, **counts: Any) -> None:
+    """Put counts, and ids, into the events of the task's outlets that are assets."""
+    events: Any = context.get("outlet_events", {})
+    for outlet in task.outlets:
+        if isinstance(outlet, Asset):
+            events[outlet].extra.update(counts)
+
+
+def note_batch(task: BaseOperator, context: Context, batch: Batch) -> None:
+    """:func:`note_counts` of a batch."""
+    counts = {"messages": batch.messages, "bytes": batch.bytes, "parts": batch.parts}
+    note_counts(task, context, batch_id=batch.batch_id, **counts)
 
 
 def task_key(context: Context) -> tuple[str, str, str, int]:

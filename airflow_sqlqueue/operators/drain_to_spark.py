@@ -15,7 +15,7 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.adoption import StrandedBatches, check_choices
-from airflow_sqlqueue.operators.base import task_key
+from airflow_sqlqueue.operators.base import note_batch, task_key
 from airflow_sqlqueue.operators.progress import DrainLog
 from airflow_sqlqueue.operators.spark_job import SparkJob
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
@@ -84,9 +84,8 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
         when the task runs and are not among the rendered fields that Airflow stores and shows.
     :param drain_options: limits of the drain, see :class:`~airflow_sqlqueue.drain.options.DrainOptions` (templated)
     :param engine: where the drain's workers run: ``threads`` of this task, or ``spark``, the executors of the session
-        that ``python_callable`` gets as well. They need this package and an ODBC driver, and reach the server and
-        ``staging``; the login goes to them in a broadcast, which no plan, web UI or event log shows. Not for Spark
-        Connect.
+        that ``python_callable`` gets as well, which is not for Spark Connect. They need this package, an ODBC driver,
+        and a way to the server and to ``staging``; no plan, web UI or event log shows the login.
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
@@ -228,6 +227,7 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
             for batch in adopted:
                 self._run_job(job, batch, spark)
             batch, result = self._run_job(job, drained.batch, spark)
+        note_batch(self, context, batch)
         return {
             "batch": batch.to_dict(),
             "locked": drained.locked,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.operators.base import RoutedTask
+from airflow_sqlqueue.operators.base import RoutedTask, note_counts
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -93,6 +93,7 @@ class SqlQueuePurgeOperator(RoutedTask, BaseOperator):
             purged = self.sql_queue.purge(options)
         queue = self.queue_name or self.endpoint
         self.log.info("Purged %d messages of %s, %s remain", purged.deleted, queue, purged.remaining)
+        note_counts(self, context, messages=purged.deleted)
         return asdict(purged)
 
 

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
-from airflow_sqlqueue.operators.base import QueueTask
+from airflow_sqlqueue.operators.base import QueueTask, note_batch
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
@@ -59,4 +59,5 @@ class SqlQueueRequeueOperator(QueueTask, BaseOperator):
             batches = self.hook.client.batches
             done = batches.requeue(uuid.UUID(batch.batch_id), batch.queue, staging=folder)
         self.log.info("Batch %s is in %s again: %d messages", batch.batch_id, batch.queue, done.batch.messages)
+        note_batch(self, context, done.batch)
         return {"batch": done.batch.to_dict(), "repeated": done.repeated}

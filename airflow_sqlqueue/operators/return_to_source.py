@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.operators.base import QueueTask
+from airflow_sqlqueue.operators.base import QueueTask, note_counts
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -106,6 +106,7 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
             self.log.warning("%d messages stay in %s: %s", messages, self.queue_name, reason)
         if done.unseen:
             self.log.warning("%d messages of %s were locked by others", done.unseen, self.queue_name)
+        note_counts(self, context, messages=done.messages)
         return done.to_dict()
 
     def _progress(self) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.operators.base import RoutedTask, task_key
+from airflow_sqlqueue.operators.base import RoutedTask, note_counts, task_key
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -126,6 +126,7 @@ class SqlQueueSendOperator(RoutedTask, BaseOperator):
                 sent = target.send_once(send_id_for(*key), messages, " ".join(map(str, key)))
         how = "Another try has sent" if sent.repeated else "Sent"
         self.log.info("%s %d messages to %s", how, sent.messages, self.queue_name or self.endpoint)
+        note_counts(self, context, messages=sent.messages)
         return sent.messages
 
     def _target(self) -> _Target:

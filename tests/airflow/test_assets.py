@@ -1,0 +1,76 @@
+"""Queues as assets."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import Asset
+
+from airflow_sqlqueue.assets import convert_to_openlineage, create_asset
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.operators import (
+    SqlQueueDrainToSparkOperator,
+    SqlQueueForwardOperator,
+    SqlQueuePurgeOperator,
+    SqlQueueSendOperator,
+)
+
+
+def test_an_asset_has_the_parts_of_the_table() -> None:
+    asset = create_asset(host="db1", database="Shop", table="odd/na me", port=1500, extra={"owner": "sales"})
+    assert asset.uri == "mssql+queue://db1:1500/Shop/dbo/odd%2Fna%20me"
+    assert asset.extra == {"owner": "sales"}
+    dataset = convert_to_openlineage(asset, None)
+    assert (dataset.namespace, dataset.name) == ("mssql://db1:1500", "Shop.dbo.odd/na me")
+
+
+def test_a_uri_is_completed() -> None:
+    assert Asset("mssql+queue://db1/Shop/dbo/audit").uri == "mssql+queue://db1:1433/Shop/dbo/audit"
+
+
+@pytest.mark.parametrize(
+    "uri", ["mssql+queue:///Shop/dbo/audit", "mssql+queue://db1/Shop/audit", "mssql+queue://db1/Shop//audit"]
+)
+def test_a_uri_that_is_no_queues(uri: str) -> None:
+    with pytest.raises(ValueError, match="A queue's URI names"):
+        Asset(uri)
+
+
+def test_the_hook_makes_the_asset_of_an_address(hook: SqlQueueHook) -> None:
+    settings = hook.client.settings
+    uri = f"mssql+queue://{settings.host}:{settings.port}/sqlqueue/nsb/audit"
+    assert hook.asset("audit@[nsb]").uri == uri
+    routed = SqlQueueHook("sqlqueue_default", endpoint_schemas={"audit": "nsb"})
+    assert routed.asset(endpoint="audit").uri == uri
+
+
+def test_events_have_the_counts(hook: SqlQueueHook, queue_name: str, context: Any, tmp_path: Any) -> None:
+    hook.create_queue(f"{queue_name}.to")
+    asset = hook.asset(queue_name)
+    tasks = [
+        SqlQueueSendOperator(task_id="send", queue_name=queue_name, messages=[{"body": "x"}] * 3, outlets=[asset]),
+        SqlQueueForwardOperator(
+            task_id="forward", queue_name=queue_name, to_queue=f"{queue_name}.to", max_messages=1, outlets=[asset]
+        ),
+        SqlQueueDrainToSparkOperator(
+            task_id="drain",
+            queue_name=queue_name,
+            staging=str(tmp_path),
+            drain_options={"max_messages": 1},
+            outlets=[asset],
+        ),
+        SqlQueuePurgeOperator(task_id="purge", queue_name=queue_name, all_messages=True, confirm=True, outlets=[asset]),
+    ]
+    events = []
+    for task in tasks:
+        event = SimpleNamespace(extra={})
+        task.execute({**context(task_id=task.task_id), "outlet_events": {asset: event}})
+        events.append(event.extra)
+    sent, forwarded, drained, purged = events
+    assert sent == {"messages": 3}
+    assert forwarded == {"messages": 1, "to_queue": f"{queue_name}.to"}
+    assert drained["messages"] == 1
+    assert drained.keys() == {"batch_id", "messages", "bytes", "parts"}
+    assert purged == {"messages": 1}
