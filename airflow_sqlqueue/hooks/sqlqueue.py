@@ -204,9 +204,8 @@ class SqlQueueHook(DbApiHook):
         """Drain a queue into a sealed batch, exactly once from the queue to the batch: ``Queue.drain``.
 
         ``staging`` may be a URL with an Airflow connection. ``engine`` is where the workers run: ``threads`` of this
-        process, or ``spark``, the executors of the session ``spark``
-        (:class:`airflow_sqlqueue.spark.executors.SparkEngine`), which need this package and an ODBC driver, and reach
-        the server and ``staging``. A batch that one engine began, another may resume.
+        process, or ``spark``, the executors of the session ``spark``, which need this package and an ODBC driver, and
+        reach the server and ``staging``. A batch that one engine began, another may resume.
         """
         return self.client.queue(queue_name).drain(
             None if staging is None else staging_folder(staging),
