@@ -1,0 +1,86 @@
+"""The tables of an endpoint in Python: its input queue, its error queue, its table of delayed messages."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import cached_property
+
+from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
+from airflow_sqlqueue.delayed.moving import check_takes
+from airflow_sqlqueue.delayed.table import DelayedTable
+from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import delayed_address
+from airflow_sqlqueue.tables.discovery import find_queue
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """``name`` is the endpoint's, for headers. ``delayed`` is None where the queue has no such table."""
+
+    name: str
+    queue: ResolvedAddress
+    error_queue: ResolvedAddress
+    delayed: ResolvedAddress | None
+
+    @classmethod
+    def find(
+        cls,
+        session: Session,
+        resolver: AddressResolver,
+        queue_name: str,
+        options: RecoverabilityOptions,
+        name: str | None = None,
+    ) -> Endpoint:
+        """Find the tables, and make sure of them before anything is received.
+
+        Raises :class:`QueueNotFoundError` and :class:`NotAQueueError` for the queue and the error queue,
+        :class:`ConfigurationError` where both are the same. Without a table of delayed messages there are no delayed
+        retries, which the log says.
+        """
+        queue = find_queue(session, resolver, queue_name)
+        error_queue = find_queue(session, resolver, options.error_queue)
+        input_table, error_table = QueueTable(session, queue), QueueTable(session, error_queue)
+        input_table.require()
+        check_takes(error_table)
+        if input_table.layout.table == error_table.layout.table:
+            raise ConfigurationError(f"{queue.canonical} is its own error queue: name another one.")
+        delayed = delayed_address(resolver, queue_name, queue)
+        try:
+            DelayedTable(session, delayed).require()
+        except QueueNotFoundError:
+            if options.delayed_retries:
+                log.warning(
+                    "There is no table %s: messages that fail are not delayed, they go to the error queue after %d "
+                    "immediate retries",
+                    delayed.canonical,
+                    options.immediate_retries,
+                )
+            return cls(name or queue.table, queue, error_queue, None)
+        return cls(name or queue.table, queue, error_queue, delayed)
+
+
+class EndpointTables:
+    """An endpoint's tables through one session."""
+
+    def __init__(self, session: Session, endpoint: Endpoint) -> None:
+        self.session, self._endpoint = session, endpoint
+
+    @cached_property
+    def queue(self) -> QueueTable:
+        return QueueTable(self.session, self._endpoint.queue)
+
+    @cached_property
+    def error_queue(self) -> QueueTable:
+        return QueueTable(self.session, self._endpoint.error_queue)
+
+    @cached_property
+    def delayed(self) -> DelayedTable | None:
+        """None where the queue has no table of delayed messages."""
+        address = self._endpoint.delayed
+        return None if address is None else DelayedTable(self.session, address)
