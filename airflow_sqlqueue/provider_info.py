@@ -32,6 +32,7 @@ def get_provider_info() -> dict[str, Any]:
             _modules(
                 "operators.create",
                 "operators.send",
+                "operators.consume",
                 "operators.drain_to_spark",
                 "operators.mark_consumed",
                 "operators.requeue",
@@ -43,6 +44,9 @@ def get_provider_info() -> dict[str, Any]:
             )
         ],
         "sensors": [_modules("sensors.depth", "sensors.stranded")],
+        "task-decorators": [
+            {"class-name": "airflow_sqlqueue.decorators.consume.sqlqueue_consume_task", "name": "sqlqueue_consume"}
+        ],
         "connection-types": [
             {
                 "connection-type": "sqlqueue",

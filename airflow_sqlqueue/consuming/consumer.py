@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
 
-from airflow_sqlqueue.budget import Budget
+from airflow_sqlqueue.budget import Budget, Clock
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.consuming.failures import FailureStorage
 from airflow_sqlqueue.consuming.handler import Handle, Handler, Outcome
@@ -51,6 +52,7 @@ class Consumer:
     :param handle: called with an :class:`~airflow_sqlqueue.Envelope`, in several threads at a time.
     :param on_progress: called with the counts after each message, from one thread at a time.
     :param stop: ends consuming when it is set, after the messages that are being handled.
+    :param clock: what the seconds are counted by.
     """
 
     def __init__(
@@ -63,13 +65,14 @@ class Consumer:
         *,
         on_progress: Callable[[ConsumeResult], None] | None = None,
         stop: threading.Event | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
         if not callable(handle):
             raise ConfigurationError(f"The handler is a {type(handle).__name__}: give a function.")
         self._connect, self._resolver, self._queue_name, self._handle = connect, resolver, queue_name, handle
         self._options = options or ConsumeOptions()
         self._on_progress = on_progress or (lambda done: None)
-        self._stop = stop or threading.Event()
+        self._stop, self._clock = stop or threading.Event(), clock
         self._done = ConsumeResult()
 
     def run(self) -> ConsumeResult:
@@ -79,7 +82,7 @@ class Consumer:
         server that is none of a message, or an exception that is no :class:`Exception`. The message is in its queue
         then, and so is what other handlers could not finish.
         """
-        budget = Budget(self._options.max_messages, self._options.max_seconds)
+        budget = Budget(self._options.max_messages, self._options.max_seconds, clock=self._clock)
         moving = Reconnecting(self._connect, "Moving delayed messages")
         with closing(moving):
             endpoint = moving.run(self._find)

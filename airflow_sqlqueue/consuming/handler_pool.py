@@ -44,6 +44,9 @@ class HandlerPool:
     ) -> None:
         self._connect, self._handler, self._options = connect, handler, options
         self._budget, self._stop, self._on_outcome = budget, stop, on_outcome
+        # What the caller has set for its own thread, such as the context of its logs, holds for handlers too. A
+        # handler that has another one started is in a transaction, which must not.
+        self._context = contextvars.copy_context()
         self._lock = threading.Lock()
         self._alive = self._started = self.most = 0
         self._failure: BaseException | None = None
@@ -66,8 +69,7 @@ class HandlerPool:
                 self._alive += 1
                 self._started += 1
                 self.most = max(self.most, self._alive)
-                # What the caller has set for its own thread, such as the context of its logs, holds for handlers too.
-                work = contextvars.copy_context().run
+                work = self._context.copy().run
                 name = f"message handler {self._started}"
                 threading.Thread(target=work, args=(self._guarded,), name=name, daemon=True).start()
             if not self._alive:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_sqlqueue.operators.consume import SqlQueueConsumeOperator
 from airflow_sqlqueue.operators.create import SqlQueueCreateOperator
 from airflow_sqlqueue.operators.drain_to_spark import SqlQueueDrainToSparkOperator
 from airflow_sqlqueue.operators.mark_consumed import SqlQueueMarkConsumedOperator
@@ -14,6 +15,7 @@ from airflow_sqlqueue.operators.send import SqlQueueSendOperator
 from airflow_sqlqueue.operators.sweep import SqlQueueSweepOperator
 
 __all__ = [
+    "SqlQueueConsumeOperator",
     "SqlQueueCreateOperator",
     "SqlQueueDrainToSparkOperator",
     "SqlQueueMarkConsumedOperator",
