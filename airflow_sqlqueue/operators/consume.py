@@ -147,12 +147,12 @@ class SqlQueueConsumeOperator(QueueTask, BaseOperator):
         handle = self.python_callable
         offered: dict[str, Any] = {HOOK: self.hook, **context, **self.op_kwargs}
         signature = inspect.signature(handle)
-        first, *others = signature.parameters.values() or [None]
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in others):
-            asked = {parameter.name for parameter in others} | self.op_kwargs.keys()
+        parameters = list(signature.parameters.values())
+        for parameter in parameters[:1]:
+            offered.pop(parameter.name, None)
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+            asked = {parameter.name for parameter in parameters} | self.op_kwargs.keys()
             offered = {name: value for name, value in offered.items() if name in asked}
-        elif first is not None:
-            offered.pop(first.name, None)
         try:
             signature.bind(None, **offered)
         except TypeError as error:
