@@ -138,7 +138,7 @@ class Handler:
         if envelope.problem is not None:
             log.error("Message %s goes to the error queue as it is: %s", message.id, envelope.problem)
             return self._give_up(tables, message, _NO_FAILURE)
-        envelope = Envelope(MappingProxyType(complete_headers(message)), message.body, message.id)
+        envelope = Envelope(MappingProxyType(complete_headers(message, envelope)), message.body, message.id)
         failed = self._failures.find(message.row_version)
         if failed is not None and (outcome := self._recover(tables, message, envelope, failed)) is not None:
             return outcome

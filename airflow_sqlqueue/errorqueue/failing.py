@@ -57,20 +57,20 @@ def type_name(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def complete_headers(message: ReceivedMessage | Envelope | Message) -> dict[str, str | None]:
+def complete_headers(message: ReceivedMessage | Envelope | Message, envelope: Envelope) -> dict[str, str | None]:
     """The headers, with what a row has beside them: its Id as the message id, and the columns of old versions.
 
     Every row that is made of the message gets another Id, and a table of delayed messages has no such columns.
+    ``envelope`` is the message's.
     """
-    envelope = message if isinstance(message, Envelope) else Envelope.of(message)
     values = dict(envelope.headers)
-    known = {HeaderNames.MESSAGE_ID: envelope.identity.message_id}
+    if not values.get(HeaderNames.MESSAGE_ID) and envelope.row_id is not None:
+        values[HeaderNames.MESSAGE_ID] = str(envelope.row_id)
     if isinstance(message, ReceivedMessage):
-        known[HeaderNames.CORRELATION_ID] = message.correlation_id
-        known[HeaderNames.REPLY_TO_ADDRESS] = message.reply_to_address
-    for name, value in known.items():
-        if value and not values.get(name):
-            values[name] = value
+        if message.correlation_id and not values.get(HeaderNames.CORRELATION_ID):
+            values[HeaderNames.CORRELATION_ID] = message.correlation_id
+        if message.reply_to_address and not values.get(HeaderNames.REPLY_TO_ADDRESS):
+            values[HeaderNames.REPLY_TO_ADDRESS] = message.reply_to_address
     return values
 
 
@@ -86,7 +86,7 @@ def failed_message(
     identity = message.row_id if isinstance(message, Envelope) else message.id
     headers = {
         name: value
-        for name, value in complete_headers(message).items()
+        for name, value in complete_headers(message, envelope).items()
         if name not in _GONE and not name.startswith(_EXCEPTION)
     }
     headers |= {
