@@ -15,7 +15,7 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.airflow.running_airflow import RunningAirflow, until
 
-DAGS = Path(__file__).parent / "dags"
+DAGS = Path(__file__).parent / "consuming_dags"
 
 
 @pytest.fixture
@@ -50,14 +50,11 @@ def airflow_that_runs(server_url: str, names: dict[str, str], tmp_path: Path) ->
         "extra": {"encrypt": "yes", "trust_server_certificate": True},
     }
     (tmp_path / "names.json").write_text(json.dumps(names), "utf-8")
-    dags = tmp_path / "dags"
-    dags.mkdir()
-    (dags / "consuming.py").write_text((DAGS / "consuming.py").read_text("utf-8"), "utf-8")
     environment = {
         "AIRFLOW_CONN_SQLQUEUE_DEFAULT": json.dumps(connection),
         "CONSUMING_NAMES": str(tmp_path / "names.json"),
     }
-    airflow = RunningAirflow(tmp_path, dags, environment)
+    airflow = RunningAirflow(tmp_path, DAGS, environment)
     try:
         airflow.start()
         yield airflow
