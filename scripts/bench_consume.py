@@ -31,7 +31,7 @@ from airflow_sqlqueue.tables.drop import drop_queue
 HANDLERS = (1, 4)
 
 
-def compare_consuming(queue: QueueTable, *, count: int = 4_000, turns: int = TURNS) -> list[Comparison]:
+def compare_consuming(queue: QueueTable, *, count: int = 6_000, turns: int = TURNS) -> list[Comparison]:
     """One handler and four, each beside a bare loop in as many threads."""
     kinds: dict[str, Callable[[], int]] = {}
     with beside(queue) as error:

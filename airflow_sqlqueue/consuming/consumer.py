@@ -73,6 +73,7 @@ class Consumer:
         self._options = options or ConsumeOptions()
         self._on_progress = on_progress or (lambda done: None)
         self._stop, self._clock = stop or threading.Event(), clock
+        self._tables: EndpointTables | None = None
         self._done = ConsumeResult()
 
     def run(self) -> ConsumeResult:
@@ -126,7 +127,9 @@ class Consumer:
             return None
 
         def move(session: Session) -> MoveResult:
-            tables = EndpointTables(session, endpoint)
+            if self._tables is None or self._tables.session is not session:
+                self._tables = EndpointTables(session, endpoint, known=self._tables is None)
+            tables = self._tables
             assert tables.delayed is not None
             return move_due(
                 tables.delayed,

@@ -235,7 +235,8 @@ class Handler:
 
     def _tables_of(self, session: Session) -> EndpointTables:
         if self._tables is None or self._tables.session is not session:
-            self._tables = EndpointTables(session, self._endpoint)
+            # A later session may have come because one of the tables was altered.
+            self._tables = EndpointTables(session, self._endpoint, known=self._tables is None)
         return self._tables
 
 
