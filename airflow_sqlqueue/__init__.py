@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from airflow_sqlqueue.address import QueueAddress
     from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
+    from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
     from airflow_sqlqueue.drain.batches import BatchInfo
     from airflow_sqlqueue.drain.drain import DrainResult
     from airflow_sqlqueue.drain.manifest import Batch
@@ -36,6 +38,8 @@ __all__ = [
     "Batch",
     "BatchInfo",
     "ConnectionSettings",
+    "ConsumeOptions",
+    "ConsumeResult",
     "DrainOptions",
     "DrainResult",
     "Envelope",
@@ -48,6 +52,7 @@ __all__ = [
     "QueueClient",
     "QueueCondition",
     "ReceivedMessage",
+    "RecoverabilityOptions",
     "ReturnOptions",
     "Sender",
     "SqlQueueError",
@@ -64,6 +69,8 @@ __all__ = [
 _MODULES = {
     "address": ("QueueAddress",),
     "client": ("QueueClient",),
+    "consuming.options": ("ConsumeOptions", "ConsumeResult"),
+    "consuming.recoverability": ("RecoverabilityOptions",),
     "drain.batches": ("BatchInfo",),
     "drain.drain": ("DrainResult",),
     "drain.manifest": ("Batch",),

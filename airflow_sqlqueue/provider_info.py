@@ -36,6 +36,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.forward",
                 "operators.subscribe",
                 "operators.send",
+                "operators.consume",
                 "operators.drain_to_spark",
                 "operators.mark_consumed",
                 "operators.requeue",
@@ -59,6 +60,9 @@ def get_provider_info() -> dict[str, Any]:
         "notifications": ["airflow_sqlqueue.notifications.notifier.SqlQueueNotifier"],
         "triggers": [_modules("triggers.depth", "triggers.reply")],
         "queues": ["airflow_sqlqueue.queues.SqlQueueMessageQueueProvider"],
+        "task-decorators": [
+            {"class-name": "airflow_sqlqueue.decorators.consume.sqlqueue_consume_task", "name": "sqlqueue_consume"}
+        ],
         "connection-types": [
             {
                 "connection-type": "sqlqueue",

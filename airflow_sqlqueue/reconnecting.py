@@ -5,14 +5,21 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from airflow_sqlqueue.errors import ServerUnreachableError, TransientError
-from airflow_sqlqueue.session import Session
 
 log = logging.getLogger(__name__)
 
+
+class Closable(Protocol):
+    """A session, or several that are kept together."""
+
+    def close(self) -> None: ...
+
+
 T = TypeVar("T")
+S = TypeVar("S", bound=Closable)
 
 RETRIED = (TransientError, ServerUnreachableError)
 """Errors after which work is repeated: a server that is restarted refuses connections for a while."""
@@ -28,7 +35,7 @@ def pause_after(failures: int) -> float:
     return _FIRST_PAUSE * float(2 ** min(failures, 5))
 
 
-class Reconnecting:
+class Reconnecting(Generic[S]):
     """A connection that is replaced after a failure, and the loop that repeats the work.
 
     Only for work that can be repeated: what a failure interrupts was rolled back, or the work itself finds out what was
@@ -39,14 +46,12 @@ class Reconnecting:
     :param pause: waits so many seconds. What it raises ends the work: so a waiting worker is cancelled.
     """
 
-    def __init__(
-        self, connect: Callable[[], Session], what: str, *, pause: Callable[[float], None] | None = None
-    ) -> None:
+    def __init__(self, connect: Callable[[], S], what: str, *, pause: Callable[[float], None] | None = None) -> None:
         self._connect, self._what, self._pause = connect, what, pause or time.sleep
-        self._session: Session | None = None
+        self._session: S | None = None
         self._failures = 0
 
-    def connect(self) -> Session:
+    def connect(self) -> S:
         """The open session, or a new one; an error of connecting is raised at once."""
         if self._session is None:
             self._session = self._connect()
@@ -62,7 +67,7 @@ class Reconnecting:
         """Note that work was committed: failures are counted from zero again."""
         self._failures = 0
 
-    def run(self, work: Callable[[Session], T]) -> T:
+    def run(self, work: Callable[[S], T]) -> T:
         """What the work returns. It is repeated after :data:`RETRIED`, :data:`MAX_FAILURES` times in a row."""
         self.made_progress()
         while True:
@@ -72,7 +77,7 @@ class Reconnecting:
                 if not self._recover(error):
                     raise
 
-    def stream(self, work: Callable[[Session], Iterable[T]]) -> Iterator[T]:
+    def stream(self, work: Callable[[S], Iterable[T]]) -> Iterator[T]:
         """What the work yields, each of which is progress; like :meth:`run`, it is begun again after a failure."""
         self.made_progress()
         while True:

@@ -60,7 +60,7 @@ class Session:
         self._connection = retrying(lambda: open_connection(settings))
         self._connection.timeout = statement_timeout
         self._is_freetds = "tdsodbc" in self._connection.getinfo(load_pyodbc().SQL_DRIVER_NAME).lower()
-        self._cursors: dict[str, pyodbc.Cursor] = {}
+        self._cursors: dict[str, tuple[pyodbc.Cursor, str]] = {}
         self._in_transaction = self._doomed = self._yields = False
         self._lock_timeout = self._lock_timeout_now = lock_timeout
         try:
@@ -106,10 +106,10 @@ class Session:
         self.check_alive()
         text = self.guarded(statement.text) if statement.ours or values else statement.text
         try:
-            cursor = self._prepared(text if values else "")
+            cursor, prepared = self._prepared(text if values else "")
             if sizes is not None and not self._is_freetds:
                 cursor.setinputsizes(sizes)
-            cursor.execute(text, values) if values else cursor.execute(text)
+            cursor.execute(prepared, values) if values else cursor.execute(text)
             rows: list[Any] = []
             while True:
                 if cursor.description is not None:
@@ -121,19 +121,23 @@ class Session:
             self.doom()
             raise translate(error, statement.purpose) from quiet(error)
 
-    def _prepared(self, text: str) -> pyodbc.Cursor:
-        """The cursor of a text that has run before, which the server has prepared, or a new one. A few are kept."""
-        cursor = self._cursors.pop(text, None)
-        if cursor is None:
-            cursor = self._connection.cursor()
+    def _prepared(self, text: str) -> tuple[pyodbc.Cursor, str]:
+        """The cursor of a text that has run before, which the server has prepared, or a new one. A few are kept.
+
+        The text is the one that the cursor has run: to the driver an equal one in another string is another text, which
+        it has prepared again.
+        """
+        kept = self._cursors.pop(text, None)
+        if kept is None:
             if len(self._cursors) >= _PREPARED:
-                self._cursors.pop(next(iter(self._cursors))).close()
-        self._cursors[text] = cursor
-        return cursor
+                self._cursors.pop(next(iter(self._cursors)))[0].close()
+            kept = self._connection.cursor(), text
+        self._cursors[text] = kept
+        return kept
 
     def _discard_cursors(self) -> None:
         """Close them at once: the exception keeps one alive, and while it has results the connection is busy."""
-        for cursor in self._cursors.values():
+        for cursor, _ in self._cursors.values():
             with suppress(Exception):
                 cursor.close()
         self._cursors.clear()

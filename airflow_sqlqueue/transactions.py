@@ -6,7 +6,7 @@ Source: docs/transport/transactions.md, "Transaction modes".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +19,10 @@ SENDS_ATOMIC_WITH_RECEIVE = "sends_atomic_with_receive"
 RECEIVE_ONLY = "receive_only"
 NONE = "none"
 MODES = (SENDS_ATOMIC_WITH_RECEIVE, RECEIVE_ONLY, NONE)
+
+
+Connect = Callable[[], AbstractContextManager[Session]]
+"""Gives a session for a block: a new one that the block's end closes, or one that stays open for the next."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Transaction:
     ``receive_only`` another, which commits every send on its own.
     """
 
-    def __init__(self, server: Server, mode: str, connect: Callable[[], Session], stack: ExitStack) -> None:
+    def __init__(self, server: Server, mode: str, connect: Connect, stack: ExitStack) -> None:
         self.server, self.mode = server, mode
         self._connect, self._stack = connect, stack
         self.receiving = stack.enter_context(connect())
@@ -58,7 +62,7 @@ _current: ContextVar[Transaction | None] = ContextVar("sqlqueue_transaction", de
 
 @contextmanager
 def transaction(
-    settings: ConnectionSettings, connect: Callable[[], Session], mode: str = SENDS_ATOMIC_WITH_RECEIVE
+    settings: ConnectionSettings, connect: Connect, mode: str = SENDS_ATOMIC_WITH_RECEIVE
 ) -> Iterator[Transaction]:
     """Begin a transaction that :func:`current_transaction` finds, in this thread or task, until the block ends.
 

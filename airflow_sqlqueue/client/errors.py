@@ -6,12 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.consuming.handler import current_endpoint
+from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.editing import EditResult, edit
+from airflow_sqlqueue.errorqueue.failing import Failure, failed_message
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
 from airflow_sqlqueue.errorqueue.returning import ReturnToSource
 from airflow_sqlqueue.errorqueue.show import ShownError, show_error
 from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, MAX_SCANNED, Triage, triage
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.message import Message, ReceivedMessage
+from airflow_sqlqueue.queue import QueueTable
 
 Filters = ErrorFilter | Mapping[str, Any]
 """A filter, or the mapping that :meth:`airflow_sqlqueue.errorqueue.filters.ErrorFilter.of` reads."""
@@ -89,3 +95,41 @@ class ErrorManager:
                 redirect_to=redirect_to,
                 keep_original=keep_original,
             )
+
+    def fail(
+        self,
+        message: ReceivedMessage | Envelope | Message,
+        exception: BaseException,
+        *,
+        queue_name: str | None = None,
+        failed_queue: str | None = None,
+        endpoint: str | None = None,
+    ) -> None:
+        """Put a message that cannot be handled into the error queue, with the exception in its headers.
+
+        It takes part in the client's transaction under way: receive and fail in one, and nothing is lost. A message
+        whose headers cannot be read goes as it is.
+
+        :param message: as it was received, or as a handler got it; it must have left its queue.
+        :param exception: why; its text and traceback go into the headers, and nowhere else.
+        :param queue_name: the error queue; that of the handler's endpoint, or ``error``, unless given.
+        :param failed_queue: the queue that a retry sends the message to; in a handler of
+            :meth:`~airflow_sqlqueue.client.queues.Queue.consume` the one that it came from, unless given.
+        :param endpoint: who could not handle it; the table of ``failed_queue`` unless given.
+
+        Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` outside of a handler without ``failed_queue``, and
+        what a queue raises.
+        """
+        handling = current_endpoint()
+        if failed_queue is None and handling is None:
+            raise ConfigurationError("Outside of a handler nobody knows where the message failed: give failed_queue.")
+        with self._connector.enlisted_session() as session:
+            if handling is not None and failed_queue is None:
+                source, error_queue, name = handling.queue, handling.error_queue, handling.name
+            else:
+                source = self._connector.find_in(session, failed_queue or "")
+                error_queue, name = self._connector.find_in(session, queue_name or ERROR_QUEUE), source.table
+            if queue_name is not None:
+                error_queue = self._connector.find_in(session, queue_name)
+            failed = failed_message(message, Failure.of(exception), source.canonical, endpoint or name)
+            QueueTable(session, error_queue).send([failed])

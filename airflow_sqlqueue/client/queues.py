@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -42,6 +43,8 @@ from airflow_sqlqueue.tables.create import delayed_address
 if TYPE_CHECKING:
     from os import PathLike
 
+    from airflow_sqlqueue.consuming.handler import Handle
+    from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
     from airflow_sqlqueue.drain.drain import DrainResult, Engine
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.progress import Progress
@@ -199,6 +202,31 @@ class Queue:
         """Take the reply to a request out of this queue; None: there is none. Delivery as for :meth:`receive`."""
         with self.open() as replies:
             return take_reply(replies, correlation_id)
+
+    def consume(
+        self,
+        handle: Handle,
+        options: ConsumeOptions | None = None,
+        *,
+        on_progress: Callable[[ConsumeResult], None] | None = None,
+        stop: threading.Event | None = None,
+    ) -> ConsumeResult:
+        """Handle the queue's messages as an endpoint does: receive, call ``handle`` with an envelope, commit.
+
+        What ``handle`` sends and runs through a client of this server is part of the transaction; what it raises rolls
+        it back, and the message is tried again, then goes to the error queue. ``handle`` runs in several threads. See
+        :class:`airflow_sqlqueue.consuming.consumer.Consumer`.
+
+        Raises :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction: each message is one.
+        """
+        if self._connector.in_transaction:
+            raise TransactionError("Each message is a transaction of its own: call consume outside the transaction.")
+        from airflow_sqlqueue.consuming.consumer import Consumer
+
+        connector = self._connector
+        return Consumer(
+            connector.session, connector.resolver, self._name, handle, options, on_progress=on_progress, stop=stop
+        ).run()
 
     def drain(
         self,

@@ -120,7 +120,7 @@ class Drain:
             connection.connect()
             return self._run(connection)
 
-    def _run(self, connection: Reconnecting) -> DrainResult:
+    def _run(self, connection: Reconnecting[Session]) -> DrainResult:
         opened = connection.run(self._open)
         task, batch_id, up_to = opened.task, opened.task.batch_id, opened.entry.up_to
         if opened.entry.state != "open":

@@ -115,7 +115,7 @@ class WorkerPool:
         if self._cancelled.wait(seconds):
             raise CancelledError
 
-    def _drain_windows(self, session: Session, connection: Reconnecting) -> None:
+    def _drain_windows(self, session: Session, connection: Reconnecting[Session]) -> None:
         worker = self._worker(session, self._cancelled)
         while (window := self._next(worker)) is not None:
             if window.up_to < self._up_to:

@@ -16,7 +16,7 @@ from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
 
 
 def reply(
-    received: ReceivedMessage,
+    received: ReceivedMessage | Envelope,
     body: Any = None,
     *,
     endpoint: str,
@@ -36,12 +36,16 @@ def reply(
     The address is that of the callback queue, which requesters of version 2 name, else the reply address. Raises
     :class:`MessageError` where the message names none, or cannot be read.
     """
-    envelope = Envelope.of(received)
-    address = _address(envelope, received)
+    envelope = received if isinstance(received, Envelope) else Envelope.of(received)
+    # Versions 1 and 2 keep these in the row's columns; an envelope that a handler gets has them as headers.
+    columns = received if isinstance(received, ReceivedMessage) else None
+    address = _address(envelope, columns.reply_to_address if columns else None)
     request = envelope.identity
     linked = {
         HeaderNames.MESSAGE_INTENT: "Reply",
-        HeaderNames.CORRELATION_ID: request.correlation_id or received.correlation_id or request.message_id,
+        HeaderNames.CORRELATION_ID: request.correlation_id
+        or (columns.correlation_id if columns else None)
+        or request.message_id,
         HeaderNames.RELATED_TO: request.message_id,
         HeaderNames.CONVERSATION_ID: request.conversation_id,
         HeaderNames.SAGA_ID: envelope.saga.originating_saga_id,
@@ -58,16 +62,17 @@ def reply(
     return address, message
 
 
-def _address(envelope: Envelope, received: ReceivedMessage) -> str:
+def _address(envelope: Envelope, in_column: str | None) -> str:
     """The first that is named. Version 1 kept the reply address in the row's column."""
+    message_id = envelope.row_id
     if envelope.problem:
-        raise MessageError(f"Message {received.id} cannot be replied to: {envelope.problem}.")
+        raise MessageError(f"Message {message_id} cannot be replied to: {envelope.problem}.")
     names = (HeaderNames.CALLBACK_QUEUE, HeaderNames.REPLY_TO_ADDRESS)
-    address = next(filter(None, map(envelope.headers.get, names)), received.reply_to_address)
+    address = next(filter(None, map(envelope.headers.get, names)), in_column)
     if not address:
-        raise MessageError(f"Message {received.id} cannot be replied to: it names no reply address.")
+        raise MessageError(f"Message {message_id} cannot be replied to: it names no reply address.")
     try:
         check_address(address)
     except MessageError as error:
-        raise MessageError(f"Message {received.id} cannot be replied to: {error}") from error
+        raise MessageError(f"Message {message_id} cannot be replied to: {error}") from error
     return address

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_sqlqueue.operators.consume import SqlQueueConsumeOperator
 from airflow_sqlqueue.operators.create import SqlQueueCreateOperator
 from airflow_sqlqueue.operators.drain_to_spark import SqlQueueDrainToSparkOperator
 from airflow_sqlqueue.operators.drop import SqlQueueDropOperator
@@ -19,6 +20,7 @@ from airflow_sqlqueue.operators.subscribe import SqlQueueSubscribeOperator, SqlQ
 from airflow_sqlqueue.operators.sweep import SqlQueueSweepOperator
 
 __all__ = [
+    "SqlQueueConsumeOperator",
     "SqlQueueCreateOperator",
     "SqlQueueDrainToSparkOperator",
     "SqlQueueDropOperator",

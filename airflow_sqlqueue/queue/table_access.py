@@ -47,6 +47,7 @@ class TableAccess:
         self.session = session
         self.address = address
         self._layout = layout
+        self._last: tuple[tuple[Layout, str, bool, dict[str, Fragment]], Query] | None = None
 
     @property
     def layout(self) -> Layout:
@@ -113,10 +114,17 @@ class TableAccess:
         """The same rows as the driver returns them: nine values each, in the order of :data:`~.row.COLUMNS`."""
 
         def run(layout: Layout) -> list[Any]:
-            statement = self.query(name, **fragments, **output(layout.types, into=layout.output_into, body=body))
-            return self.session.run(statement, *values)
+            return self.session.run(self._deleting(layout, name, body, fragments), *values)
 
         return self.run_for_layout(run)
+
+    def _deleting(self, layout: Layout, name: str, body: bool, fragments: dict[str, Fragment]) -> Query:
+        """A deleting query. The last one is kept: an endpoint receives its messages one by one, with one statement."""
+        key = (layout, name, body, fragments)
+        if self._last is None or self._last[0] != key:
+            text = self.query(name, **fragments, **output(layout.types, into=layout.output_into, body=body))
+            self._last = key, text
+        return self._last[1]
 
 
 def _retrying(work: Callable[[], T], attempts: int) -> T:

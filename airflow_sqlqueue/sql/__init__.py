@@ -62,8 +62,12 @@ def seek(index: str | None) -> Fragment:
 
 def query(name: str, **fragments: Fragment) -> Query:
     """The query ``file.name``, with its names filled in."""
-    found = _queries()[name]
-    return found.bind(**fragments)
+    return _queries()[name].bind(**fragments) if fragments else _without_names(name)
+
+
+@cache
+def _without_names(name: str) -> Query:
+    return _queries()[name].bind()
 
 
 _SECTION = re.compile(r"^-- (?P<name>[a-z_]+): (?P<purpose>.+)$", re.MULTILINE)

@@ -15,6 +15,7 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.envelope import Envelope, Sender
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.traffic import generate
 
@@ -54,8 +55,8 @@ def xcom(run: Any, task_id: str) -> Any:
 
 def test_parsing_the_examples_loads_no_driver_and_no_spark() -> None:
     heavy = {"pyodbc", "pyarrow", "pyspark", "airflow_sqlqueue.hooks.sqlqueue"}
-    examples = "audit_to_lake, event_driven_drain, secondary_queues"
-    program = f"import sys, {examples}; print(sorted({heavy!r} & sys.modules.keys()))"
+    modules = "sys, audit_to_lake, endpoint_in_python, event_driven_drain, secondary_queues"
+    program = f"import {modules}; print(sorted({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], cwd=EXAMPLES, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
@@ -143,3 +144,24 @@ def test_the_event_driven_drain_takes_what_is_there(
     batch = Batch.from_dict(xcom(run, "drain")["batch"])
     assert batch.messages + batch.expired == 20
     assert hook.depth(name).total == 0
+
+
+@pytest.mark.airflow
+def test_an_endpoint_in_python_bills_orders_and_gives_up_on_others(load: Load, live: str) -> None:
+    hook = SqlQueueHook(live)
+    own = f"test.{uuid.uuid4().hex[:12]}"
+    queues = {name: f"{own}.{name}" for name in ("orders", "billing", "error")}
+    for name in queues.values():
+        hook.create_queue(name)
+    written = [{"body": {"order": n, "total": n - 1}, "reply_to": queues["billing"]} for n in range(4)]
+    hook.send(queues["orders"], Sender(own, "Shop").messages(written))
+    run = load("endpoint_in_python").test(run_conf={"orders": queues["orders"], "error": queues["error"]})
+    assert run.state == "success"
+    done = xcom(run, "bill")
+    assert (done["handled"], done["failed"]) == (3, 1)
+    replies = [Envelope.of(message) for message in hook.receive(queues["billing"], 10)]
+    assert sorted(reply.json()["order"] for reply in replies) == [1, 2, 3]
+    (failed,) = hook.client.errors.triage(queues["error"]).groups
+    assert failed.values["exception_type"] == "ValueError"
+    for name in queues.values():
+        hook.client.tables.drop(name, force=True)

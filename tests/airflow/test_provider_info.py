@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from airflow.sdk import task
 
 import airflow_sqlqueue
 from airflow_sqlqueue.hooks.connection import _KNOWN
@@ -25,7 +26,8 @@ def test_the_info_is_what_airflow_expects() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["connection-types", "config", "integrations", "hooks", "operators", "sensors", "triggers"]
+    "key",
+    ["connection-types", "config", "integrations", "hooks", "operators", "sensors", "triggers", "task-decorators"],
 )
 def test_each_section_is_what_the_providers_schema_expects(key: str) -> None:
     whole = schema("provider.yaml.schema.json")
@@ -45,6 +47,13 @@ def test_every_module_imports_and_no_module_is_left_out() -> None:
         if file.name.endswith(".py") and "\nclass SqlQueue" in file.read_text("utf-8")
     }
     assert {f"airflow_sqlqueue.{name}" for name in found} == named
+
+
+def test_every_decorator_is_there_by_its_name() -> None:
+    for row in INFO["task-decorators"]:
+        module, _, name = row["class-name"].rpartition(".")
+        assert callable(getattr(import_module(module), name))
+        assert callable(getattr(task, row["name"]))
 
 
 def test_the_connection_type_names_the_hook_as_the_hook_names_itself() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -344,9 +345,7 @@ def test_workers_side_by_side_take_every_row_once(connect: Connect, queue: Queue
     def receive() -> None:
         with connect() as session:
             own = QueueTable(session, queue.address)
-            turn = 0
-            while not drained.is_set():
-                turn += 1
+            for turn in itertools.takewhile(lambda _: not drained.is_set(), itertools.count(1)):
                 session.begin()
                 taken = [message.body for message in own.receive(5)]
                 if turn % 2:
@@ -393,9 +392,8 @@ def test_gaps_in_row_versions_cost_nothing(
 
     monkeypatch.setattr(QueueTable, "window_end", noted)
     fill(queue, 1)
-    queue.session.run(
-        Query("test", "move the identity", f"DBCC CHECKIDENT ('{queue.address.qualified_name}', RESEED, 9000000000000)")
-    )
+    moved = f"DBCC CHECKIDENT ('{queue.address.qualified_name}', RESEED, 9000000000000)"
+    queue.session.run(Query("test", "move the identity", moved))
     fill(queue, 300, start=1)
     done = drain(connect, queue, staging, options=SIDE_BY_SIDE)
     assert bodies(done.batch) == expected(301)

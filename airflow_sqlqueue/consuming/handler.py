@@ -1,0 +1,244 @@
+"""One message after the other: receive it, call the function, and commit; what fails is rolled back and counted.
+
+As endpoints do it, what becomes of a message that has failed is decided when it is received again, in that receive's
+transaction: so nothing is lost where the process dies in between (docs/transport/transactions.md, "Recoverability").
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from contextlib import nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
+from airflow_sqlqueue.consuming.failures import Failed, FailureStorage
+from airflow_sqlqueue.consuming.kept_sessions import KeptSessions
+from airflow_sqlqueue.consuming.options import ConsumeOptions
+from airflow_sqlqueue.consuming.recoverability import Action, action_for, delay_of, delayed_headers
+from airflow_sqlqueue.delayed.moving import check_takes
+from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.errorqueue.failing import (
+    Failure,
+    can_be_written,
+    complete_headers,
+    failed_message,
+    type_name,
+)
+from airflow_sqlqueue.errors import AddressError, ConfigurationError, TransientError
+from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.discovery import find_queue
+from airflow_sqlqueue.transactions import NONE, transaction
+
+log = logging.getLogger(__name__)
+
+Handle = Callable[[Envelope], Any]
+"""The function that handles a message; what it returns is ignored, what it raises makes the message fail."""
+
+_NO_FAILURE = Failure("", {})
+"""Of a message whose headers cannot be read: nothing can be added to it."""
+
+_handling: ContextVar[Endpoint | None] = ContextVar("sqlqueue_handling", default=None)
+
+
+def current_endpoint() -> Endpoint | None:
+    """The endpoint whose message is being handled, in this thread or task; None outside of handlers."""
+    return _handling.get()
+
+
+class Outcome(Enum):
+    """What became of a message; ``ROLLED_BACK``: it is in its queue again."""
+
+    HANDLED = "handled"
+    FAILED = "failed"
+    DELAYED = "delayed"
+    FORWARDED = "forwarded"
+    ROLLED_BACK = "rolled_back"
+
+
+@dataclass
+class _Attempt:
+    """One attempt at a message. ``at_risk``: an error that is raised now is the message's, not the server's."""
+
+    message: ReceivedMessage | None = None
+    envelope: Envelope | None = None
+    at_risk: bool = False
+
+
+class Handler:
+    """Handles the messages of a queue, one at a time. For one thread.
+
+    :param on_received: called with the queue after each receive that found a message, before it is handled.
+    """
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        endpoint: Endpoint,
+        resolver: AddressResolver,
+        handle: Handle,
+        options: ConsumeOptions,
+        failures: FailureStorage,
+        on_received: Callable[[QueueTable], None],
+    ) -> None:
+        self._settings, self._endpoint, self._resolver, self._handle = settings, endpoint, resolver, handle
+        self._mode, self._recoverability = options.transaction_mode, options.recoverability
+        self._failures, self._on_received = failures, on_received
+        self._tables: EndpointTables | None = None
+        self._unsettled: tuple[ReceivedMessage, Failure] | None = None
+
+    def next(self, sessions: KeptSessions) -> Outcome | None:
+        """Receive a message and handle it; None where there was none to receive.
+
+        Raises what the server raises where it is not the message's fault; the message is in the queue then.
+        """
+        if self._unsettled is not None:
+            return self._settle(sessions)
+        attempt = _Attempt()
+        try:
+            outcome = self._attempt(sessions, attempt)
+        except Exception as error:
+            if not attempt.at_risk or attempt.message is None:
+                raise
+            return self._rolled_back(attempt, attempt.message, error)
+        if self._unsettled is not None:
+            return self._settle(sessions)
+        if attempt.message is not None:
+            self._failures.forget(attempt.message.row_version)
+        return outcome
+
+    def _attempt(self, sessions: KeptSessions, attempt: _Attempt) -> Outcome | None:
+        with transaction(self._settings, sessions.lend, self._mode) as current:
+            # In the mode without a transaction, what is not for the function leaves the queue in one all the same.
+            with current.receiving.transaction() if self._mode == NONE else nullcontext():
+                outcome = self._receive(current.receiving, attempt)
+            if attempt.envelope is not None:
+                outcome = self._call(attempt, attempt.envelope)
+        return outcome
+
+    def _receive(self, session: Session, attempt: _Attempt) -> Outcome | None:
+        """Receive a message, and deal with one that is not, or not any more, for the function."""
+        tables = self._tables_of(session)
+        received = tables.queue.receive(1)
+        if not received:
+            return None
+        (message,) = received
+        attempt.message = message
+        self._on_received(tables.queue)
+        envelope = Envelope.of(message)
+        if envelope.problem is not None:
+            log.error("Message %s goes to the error queue as it is: %s", message.id, envelope.problem)
+            return self._give_up(tables, message, _NO_FAILURE)
+        envelope = Envelope(MappingProxyType(complete_headers(message, envelope)), message.body, message.id)
+        failed = self._failures.find(message.row_version)
+        if failed is not None and (outcome := self._recover(tables, message, envelope, failed)) is not None:
+            return outcome
+        if destination := self._destination(envelope):
+            attempt.at_risk = True
+            return self._forward(session, envelope, destination)
+        attempt.envelope = envelope
+        return None
+
+    def _recover(
+        self, tables: EndpointTables, message: ReceivedMessage, envelope: Envelope, failed: Failed
+    ) -> Outcome | None:
+        """What becomes of a message that has failed before; None where it is tried again."""
+        # One for another queue has been delayed before, and would be handled here after another delay.
+        is_ours = self._destination(envelope) is None
+        can_delay = tables.delayed is not None and is_ours and can_be_written(envelope.headers)
+        action = Action.GIVE_UP
+        if not failed.is_final:
+            action = action_for(self._recoverability, failed.attempts, envelope, can_delay=can_delay)
+        message_id, kind = envelope.identity.message_id, failed.failure.exception_type
+        if action is Action.RETRY:
+            return None
+        if action is Action.GIVE_UP or tables.delayed is None:
+            log.error("Message %r goes to the error queue after %s, attempt %d", message_id, kind, failed.attempts)
+            return self._give_up(tables, message, failed.failure)
+        delay = delay_of(self._recoverability, envelope)
+        log.warning("Message %r is tried again in %s after %s", message_id, delay, kind)
+        tables.delayed.store([Message(delayed_headers(envelope.headers, envelope), message.body)], delay=delay)
+        return Outcome.DELAYED
+
+    def _give_up(self, tables: EndpointTables, message: ReceivedMessage, failure: Failure) -> Outcome:
+        failed_queue = self._destination(Envelope.of(message)) or self._endpoint.queue.canonical
+        tables.error_queue.send([failed_message(message, failure, failed_queue, self._endpoint.name)])
+        return Outcome.FAILED
+
+    def _destination(self, envelope: Envelope) -> str | None:
+        """The other queue that a message is for which was delayed on its way there; None for a message of this one."""
+        text = envelope.headers.get(HeaderNames.FORWARD_DESTINATION)
+        try:
+            return text if text and self._resolver.resolve(text) != self._endpoint.queue else None
+        except AddressError:
+            return text
+
+    def _forward(self, session: Session, envelope: Envelope, destination: str) -> Outcome:
+        """Send a message that was delayed on to its destination, as the endpoint's own mover leaves it to the endpoint.
+
+        What the destination raises makes the message fail.
+        """
+        queue = QueueTable(session, find_queue(session, self._resolver, destination))
+        self._resolver.require_allowed(queue.address)
+        self._resolver.require_allowed(queue.layout.table)
+        check_takes(queue)
+        headers = {name: value for name, value in envelope.headers.items() if name != HeaderNames.FORWARD_DESTINATION}
+        queue.send([Message(headers, envelope.body, id=envelope.row_id)])
+        return Outcome.FORWARDED
+
+    def _call(self, attempt: _Attempt, envelope: Envelope) -> Outcome:
+        token = _handling.set(self._endpoint)
+        attempt.at_risk = self._mode != NONE
+        try:
+            result = self._handle(envelope)
+        except Exception as error:
+            if self._mode != NONE:
+                raise
+            assert attempt.message is not None
+            self._unsettled = attempt.message, Failure.of(error)
+            return Outcome.FAILED
+        finally:
+            _handling.reset(token)
+        if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+            attempt.at_risk = False
+            if not inspect.isasyncgen(result):
+                getattr(result, "close", lambda: None)()
+            raise ConfigurationError("The handler is asynchronous or a generator, so nothing ran: give a function.")
+        return Outcome.HANDLED
+
+    def _settle(self, sessions: KeptSessions) -> Outcome:
+        """Put a message into the error queue that is in no queue any more; repeated until it is there."""
+        assert self._unsettled is not None
+        message, failure = self._unsettled
+        log.error("Message %r goes to the error queue after %s", _id_of(message), failure.exception_type)
+        with sessions.lend() as session, session.transaction():
+            outcome = self._give_up(self._tables_of(session), message, failure)
+        self._unsettled = None
+        return outcome
+
+    def _rolled_back(self, attempt: _Attempt, message: ReceivedMessage, error: Exception) -> Outcome:
+        # A destination that cannot take a message will not be able to a moment later.
+        is_final = attempt.envelope is None and not isinstance(error, TransientError)
+        is_final = is_final or isinstance(error, self._recoverability.unrecoverable)
+        failed = self._failures.record(message.row_version, error, is_final=is_final)
+        log.warning("Message %r failed with %s, attempt %d", _id_of(message), type_name(error), failed.attempts)
+        return Outcome.ROLLED_BACK
+
+    def _tables_of(self, session: Session) -> EndpointTables:
+        if self._tables is None or self._tables.session is not session:
+            # A later session may have come because one of the tables was altered.
+            self._tables = EndpointTables(session, self._endpoint, known=self._tables is None)
+        return self._tables
+
+
+def _id_of(message: ReceivedMessage) -> str | None:
+    return Envelope.of(message).identity.message_id

@@ -1,0 +1,217 @@
+"""Handle the messages of a queue: a task that is an endpoint for a while."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.observability import stats
+
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.operators.base import QueueTask
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
+    from airflow_sqlqueue.envelope import Envelope
+
+HOOK = "hook"
+"""The parameter by which a handler gets the task's hook."""
+
+
+class SqlQueueConsumeOperator(QueueTask, BaseOperator):
+    """Handle the messages of a queue with a function, as an endpoint does: receive, call it, commit or roll back.
+
+    ``python_callable`` is called with an :class:`~airflow_sqlqueue.Envelope`, in up to ``max_handlers`` threads at a
+    time. It gets by name what else it asks for: ``hook``, this task's
+    :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`, values of ``op_kwargs``, and of the task's context. What it
+    sends and runs through the hook, or another client of the same server and login, is part of the message's
+    transaction. What it raises rolls all of it back: the message is tried again at once, then after a while, by way of
+    the table of delayed messages, and goes to the error queue after that, with the headers that ServiceControl reads.
+    The delayed messages of the queue that are due are moved meanwhile, as an endpoint does.
+
+    Delivery in the mode ``sends_atomic_with_receive``: each message is handled, and its effects on this server are
+    committed, exactly once, whatever dies; effects elsewhere are repeated with an attempt. ``receive_only``: at least
+    once, sends too. ``none``: at most once.
+
+    Metrics: the counters ``sqlqueue.consume.handled``, ``.failed``, ``.delayed``, ``.forwarded`` and ``.rolled_back``,
+    and the timer ``sqlqueue.consume.seconds``. XCom: the same counts, ``messages`` (that have left the queue),
+    ``handlers`` (the most at a time) and ``seconds``, as :class:`~airflow_sqlqueue.ConsumeResult` has them.
+
+    :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
+    :param python_callable: the function that handles a message; what it returns is ignored.
+    :param op_kwargs: further arguments of the function, by name (templated)
+    :param max_messages: end after this many messages have left the queue; None: no limit.
+    :param max_seconds: receive no message after this many seconds; None: no limit.
+    :param until_empty: end when nothing is left to receive; False: wait for more until a limit is reached.
+    :param max_handlers: the most messages handled at the same time, each in a thread with a connection of its own.
+    :param poll_seconds: how long to wait before an empty queue is looked at again.
+    :param transaction_mode: ``sends_atomic_with_receive``, ``receive_only`` or ``none``.
+    :param endpoint: who handles the messages, for the headers of those that fail; the queue's name unless given
+        (templated)
+    :param error_queue: the address of the queue for messages that are given up (templated)
+    :param immediate_retries: how often a message is tried again at once, in each round.
+    :param delayed_retries: how many further rounds there are, each after a delay.
+    :param delayed_retry_seconds: the delay before the first of these rounds, and what each one after it waits longer.
+    :param unrecoverable: types of exceptions after which a message goes to the error queue at once.
+    :param sqlqueue_conn_id: the Airflow connection (templated)
+    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
+    """
+
+    template_fields: Sequence[str] = ("queue_name", "op_kwargs", "endpoint", "error_queue", "sqlqueue_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "py"}
+    # A handler may be anything that can be called, a bound method of what cannot be copied as well.
+    shallow_copy_attrs: Sequence[str] = ("python_callable",)
+    ui_color = "#dfe9f5"
+
+    def __init__(
+        self,
+        *,
+        queue_name: str,
+        python_callable: Callable[..., Any],
+        op_kwargs: Mapping[str, Any] | None = None,
+        max_messages: int | None = None,
+        max_seconds: float | None = None,
+        until_empty: bool = True,
+        max_handlers: int = 4,
+        poll_seconds: float = 1.0,
+        transaction_mode: str = "sends_atomic_with_receive",
+        endpoint: str | None = None,
+        error_queue: str = "error",
+        immediate_retries: int = 5,
+        delayed_retries: int = 3,
+        delayed_retry_seconds: float = 10.0,
+        unrecoverable: Sequence[type[Exception]] = (),
+        sqlqueue_conn_id: str = "sqlqueue_default",
+        hook_params: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.queue_name = queue_name
+        self.python_callable = python_callable
+        self.op_kwargs: Mapping[str, Any] = op_kwargs or {}
+        self.max_messages = max_messages
+        self.max_seconds = max_seconds
+        self.until_empty = until_empty
+        self.max_handlers = max_handlers
+        self.poll_seconds = poll_seconds
+        self.transaction_mode = transaction_mode
+        self.endpoint = endpoint
+        self.error_queue = error_queue
+        self.immediate_retries = immediate_retries
+        self.delayed_retries = delayed_retries
+        self.delayed_retry_seconds = delayed_retry_seconds
+        self.unrecoverable = unrecoverable
+        self.sqlqueue_conn_id = sqlqueue_conn_id
+        self.hook_params = hook_params
+        self._killed = False
+        self._stop: threading.Event | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Consume; raises our errors, those that no retry can fix as AirflowFailException."""
+        self._stop = stop = threading.Event()
+        if self._killed:
+            stop.set()
+        progress = _Progress(self.log)
+        with fail_without_retry():
+            done = self.hook.client.queue(self.queue_name).consume(
+                self._handler(context), self._options(), on_progress=progress, stop=stop
+            )
+        progress.end(done)
+        if self._killed:
+            raise AirflowException(
+                "The task was told to end. What it has handled is committed, all other messages are in the queue."
+            )
+        return done.to_dict()
+
+    def on_kill(self) -> None:
+        """End after the messages that are being handled.
+
+        Airflow calls this where it is to end the task, and lets it go on: the task has seconds until it is killed, and
+        with it what is not handled by then, which is in the queue again.
+        """
+        self._killed = True
+        if self._stop is not None:
+            self._stop.set()
+
+    def _handler(self, context: Context) -> Callable[[Envelope], Any]:
+        """The function with what it asks for by name; its first parameter is the message, whatever its name."""
+        handle = self.python_callable
+        offered: dict[str, Any] = {HOOK: self.hook, **context, **self.op_kwargs}
+        signature = inspect.signature(handle)
+        parameters = list(signature.parameters.values())
+        for parameter in parameters[:1]:
+            offered.pop(parameter.name, None)
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+            asked = {parameter.name for parameter in parameters} | self.op_kwargs.keys()
+            offered = {name: value for name, value in offered.items() if name in asked}
+        try:
+            signature.bind(None, **offered)
+        except TypeError as error:
+            # Else every message would go to the error queue for it.
+            raise ConfigurationError(
+                f"The function cannot be called with a message and its arguments: {error}."
+            ) from error
+        return lambda message: handle(message, **offered)
+
+    def _options(self) -> ConsumeOptions:
+        from airflow_sqlqueue.consuming.options import ConsumeOptions
+        from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
+
+        return ConsumeOptions(
+            max_messages=self.max_messages,
+            max_seconds=self.max_seconds,
+            until_empty=self.until_empty,
+            max_handlers=self.max_handlers,
+            poll_seconds=self.poll_seconds,
+            transaction_mode=self.transaction_mode,
+            endpoint=self.endpoint,
+            recoverability=RecoverabilityOptions(
+                immediate_retries=self.immediate_retries,
+                delayed_retries=self.delayed_retries,
+                delayed_retry_seconds=self.delayed_retry_seconds,
+                error_queue=self.error_queue,
+                unrecoverable=tuple(self.unrecoverable),
+            ),
+        )
+
+
+class _Progress:
+    """Counts in the task's log and in Airflow's metrics, now and then: messages come faster than either takes them."""
+
+    _COUNTERS = ("handled", "failed", "delayed", "forwarded", "rolled_back")
+    _EVERY = 10.0
+
+    def __init__(self, log: Any) -> None:
+        self._log, self._told = log, dict.fromkeys(self._COUNTERS, 0)
+        self._next = time.monotonic() + self._EVERY
+
+    def __call__(self, done: ConsumeResult) -> None:
+        """One more message is done with; called by one handler at a time."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + self._EVERY
+            self._tell(done)
+            self._log.info("Handled %d messages so far, %d went to the error queue", done.handled, done.failed)
+
+    def end(self, done: ConsumeResult) -> None:
+        self._tell(done)
+        stats.timing("sqlqueue.consume.seconds", timedelta(seconds=done.seconds))
+        self._log.info("Handled %d messages with up to %d handlers", done.handled, done.handlers)
+        if done.delayed:
+            self._log.warning("%d times a message failed and is tried again later", done.delayed)
+        if done.failed:
+            self._log.warning("%d messages went to the error queue: see 'sqlqueue errors'", done.failed)
+
+    def _tell(self, done: ConsumeResult) -> None:
+        for name, told in self._told.items():
+            self._told[name] = getattr(done, name)
+            if self._told[name] > told:
+                stats.incr(f"sqlqueue.consume.{name}", self._told[name] - told)

@@ -1,0 +1,54 @@
+"""An endpoint in Python: bill the orders that wait in a queue, and reply to whoever sent them.
+
+Each message is one transaction: it is received, handled, replied to and gone, or in the queue again. One that cannot be
+handled is tried again, then goes to the error queue, where ServiceControl and ``sqlqueue errors`` show why.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from airflow.sdk import DAG, Param, task
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue import Envelope, SqlQueueHook
+
+
+@task.sqlqueue_consume(
+    queue_name="{{ params.orders }}",
+    error_queue="{{ params.error }}",
+    endpoint="Billing",
+    unrecoverable=[ValueError],
+    max_messages=10_000,
+)
+def bill(message: Envelope, hook: SqlQueueHook) -> None:
+    """What this sends is committed with the message, or not at all."""
+    from airflow_sqlqueue import reply
+
+    order = message.json()
+    if order["total"] < 0:
+        raise ValueError("An order's total is below zero.")
+    address, answer = reply(message, {"order": order["order"], "billed": order["total"]}, endpoint="Billing")
+    hook.client.queue(address).send([answer])
+
+
+with DAG(
+    dag_id="endpoint_in_python",
+    description=__doc__.splitlines()[0],
+    schedule=timedelta(minutes=5),
+    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=1)},
+    params={
+        "orders": Param("orders", type="string"),
+        "error": Param("error", type="string"),
+    },
+    tags=["sqlqueue", "example"],
+) as dag:
+    bill()
+
+
+if __name__ == "__main__":
+    dag.test()

@@ -1,0 +1,107 @@
+"""How fast messages are handled, beside a bare loop of the statements that it takes, with as many threads.
+
+``python scripts/bench_consume.py [--json]``, as ``bench_queue.py``. The handler does nothing: what is measured is what
+handling costs by itself, the start with its look at the tables included.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+
+from bench_report import Comparison, report
+from bench_setting import TURNS, best_rates, fill
+
+from airflow_sqlqueue.consuming.consumer import Consumer
+from airflow_sqlqueue.consuming.options import ConsumeOptions
+from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.table_access import FIRST
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.connection import open_connection
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import query
+from airflow_sqlqueue.sql.columns import output
+from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.tables.drop import drop_queue
+
+HANDLERS = (1, 4)
+
+
+def compare_consuming(queue: QueueTable, *, count: int = 6_000, turns: int = TURNS) -> list[Comparison]:
+    """One handler and four, each beside a bare loop in as many threads."""
+    kinds: dict[str, Callable[[], int]] = {}
+    with beside(queue) as error:
+        for handlers in HANDLERS:
+            kinds[_bare(handlers)] = lambda n=handlers: bare_loops(queue, n)  # type: ignore[misc]
+            kinds[_handled(handlers)] = lambda n=handlers: consume(queue, error, n)  # type: ignore[misc]
+        best = best_rates(kinds, turns, before=lambda name: fill(queue, count))
+    return [
+        Comparison(_handled(n), best[_handled(n)], _bare(n), best[_bare(n)], 0.8, note="starts with one" * (n > 1))
+        for n in HANDLERS
+    ]
+
+
+@contextmanager
+def beside(queue: QueueTable) -> Iterator[QueueTable]:
+    """An error queue, dropped at the end."""
+    address = replace(queue.address, table=f"{queue.address.table}.error")
+    create_queue(queue.session, address)
+    try:
+        yield QueueTable(queue.session, address)
+    finally:
+        drop_queue(queue.session, address, force=True)
+
+
+def _bare(threads: int) -> str:
+    return f"bare loop, {threads} thread{'s' * (threads > 1)}"
+
+
+def _handled(handlers: int) -> str:
+    return f"{handlers} handler{'s' * (handlers > 1)}"
+
+
+def consume(queue: QueueTable, error: QueueTable, handlers: int) -> int:
+    """Handle what is in the queue, in the default transaction mode."""
+    settings = queue.session.settings
+    recoverability = RecoverabilityOptions(delayed_retries=0, error_queue=error.address.canonical)
+    options = ConsumeOptions(max_handlers=handlers, recoverability=recoverability)
+    resolver = AddressResolver(default_catalog=settings.database)
+    handled = Consumer(lambda: Session(settings), resolver, queue.address.canonical, lambda message: None, options)
+    return handled.run().handled
+
+
+def bare_loops(queue: QueueTable, threads: int) -> int:
+    """BEGIN, receive one message, COMMIT, through the driver; the rows are thrown away."""
+    layout = queue.layout
+    receive = queue.query("queue.receive", **output(layout.types, into=layout.output_into)).text
+    guard = query("session.in_transaction").text
+    texts = (query("session.begin").text, f"{guard}\n{receive}", f"{guard}\n{query('session.commit').text}")
+    with ThreadPoolExecutor(threads) as pool:
+        return sum(pool.map(lambda _: _bare_loop(queue, *texts), range(threads)))
+
+
+def _bare_loop(queue: QueueTable, begin: str, receive: str, commit: str) -> int:
+    connection = open_connection(queue.session.settings)
+    handled = 0
+    try:
+        cursor, receiving = connection.cursor(), connection.cursor()
+        cursor.execute(query("session.settings").text).fetchall()
+        found = True
+        while found:
+            cursor.execute(begin)
+            rows = receiving.execute(receive, 1, FIRST).fetchall()
+            while receiving.nextset():
+                pass
+            cursor.execute(commit)
+            found, handled = bool(rows), handled + len(rows)
+    finally:
+        connection.close()
+    return handled
+
+
+if __name__ == "__main__":
+    sys.exit(report(__doc__ or "", {"consume": compare_consuming}))

@@ -1,0 +1,158 @@
+"""``SqlQueueConsumeOperator`` and ``@task.sqlqueue_consume`` on a server: ``execute``, and ``dag.test()``."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.operators import SqlQueueConsumeOperator, consume
+from tests.airflow.test_progress import Metrics
+
+
+@pytest.fixture
+def error_queue(hook: SqlQueueHook, queue_name: str) -> Iterator[str]:
+    name = f"{queue_name}.error"
+    hook.create_queue(name)
+    yield name
+    hook.client.tables.drop(name, force=True)
+
+
+@pytest.fixture
+def make(queue_name: str, error_queue: str) -> Any:
+    """Makes the operator; every failure is final unless the test says otherwise."""
+
+    def make(python_callable: Any, **settings: Any) -> SqlQueueConsumeOperator:
+        defaults = {"queue_name": queue_name, "error_queue": error_queue, "delayed_retries": 0, "immediate_retries": 0}
+        return SqlQueueConsumeOperator(task_id="t", python_callable=python_callable, **{**defaults, **settings})
+
+    return make
+
+
+def bodies(hook: SqlQueueHook, queue_name: str) -> list[bytes]:
+    return [message.body for message in hook.client.queue(queue_name).peek(100)]
+
+
+def test_the_function_gets_the_message_and_what_it_asks_for(
+    hook: SqlQueueHook, queue_name: str, make: Any, context: Any
+) -> None:
+    hook.send(queue_name, [Message(body=b"1"), Message(body=b"2")])
+    seen = []
+
+    def handle(message: Any, ti: Any, suffix: str, *, hook: SqlQueueHook) -> None:
+        seen.append((message.body, ti.task_id, suffix, hook.get_conn_id()))
+
+    done = make(handle, op_kwargs={"suffix": "x"}, max_handlers=1).execute(context(task_id="t"))
+    assert seen == [(b"1", "t", "x", "sqlqueue_default"), (b"2", "t", "x", "sqlqueue_default")]
+    assert done["handled"] == done["messages"] == 2
+    assert done.keys() == {
+        "handled", "failed", "delayed", "forwarded", "rolled_back", "handlers", "seconds", "messages"
+    }  # fmt: skip
+
+
+def test_what_the_hook_sends_is_rolled_back_with_the_message(
+    hook: SqlQueueHook, queue_name: str, error_queue: str, make: Any, context: Any
+) -> None:
+    hook.send(queue_name, [Message(body=b"1")])
+
+    def handle(message: Any, hook: SqlQueueHook) -> None:
+        hook.send(queue_name, [Message(body=b"sent")])
+        raise ValueError
+
+    assert make(handle, max_messages=1).execute(context())["failed"] == 1
+    assert (bodies(hook, queue_name), bodies(hook, error_queue)) == ([], [b"1"])
+
+
+def test_metrics_and_log(
+    hook: SqlQueueHook, queue_name: str, make: Any, context: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    metrics = Metrics()
+    monkeypatch.setattr(consume, "stats", metrics)
+    hook.send(queue_name, [Message(body=b"%d" % n) for n in range(4)])
+
+    def handle(message: Any) -> None:
+        if message.body == b"3":
+            raise ValueError("secret of the message")
+
+    done = make(handle).execute(context())
+    counted = {name.rpartition(".")[2]: count for name, count in metrics.counted.items()}
+    assert Counter(counted) == Counter({"handled": 3, "failed": 1, "rolled_back": 1})
+    assert metrics.others["sqlqueue.consume.seconds"].total_seconds() == pytest.approx(done["seconds"], abs=0.01)
+    out = capsys.readouterr().out
+    assert "1 messages went to the error queue" in out
+    assert "secret of the message" not in out
+
+
+@pytest.mark.parametrize("arguments", [{"op_kwargs": {"other": 1}}, {"python_callable": lambda: None}])
+def test_a_function_that_cannot_be_called_costs_no_message(
+    hook: SqlQueueHook, queue_name: str, make: Any, context: Any, arguments: dict[str, Any]
+) -> None:
+    hook.send(queue_name, [Message(body=b"1")])
+    handle = arguments.pop("python_callable", lambda message: None)
+    with pytest.raises(AirflowFailException, match="cannot be called with a message"):
+        make(handle, **arguments).execute(context())
+    assert bodies(hook, queue_name) == [b"1"]
+
+
+def test_a_task_that_is_told_to_end_ends_after_the_message_at_hand(
+    hook: SqlQueueHook, queue_name: str, make: Any, context: Any
+) -> None:
+    hook.send(queue_name, [Message(body=b"%d" % n) for n in range(3)])
+    killing = threading.Event()
+    operator = make(lambda message: (operator.on_kill(), killing.set()), max_handlers=1, until_empty=False)
+    with pytest.raises(AirflowException, match="told to end"):
+        operator.execute(context())
+    assert killing.is_set()
+    assert bodies(hook, queue_name) == [b"1", b"2"]
+
+
+def test_one_that_was_told_before_it_began_receives_nothing(
+    hook: SqlQueueHook, queue_name: str, make: Any, context: Any
+) -> None:
+    hook.send(queue_name, [Message(body=b"1")])
+    operator = make(print)
+    operator.on_kill()
+    with pytest.raises(AirflowException, match="told to end"):
+        operator.execute(context())
+    assert bodies(hook, queue_name) == [b"1"]
+
+
+def test_a_missing_queue_fails_without_retry(make: Any, context: Any) -> None:
+    with pytest.raises(AirflowFailException, match="missing"):
+        make(print, queue_name="missing").execute(context())
+
+
+def test_the_decorator_makes_a_task_of_the_handler(
+    hook: SqlQueueHook, queue_name: str, error_queue: str, context: Any
+) -> None:
+    hook.send(queue_name, [Message(body=b"1"), Message(body=b"2")])
+    seen = []
+
+    @task.sqlqueue_consume(queue_name=queue_name, error_queue=error_queue, max_handlers=1)
+    def handle(message: Any, ti: Any, suffix: str, hook: Any) -> None:
+        seen.append((message.body, ti.task_id, suffix, hook.get_conn_id()))
+
+    with DAG("decorated", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)):
+        made = handle(suffix="x").operator
+    assert isinstance(made, SqlQueueConsumeOperator)
+    assert made.execute(context(task_id="handle"))["handled"] == 2
+    assert seen == [(b"1", "handle", "x", "sqlqueue_default"), (b"2", "handle", "x", "sqlqueue_default")]
+
+
+def test_the_decorator_refuses_arguments_in_the_place_of_the_message(queue_name: str) -> None:
+    @task.sqlqueue_consume(queue_name=queue_name)
+    def handle(message: Any, to: str) -> None: ...
+
+    with (
+        DAG("refused", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)),
+        pytest.raises(TypeError, match="by name"),
+    ):
+        handle("orders")

@@ -1,0 +1,25 @@
+"""What ``scripts/bench_consume.py`` measures is done, in short: of few messages, most is what the start costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bench_consume
+from bench_setting import fill
+
+
+def test_every_kind_of_handling_is_measured_and_leaves_nothing(queue: Any) -> None:
+    found = bench_consume.compare_consuming(queue, count=12, turns=1)
+    assert queue.depth().messages == 0
+    assert [(each.name, each.base_name, each.bound) for each in found] == [
+        ("1 handler", "bare loop, 1 thread", 0.8),
+        ("4 handlers", "bare loop, 4 threads", 0.8),
+    ]
+    assert all(each.ratio > 0 for each in found)
+
+
+def test_both_sides_take_every_message(queue: Any) -> None:
+    with bench_consume.beside(queue) as error:
+        for work in (lambda: bench_consume.bare_loops(queue, 2), lambda: bench_consume.consume(queue, error, 2)):
+            fill(queue, 30)
+            assert work() == 30

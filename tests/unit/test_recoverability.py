@@ -1,0 +1,78 @@
+"""What becomes of a failed message, and how many failures are remembered: without a server."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from airflow_sqlqueue.consuming.failures import FailureStorage
+from airflow_sqlqueue.consuming.recoverability import Action, RecoverabilityOptions, action_for, delay_of
+from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.envelope.times import format_time
+from airflow_sqlqueue.errorqueue.failing import Failure
+from airflow_sqlqueue.message import HeaderNames
+
+DEFAULTS = RecoverabilityOptions()
+
+
+def message(rounds: str | None, ago: timedelta = timedelta(minutes=1)) -> Envelope:
+    moment = format_time(datetime.now(timezone.utc) - ago)
+    headers = {HeaderNames.DELAYED_RETRIES: rounds, HeaderNames.DELAYED_RETRIES_TIMESTAMP: moment}
+    return Envelope(headers if rounds else {})
+
+
+@pytest.mark.parametrize(
+    ("attempts", "envelope", "action"),
+    [
+        (1, message(None), Action.RETRY),
+        (5, message(None), Action.RETRY),
+        (6, message(None), Action.DELAY),
+        (5, message("2"), Action.RETRY),
+        (6, message("2"), Action.DELAY),
+        (6, message("3"), Action.GIVE_UP),
+        (6, message("1", timedelta(hours=23)), Action.DELAY),
+        (6, message("1", timedelta(hours=25)), Action.GIVE_UP),
+        (6, message("not a number"), Action.DELAY),
+        (6, message("-5"), Action.DELAY),
+    ],
+)
+def test_retries_at_once_then_rounds_then_the_error_queue(attempts: int, envelope: Envelope, action: Action) -> None:
+    assert action_for(DEFAULTS, attempts, envelope, can_delay=True) is action
+    without_table = Action.RETRY if action is Action.RETRY else Action.GIVE_UP
+    assert action_for(DEFAULTS, attempts, envelope, can_delay=False) is without_table
+
+
+@pytest.mark.parametrize(("rounds", "seconds"), [(None, 10), ("1", 20), ("2", 30), ("-5", 10)])
+def test_each_round_waits_longer(rounds: str | None, seconds: int) -> None:
+    assert delay_of(DEFAULTS, message(rounds)) == timedelta(seconds=seconds)
+
+
+def test_no_more_failures_are_remembered_than_there_is_room_for() -> None:
+    failures = FailureStorage(most=2)
+    for row_version in (1, 2, 1, 3):
+        failures.record(row_version, ValueError())
+    assert failures.find(2) is None
+    found = failures.find(1)
+    assert found is not None
+    assert found.attempts == 2
+    failures.forget(1)
+    assert failures.find(1) is None
+
+
+def test_the_inner_exception_is_the_one_that_a_traceback_would_show() -> None:
+    def raised(suppress: bool) -> Exception:
+        try:
+            try:
+                raise KeyError("inner")
+            except KeyError:
+                if suppress:
+                    raise ValueError("outer") from None
+                raise ValueError("outer")  # noqa: B904 - what happens where nobody thought of it
+        except ValueError as error:
+            return error
+
+    inner = HeaderNames.INNER_EXCEPTION_TYPE
+    assert Failure.of(raised(suppress=False)).headers[inner] == "KeyError"
+    assert inner not in Failure.of(raised(suppress=True)).headers
+    assert Failure.of(raised(suppress=False)).headers[HeaderNames.EXCEPTION_SOURCE] == __name__
