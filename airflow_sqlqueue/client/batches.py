@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,9 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.liveness import BatchLocks
 from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch
 from airflow_sqlqueue.drain.stranded import StrandedBatch, find_stranded
-from airflow_sqlqueue.errors import TransactionError
+from airflow_sqlqueue.errors import BatchError, TransactionError
+from airflow_sqlqueue.message import ReceivedMessage
+from airflow_sqlqueue.queue.queue_table import received_message
 from airflow_sqlqueue.routing import AddressResolver
 
 if TYPE_CHECKING:
@@ -126,6 +128,34 @@ class BatchManager:
         """The manifest of a sealed batch, from the ledger. Raises as :meth:`.drain.ledger.Ledger.manifest`."""
         with self._connector.ledger(queue_name) as ledger:
             return ledger.manifest(batch_id)
+
+    def messages(
+        self, batch: Batch, *, staging: str | PathLike[str] | StagingFolder | None = None
+    ) -> Iterator[ReceivedMessage]:
+        """The messages of a batch, in the order of the queue, without Spark; for a job that one machine can do.
+
+        Each is read when it is asked for: memory holds the rows of one statement for each part that overlaps. Whether
+        one has expired is as it was when it was drained. Read to the end, then :meth:`mark_consumed`: at least once.
+        ``staging`` as for :meth:`requeue`.
+
+        Raises :class:`~airflow_sqlqueue.errors.BatchError` for a batch that is open or was put back, and
+        :class:`~airflow_sqlqueue.errors.BatchMismatchError` where its files are not what the ledger says.
+        """
+        from airflow_sqlqueue.drain.batch_reader import rows_in_order, table_rows_in_order
+        from airflow_sqlqueue.drain.storage.folder import StagingFolder
+
+        folder = None if staging is None else StagingFolder.of(staging)
+        catalog, batch_id = AddressResolver().resolve(batch.queue).catalog, uuid.UUID(batch.batch_id)
+        with self._connector.enlisted_session() as session:
+            ledger = Ledger(session, catalog, self._connector.ledger_schema)
+            state = ledger.find(batch_id).state
+            if state not in ("sealed", "consumed"):
+                raise BatchError(f"Batch {batch_id} is {state}: only a sealed or a consumed one can be read.")
+            parts = ledger.parts(batch_id)
+            if batch.stage == "table":
+                yield from map(received_message, table_rows_in_order(ledger, batch_id, parts))
+            else:
+                yield from map(received_message, rows_in_order(parts, folder))
 
     def mark_consumed(self, batch: Batch) -> None:
         """Mark a sealed batch consumed: it was read for good. Idempotent; raises BatchError for any other state."""

@@ -126,7 +126,7 @@ class QueueTable(TableAccess):
                 self.query("queue.peek", columns=row_columns(layout.types)), limit, after, LAST
             )
         )
-        return [_received(Row._make(row)) for row in rows]
+        return [received_message(Row._make(row)) for row in rows]
 
     def browse(self, limit: int = 10, *, after: int = FIRST) -> list[MessageHead]:
         """:meth:`peek` without bodies: what a look at the headers takes, however large the bodies are."""
@@ -228,10 +228,11 @@ class QueueTable(TableAccess):
 
 
 def _in_order(rows: Iterable[Row]) -> list[ReceivedMessage]:
-    return sorted(map(_received, rows), key=lambda message: message.row_version)
+    return sorted(map(received_message, rows), key=lambda message: message.row_version)
 
 
-def _received(row: Row) -> ReceivedMessage:
+def received_message(row: Row) -> ReceivedMessage:
+    """The message of a row; ``Expires`` is UTC."""
     return ReceivedMessage(
         id=row.id if isinstance(row.id, uuid.UUID) else uuid.UUID(row.id),
         row_version=row.row_version,
