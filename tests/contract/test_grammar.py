@@ -39,6 +39,7 @@ STAND_INS = {
     "options": " WITH (ONLINE = ON)",
     "output": "deleted.[x]",
     "seek": ", FORCESEEK, INDEX ([x])",
+    "staged": "[x] int NULL",
     "statement": "N'x'",
     "suspect": "[x] = 1",
     "where": "[x] = 1",
