@@ -15,7 +15,7 @@ from airflow.sdk.observability import stats
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.operators.base import QueueTask
+from airflow_sqlqueue.operators.base import ServerTask
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,7 +27,7 @@ HOOK = "hook"
 """The parameter by which a handler gets the task's hook."""
 
 
-class SqlQueueConsumeOperator(QueueTask, BaseOperator):
+class SqlQueueConsumeOperator(ServerTask, BaseOperator):
     """Handle the messages of a queue with a function, as an endpoint does: receive, call it, commit or roll back.
 
     ``python_callable`` is called with an :class:`~airflow_sqlqueue.Envelope`, in up to ``max_handlers`` threads at a
@@ -46,7 +46,7 @@ class SqlQueueConsumeOperator(QueueTask, BaseOperator):
     and the timer ``sqlqueue.consume.seconds``. XCom: the same counts, ``messages`` (that have left the queue),
     ``handlers`` (the most at a time) and ``seconds``, as :class:`~airflow_sqlqueue.ConsumeResult` has them.
 
-    :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
+    :param queue_name: the queue's address, ``table@[schema]@[catalog]``; that of ``endpoint`` unless given (templated)
     :param python_callable: the function that handles a message; what it returns is ignored.
     :param op_kwargs: further arguments of the function, by name (templated)
     :param max_messages: end after this many messages have left the queue; None: no limit.
@@ -55,8 +55,8 @@ class SqlQueueConsumeOperator(QueueTask, BaseOperator):
     :param max_handlers: the most messages handled at the same time, each in a thread with a connection of its own.
     :param poll_seconds: how long to wait before an empty queue is looked at again.
     :param transaction_mode: ``sends_atomic_with_receive``, ``receive_only`` or ``none``.
-    :param endpoint: who handles the messages, for the headers of those that fail; the queue's name unless given
-        (templated)
+    :param endpoint: the endpoint that handles the messages: by its name its queue is found, with the connection's
+        endpoint settings, where no ``queue_name`` is given; the headers of messages that fail name it (templated)
     :param error_queue: the address of the queue for messages that are given up (templated)
     :param immediate_retries: how often a message is tried again at once, in each round.
     :param delayed_retries: how many further rounds there are, each after a delay.
@@ -75,7 +75,7 @@ class SqlQueueConsumeOperator(QueueTask, BaseOperator):
     def __init__(
         self,
         *,
-        queue_name: str,
+        queue_name: str | None = None,
         python_callable: Callable[..., Any],
         op_kwargs: Mapping[str, Any] | None = None,
         max_messages: int | None = None,
@@ -112,6 +112,10 @@ class SqlQueueConsumeOperator(QueueTask, BaseOperator):
         self.unrecoverable = unrecoverable
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
+        if queue_name is None and endpoint is None:
+            from airflow_sqlqueue.errors import AddressError
+
+            raise AddressError(f"The task {self.task_id!r} handles a queue's messages: give it queue_name or endpoint.")
         self._killed = False
         self._stop: threading.Event | None = None
 
@@ -122,9 +126,8 @@ class SqlQueueConsumeOperator(QueueTask, BaseOperator):
             stop.set()
         progress = _Progress(self.log)
         with fail_without_retry():
-            done = self.hook.client.queue(self.queue_name).consume(
-                self._handler(context), self._options(), on_progress=progress, stop=stop
-            )
+            queue = self.hook.queue(self.queue_name, endpoint=None if self.queue_name else self.endpoint)
+            done = queue.consume(self._handler(context), self._options(), on_progress=progress, stop=stop)
         progress.end(done)
         if self._killed:
             raise AirflowException(

@@ -47,8 +47,7 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
     it: only open ones are looked for then, sealed, and reported in the log.
 
     With ``wait_for`` the task first waits until the queue is deep or old enough; a try that finds the batch of an
-    earlier one goes on with that at once. Where the wait takes too long the try fails with
-    :class:`~airflow_sqlqueue.errors.ConditionNotMetError`.
+    earlier one goes on with that at once. A wait that takes too long is a :class:`.ConditionNotMetError`.
 
     XCom: ``batch`` (the manifest, see :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``locked`` (messages that
     others had locked to the end, which stay in the queue), ``seconds`` of the drain, ``result``, what
@@ -103,6 +102,7 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
         "drain_options",
         "sqlqueue_conn_id",
     )
+    template_fields_renderers = dict.fromkeys(("wait_for", "op_kwargs", "application_args", "drain_options"), "json")
     ui_color = "#cfe3d4"
 
     def __init__(

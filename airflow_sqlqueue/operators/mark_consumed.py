@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -27,6 +27,7 @@ class SqlQueueMarkConsumedOperator(QueueTask, BaseOperator):
     """
 
     template_fields: Sequence[str] = ("batch", "sqlqueue_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"batch": "json"}
     ui_color = "#dfe9f5"
 
     def __init__(

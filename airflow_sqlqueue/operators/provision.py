@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -45,6 +45,7 @@ class SqlQueueProvisionOperator(RoutedTask, BaseOperator):
         "subscribe_to",
         "sqlqueue_conn_id",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"subscribe_to": "json"}
     ui_color = "#dfe9f5"
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -44,6 +44,7 @@ class SqlQueuePublishOperator(ServerTask, BaseOperator):
         "subscription_table",
         "sqlqueue_conn_id",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"base_types": "json"}
     ui_color = "#dfe9f5"
 
     def __init__(

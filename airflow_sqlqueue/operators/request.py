@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import conf
 
@@ -57,6 +57,7 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
     """
 
     template_fields: Sequence[str] = ("queue_name", "reply_queue", "op_kwargs", "sqlqueue_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "py"}
     ui_color = "#dfe9f5"
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -33,6 +33,7 @@ class SqlQueueRequeueOperator(QueueTask, BaseOperator):
     """
 
     template_fields: Sequence[str] = ("batch", "staging", "sqlqueue_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"batch": "json"}
     ui_color = "#dfe9f5"
 
     def __init__(

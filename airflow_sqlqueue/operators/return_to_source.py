@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -51,6 +51,7 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
     """
 
     template_fields: Sequence[str] = ("queue_name", "filters", "redirect_to", "sqlqueue_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json"}
     ui_color = "#dfe9f5"
 
     def __init__(

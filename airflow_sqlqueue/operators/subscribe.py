@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -34,6 +34,7 @@ class SqlQueueSubscribeOperator(ServerTask, BaseOperator):
         "subscription_table",
         "sqlqueue_conn_id",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"message_types": "json"}
     ui_color = "#dfe9f5"
 
     def __init__(
@@ -77,6 +78,7 @@ class SqlQueueUnsubscribeOperator(ServerTask, BaseOperator):
     """
 
     template_fields: Sequence[str] = ("endpoint", "message_types", "subscription_table", "sqlqueue_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"message_types": "json"}
     ui_color = "#dfe9f5"
 
     def __init__(

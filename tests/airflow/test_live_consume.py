@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -12,8 +13,9 @@ import pytest
 from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import SqlQueueConsumeOperator, consume
 from tests.airflow.test_progress import Metrics
 
@@ -156,3 +158,26 @@ def test_the_decorator_refuses_arguments_in_the_place_of_the_message(queue_name:
         pytest.raises(TypeError, match="by name"),
     ):
         handle("orders")
+
+
+def test_an_endpoint_is_found_by_its_name(hook: SqlQueueHook, context: Any) -> None:
+    name = f"test.{uuid.uuid4().hex[:12]}"
+    hook.create_queue(f"{name}@[shipping]", create_schema=True)
+    hook.create_queue(f"{name}.error")
+    routed: dict[str, Any] = {"hook_params": {"endpoint_schemas": {name: "shipping"}}, "error_queue": f"{name}.error"}
+    hook.send(f"{name}@[shipping]", [Message({}, b"x")])
+    consume = SqlQueueConsumeOperator(
+        task_id="t", endpoint=name, python_callable=lambda message: 1 / 0, unrecoverable=[ZeroDivisionError], **routed
+    )
+    assert consume.execute(context())["failed"] == 1
+    (failed,) = hook.receive(f"{name}.error")
+    headers = decode_headers(failed.headers).values
+    assert headers[HeaderNames.FAILED_Q] == f"{name}@[shipping]@[sqlqueue]"
+    assert headers[HeaderNames.PROCESSING_ENDPOINT] == name
+    for address in (f"{name}@[shipping]", f"{name}.error"):
+        hook.client.tables.drop(address)
+
+
+def test_a_task_without_a_queue_is_refused() -> None:
+    with pytest.raises(AddressError, match="give it queue_name or endpoint"):
+        SqlQueueConsumeOperator(task_id="t", python_callable=print)

@@ -41,6 +41,15 @@ def test_every_parameter_is_documented_and_marked_where_it_is_templated(cls: Any
     assert not any(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters if p.name != "self")
 
 
+@pytest.mark.parametrize("cls", [getattr(operators, name) for name in operators.__all__])
+def test_fields_with_values_that_are_no_text_are_shown_as_such(cls: Any) -> None:
+    """Airflow shows a mapping or a list in one line where nothing says how."""
+    hints = inspect.signature(cls.__init__).parameters
+    values = {name for name in cls.template_fields if re.search(r"Mapping|Sequence|dict", str(hints[name].annotation))}
+    assert values == cls.template_fields_renderers.keys()
+    assert set(cls.template_fields_renderers.values()) <= {"json", "py"}
+
+
 @pytest.mark.parametrize("cls", [getattr(triggers, name) for name in triggers.__all__])
 def test_every_parameter_of_a_trigger_is_documented_and_none_is_templated(cls: Any) -> None:
     parameters = inspect.signature(cls.__init__).parameters.values()
