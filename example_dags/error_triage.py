@@ -1,0 +1,48 @@
+"""Look at what failed, and return what may be tried again.
+
+The groups of the error queue, by exception and message type, go to XCom and the task's log; messages that failed with
+exceptions of the list go back to the queues where they failed, at a rate that their endpoints can take.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from airflow.sdk import DAG, Param, task
+
+from airflow_sqlqueue.operators import SqlQueueReturnToSourceOperator
+
+with DAG(
+    dag_id="error_triage",
+    description=__doc__.splitlines()[0],
+    schedule="@daily",
+    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=1)},
+    params={
+        "error_queue": Param("error", type="string"),
+        "exception_type": Param("System.TimeoutException", type="string"),
+    },
+    tags=["sqlqueue", "example"],
+) as dag:
+
+    @task
+    def groups(params: dict[str, str]) -> list[dict[str, Any]]:
+        from airflow_sqlqueue import SqlQueueHook
+
+        found = SqlQueueHook().client.errors.triage(params["error_queue"])
+        return [{**group.values, "messages": group.messages} for group in found.groups]
+
+    give_back = SqlQueueReturnToSourceOperator(
+        task_id="give_back",
+        queue_name="{{ params.error_queue }}",
+        filters={"exception_type": "{{ params.exception_type }}"},
+        rate=100,
+    )
+    groups() >> give_back
+
+
+if __name__ == "__main__":
+    dag.test()
