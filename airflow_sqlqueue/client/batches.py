@@ -141,21 +141,18 @@ class BatchManager:
         Raises :class:`~airflow_sqlqueue.errors.BatchError` for a batch that is open or was put back, and
         :class:`~airflow_sqlqueue.errors.BatchMismatchError` where its files are not what the ledger says.
         """
-        from airflow_sqlqueue.drain.batch_reader import rows_in_order, table_rows_in_order
+        from airflow_sqlqueue.drain.batch_reader import batch_rows
         from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
         folder = None if staging is None else StagingFolder.of(staging)
         catalog, batch_id = AddressResolver().resolve(batch.queue).catalog, uuid.UUID(batch.batch_id)
         with self._connector.enlisted_session() as session:
             ledger = Ledger(session, catalog, self._connector.ledger_schema)
-            state = ledger.find(batch_id).state
-            if state not in ("sealed", "consumed"):
-                raise BatchError(f"Batch {batch_id} is {state}: only a sealed or a consumed one can be read.")
-            parts = ledger.parts(batch_id)
-            if batch.stage == "table":
-                yield from map(received_message, table_rows_in_order(ledger, batch_id, parts))
-            else:
-                yield from map(received_message, rows_in_order(parts, folder))
+            # What the ledger says counts, and not what a manifest says that came from elsewhere.
+            entry = ledger.find(batch_id)
+            if entry.state not in ("sealed", "consumed"):
+                raise BatchError(f"Batch {batch_id} is {entry.state}: only a sealed or a consumed one can be read.")
+            yield from map(received_message, batch_rows(ledger, batch_id, entry.stage, folder))
 
     def mark_consumed(self, batch: Batch) -> None:
         """Mark a sealed batch consumed: it was read for good. Idempotent; raises BatchError for any other state."""

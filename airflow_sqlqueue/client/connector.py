@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
@@ -72,6 +73,12 @@ class Connector:
         self.resolver.resolve(queue_name)
         with self.enlisted_session(sending=sending) as session:
             yield QueueTable(session, self.find_in(session, queue_name))
+
+    def send_ledger(self, session: Session, catalog: str) -> SendLedger:
+        """The send ledger of a queue's database, made where it is missing."""
+        ledger = SendLedger(session, catalog, self.ledger_schema)
+        ledger.create()
+        return ledger
 
     @contextmanager
     def ledger(self, queue_name: str | None = None) -> Iterator[Ledger]:

@@ -13,7 +13,7 @@ from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable, delayed
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
+from airflow_sqlqueue.queue.send_ledger import SendResult
 from airflow_sqlqueue.routing import ResolvedAddress
 
 
@@ -66,8 +66,7 @@ class DelayedQueue:
     ) -> SendResult:
         """:meth:`send` unless a send with this id was committed before: exactly once, as ``Queue.send_once``."""
         with self.open(sending=True) as table:
-            ledger = SendLedger(table.session, table.address.catalog, self._connector.ledger_schema)
-            ledger.create()
+            ledger = self._connector.send_ledger(table.session, table.address.catalog)
             return ledger.once(table.address, send_id, lambda: table.store(messages, delay=delay, due=due), origin)
 
     def list(self, limit: int = 100) -> Sequence[DelayedMessage]:

@@ -34,7 +34,7 @@ from airflow_sqlqueue.queue import (
 from airflow_sqlqueue.queue.browsing import WINDOW
 from airflow_sqlqueue.queue.condition import check_condition
 from airflow_sqlqueue.queue.forwarding import CHUNK, ForwardResult, forward
-from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
+from airflow_sqlqueue.queue.send_ledger import SendResult
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
@@ -86,8 +86,7 @@ class Queue:
         :class:`airflow_sqlqueue.queue.send_ledger.SendLedger`.
         """
         with self.open(sending=True) as table:
-            ledger = SendLedger(table.session, table.address.catalog, self._connector.ledger_schema)
-            ledger.create()
+            ledger = self._connector.send_ledger(table.session, table.address.catalog)
             return ledger.send(table, send_id, messages, origin)
 
     def send_numbered(self, messages: Iterable[Message]) -> list[int]:

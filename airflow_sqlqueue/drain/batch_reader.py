@@ -54,6 +54,12 @@ def table_rows_in_order(ledger: Ledger, batch_id: uuid.UUID, parts: Iterable[Par
     return merged((part for part in parts if part.messages), rows)
 
 
+def batch_rows(ledger: Ledger, batch_id: uuid.UUID, stage: str, staging: StagingFolder | None = None) -> Iterator[Row]:
+    """The rows of a batch in the order of the queue, whichever ``stage`` the ledger says; ``staging`` is for files."""
+    parts = ledger.parts(batch_id)
+    return table_rows_in_order(ledger, batch_id, parts) if stage == "table" else rows_in_order(parts, staging)
+
+
 def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[Row]]) -> Iterator[Row]:
     """Merge the rows of parts, each of which is in order. A part is begun when its lowest RowVersion has its turn."""
     waiting = deque(sorted(parts, key=lambda part: part.min_row_version))

@@ -6,7 +6,7 @@ import logging
 import uuid
 from dataclasses import dataclass
 
-from airflow_sqlqueue.drain.batch_reader import rows_in_order, table_rows_in_order
+from airflow_sqlqueue.drain.batch_reader import batch_rows
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -51,11 +51,7 @@ def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None =
             return _refuse_or_repeat(ledger, batch_id)
         batch = ledger.manifest(batch_id)
         queue = QueueTable(ledger.session, AddressResolver().resolve(batch.queue))
-        parts = ledger.parts(batch_id)
-        if batch.stage == "table":
-            sent = queue.restore(table_rows_in_order(ledger, batch_id, parts))
-        else:
-            sent = queue.restore(rows_in_order(parts, staging))
+        sent = queue.restore(batch_rows(ledger, batch_id, batch.stage, staging))
         if sent != batch.messages:
             raise BatchMismatchError(
                 f"Batch {batch_id} has {sent} messages, the ledger says {batch.messages}: nothing was put back."

@@ -84,9 +84,8 @@ class SqlQueueProvisionOperator(RoutedTask, BaseOperator):
         """Make it; raises our errors, those that no retry can fix as AirflowFailException."""
         client = self.hook.client
         with fail_without_retry():
-            address = client.resolver.address_of(self.queue_name, self.endpoint)
             created = client.tables.create(
-                address,
+                self.address,
                 delayed=self.delayed,
                 subscriptions=bool(self.subscribe_to),
                 ledger=self.ledger,

@@ -133,7 +133,7 @@ class SqlQueueSendOperator(RoutedTask, BaseOperator):
         if self.delay is None and self.due is None:
             queue = self.sql_queue
             return _Target(queue.send, queue.send_once)
-        delayed = self.hook.client.delayed(self.queue_name, endpoint=self.endpoint)
+        delayed = self.hook.client.delayed(self.address)
         delay, due = _delay(self.delay), _due(self.due)
         return _Target(partial(delayed.send, delay=delay, due=due), partial(delayed.send_once, delay=delay, due=due))
 

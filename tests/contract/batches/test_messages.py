@@ -34,6 +34,8 @@ def test_a_batch_is_read_in_the_order_of_the_queue(
     late = [new.expires - old.expires for new, old in zip(found, before, strict=True) if new.expires and old.expires]
     assert max(late) < timedelta(milliseconds=5)
     assert [replace(message, expires=None) for message in found] == [replace(old, expires=None) for old in before]
+    edited = replace(batch, stage="table", paths=type(batch.paths)())
+    assert list(client.batches.messages(edited)) == found, "the ledger says where they are"
     client.batches.mark_consumed(batch)
     assert [message.body for message in client.batches.messages(batch)] == [message.body for message in before]
 

@@ -241,6 +241,7 @@ def test_a_consume_waits_for_a_requeue_and_loses(
 
 _REQUEUE_AND_HANG = """
 import sys, uuid
+from airflow_sqlqueue.drain import batch_reader
 from airflow_sqlqueue.drain import requeue as module
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -248,7 +249,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 
 settings = ConnectionSettings.from_url(sys.argv[1])
-in_order = module.rows_in_order
+in_order = batch_reader.rows_in_order
 
 def hang(*arguments):
     for number, row in enumerate(in_order(*arguments)):
@@ -257,7 +258,7 @@ def hang(*arguments):
             sys.stdin.readline()
         yield row
 
-module.rows_in_order = hang
+batch_reader.rows_in_order = hang
 with Session(settings) as session:
     module.requeue(Ledger(session, sys.argv[2], sys.argv[3]), uuid.UUID(sys.argv[4]))
 """
