@@ -36,8 +36,7 @@ test: $(READY) ## Run the tests, those that measure by themselves
 	@$(RUN)/python -m pytest tests/bench
 
 faults: $(READY) ## Run the fault tests of the drain at length (some minutes)
-	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults tests/airflow/test_interrupted_under_scheduler.py \
-		tests/airflow/test_waiting_under_triggerer.py
+	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults tests/airflow/running
 
 contract: $(READY) ## Try a server: SERVER=mssql://user:password@host:port/master (CONTRACT="--collation ...")
 	@SQLQUEUE_TEST_SERVER='$(or $(SERVER),$(value SQLQUEUE_TEST_SERVER))' $(RUN)/python scripts/contract.py $(CONTRACT)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
@@ -22,6 +23,20 @@ Connect = Callable[[], Session]
 
 # A Java machine of a test lives for seconds: it would spend more on its best code than that code gains.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+class ByFileScheduling(LoadFileScheduling):
+    """A file is run by one process, and so are all files that use the one Airflow that runs."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        shared = "tests/airflow/running/"
+        return shared if nodeid.startswith(shared) else str(super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """What ``--dist loadfile`` means here."""
+    return ByFileScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 class Server(Protocol):

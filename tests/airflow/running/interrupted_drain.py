@@ -22,7 +22,7 @@ from airflow_sqlqueue.drain.batches import BatchInfo
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.sql import Query
-from tests.airflow.running_airflow import RunningAirflow, until
+from tests.airflow.running.running_airflow import RunningAirflow, until
 
 DRAIN, IN_JOB = "drain", "job"
 """Where a run is when it is interrupted: its batch is open, or sealed with a job at work on it."""

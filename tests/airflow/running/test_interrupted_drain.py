@@ -6,24 +6,19 @@ happens to all of them, and comes when they are over.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.server.settings import ConnectionSettings
-from tests.airflow.interrupted_drain import DRAIN, IN_JOB, InterruptedDrain, spark_home
-from tests.airflow.running_airflow import WAIT, RunningAirflow, until
+from tests.airflow.running.interrupted_drain import DRAIN, IN_JOB, InterruptedDrain
+from tests.airflow.running.running_airflow import WAIT, RunningAirflow, until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(900)]
-
-DAGS = Path(__file__).parent / "dags"
 
 
 def marked_failed(drain: InterruptedDrain) -> None:
@@ -120,25 +115,9 @@ RESTARTS = ["scheduler stopped", "scheduler killed", "scheduler killed with a wo
 
 
 @pytest.fixture(scope="module")
-def drains(server_url: str, tmp_path_factory: Any) -> Iterator[dict[str, InterruptedDrain]]:
+def drains(server_url: str, running_airflow: RunningAirflow) -> Iterator[dict[str, InterruptedDrain]]:
     """The DAGs, in an Airflow that runs."""
-    home = tmp_path_factory.mktemp("airflow")
-    settings = ConnectionSettings.from_url(server_url)
-    connection = {
-        "conn_type": "sqlqueue",
-        "host": settings.host,
-        "port": settings.port,
-        "login": settings.user,
-        "password": settings.password,
-        "schema": settings.database,
-        "extra": {"encrypt": "yes", "trust_server_certificate": True},
-    }
-    environment = {
-        "AIRFLOW_CONN_SQLQUEUE_DEFAULT": json.dumps(connection),
-        "INTERRUPTED_CASES": str(home / "cases.json"),
-        "SPARK_HOME": str(spark_home(home / "spark")),
-    }
-    airflow = RunningAirflow(home, DAGS, environment)
+    airflow, home = running_airflow, running_airflow.home
     drains = {}
     for name in NAMES:
         case, _, halt = name.rpartition(" in its ")
@@ -146,15 +125,10 @@ def drains(server_url: str, tmp_path_factory: Any) -> Iterator[dict[str, Interru
     for name in RESTARTS:
         drains[name] = InterruptedDrain(airflow, server_url, home, name)
     cases = [drain.settings for drain in drains.values()]
-    (home / "cases.json").write_text(json.dumps(cases), "utf-8")
-    try:
-        airflow.start()
-        until("Airflow knows the DAGs", lambda: all(airflow.has_dag(drain.dag_id) for drain in drains.values()))
-        yield drains
-        for drain in drains.values():
-            drain.drop_queue()
-    finally:
-        airflow.stop()
+    airflow.add_dags("interrupted.py", cases, [drain.dag_id for drain in drains.values()])
+    yield drains
+    for drain in drains.values():
+        drain.drop_queue()
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The DAGs of ``test_waiting_under_triggerer.py``, as the file says that the environment names."""
+"""The DAGs of ``test_waiting.py``, as the file beside it says."""
 
 import json
 import os
@@ -11,9 +11,10 @@ from airflow.sdk import DAG, Asset, AssetWatcher, task
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueueRequestOperator
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 
-SETTINGS = json.loads(Path(os.environ["WAITING_SETTINGS"]).read_text("utf-8"))
+SETTINGS = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
-RETRIED = {"retries": 5, "retry_delay": 0}
+CONNECTION = SETTINGS["conn_id"]
+RETRIED = {"sqlqueue_conn_id": CONNECTION, "retries": 5, "retry_delay": 0}
 """An executor that is slow to say that the process of a deferred task has ended makes Airflow try again."""
 
 for name, options in SETTINGS["sensors"].items():
@@ -56,7 +57,7 @@ def receive_all(queue_name: str, folder: str) -> int:
     """What is there when the run begins; who comes later is for the next signal."""
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
-    hook = SqlQueueHook()
+    hook = SqlQueueHook(CONNECTION)
     left = hook.depth(queue_name).messages
     received = 0
     while left > received and (messages := hook.receive(queue_name, min(2_000, left - received))):
@@ -68,7 +69,13 @@ def receive_all(queue_name: str, folder: str) -> int:
 
 
 storm = SETTINGS["storm"]
-trigger = MessageQueueTrigger(scheme="mssql+queue", queue_name=storm["queue_name"], poll_interval=1, repeat_interval=5)
+trigger = MessageQueueTrigger(
+    scheme="mssql+queue",
+    sqlqueue_conn_id=CONNECTION,
+    queue_name=storm["queue_name"],
+    poll_interval=1,
+    repeat_interval=5,
+)
 arrived = Asset("arrived", watchers=[AssetWatcher(name="arrived", trigger=trigger)])
 
 with DAG("storm", schedule=[arrived], start_date=START, catchup=False, max_active_runs=1):

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from airflow_sqlqueue import reply
@@ -21,7 +19,7 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from fakemssql import FakeServer
-from tests.airflow.running_airflow import WAIT, RunningAirflow, until
+from tests.airflow.running.running_airflow import WAIT, RunningAirflow, until
 
 pytestmark = [
     pytest.mark.airflow,
@@ -29,7 +27,6 @@ pytestmark = [
     pytest.mark.skipif("SQLQUEUE_TEST_SERVER" in os.environ, reason="that server is not ours to stop"),
 ]
 
-DAGS = Path(__file__).parent / "waiting_dags"
 LONG = os.environ.get("SQLQUEUE_FAULTS") == "long"
 STORM = 50_000 if LONG else 3_000
 SENSORS = 100 if LONG else 5
@@ -43,9 +40,7 @@ class Waiting:
     """The Airflow, the server, and what can be asked of both."""
 
     airflow: RunningAirflow
-    triggerer: psutil.Process
     server: FakeServer
-    home: Path
 
     @property
     def client(self) -> QueueClient:
@@ -53,11 +48,6 @@ class Waiting:
 
     def send(self, queue_name: str, count: int = 1) -> None:
         self.client.queue(queue_name).send([Message({}, b"secret body")] * count)
-
-    def knows(self, names: list[str]) -> bool:
-        errors = self.airflow.get("importErrors")["import_errors"]
-        assert not errors, errors
-        return all(map(self.airflow.has_dag, names))
 
     def trigger(self, name: str) -> None:
         self.airflow.post(f"dags/{name}/dagRuns", {"dag_run_id": "run", "logical_date": None})
@@ -81,23 +71,27 @@ class Waiting:
 
     def logs(self, name: str) -> str:
         """What a person reads of a DAG's tasks; the triggerer writes its share to a file of its own."""
-        files = sorted((self.home / "logs" / f"dag_id={name}").rglob("*.log*"))
+        files = sorted((self.airflow.home / "logs" / f"dag_id={name}").rglob("*.log*"))
         return "\n".join(file.read_text("utf-8") for file in files)
 
     def cpu_seconds(self) -> float:
-        processes = [self.triggerer, *self.triggerer.children(recursive=True)]
+        triggerer = self.airflow.triggerer
+        processes = [triggerer, *triggerer.children(recursive=True)]
         return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
 NAMES = ("classic", "deferred", "missing", "late", "quiet", "stopped", "ask", "drain")
-EXTRA = {"encrypt": "yes", "trust_server_certificate": True, "keywords": {"APP": APP}}
 
 
 @pytest.fixture(scope="module")
-def waiting(tmp_path_factory: Any) -> Iterator[Waiting]:
-    """Everything that waits for something, waiting."""
-    home = tmp_path_factory.mktemp("airflow")
-    (home / "received").mkdir()
+def received(tmp_path_factory: Any) -> Path:
+    """The folder where the event-driven DAG writes what it has received."""
+    return Path(tmp_path_factory.mktemp("received"))
+
+
+@pytest.fixture(scope="module")
+def waiting(running_airflow: RunningAirflow, received: Path) -> Iterator[Waiting]:
+    """Everything that waits for something, waiting, on a server that can be stopped."""
     many = [f"many.{number}" for number in range(SENSORS)]
     patient = {"deferrable": True, "timeout": 3600}
     sensors = {
@@ -110,37 +104,20 @@ def waiting(tmp_path_factory: Any) -> Iterator[Waiting]:
         "many": {"queue_names": many, "poke_interval": 5, **patient},
     }
     settings = {
+        "conn_id": APP,
         "sensors": sensors,
-        "staging": str(home / "staging"),
-        "storm": {"queue_name": "storm", "folder": str(home / "received")},
+        "staging": str(running_airflow.home / "staging"),
+        "storm": {"queue_name": "storm", "folder": str(received)},
     }
-    (home / "settings.json").write_text(json.dumps(settings), "utf-8")
     with FakeServer(databases=["sqlqueue"]) as server:
-        connection = {
-            "conn_type": "sqlqueue",
-            "host": server.host,
-            "port": server.port,
-            "login": server.user,
-            "password": server.password,
-            "schema": "sqlqueue",
-            "extra": EXTRA,
-        }
-        environment = {
-            "AIRFLOW_CONN_SQLQUEUE_DEFAULT": json.dumps(connection),
-            "WAITING_SETTINGS": str(home / "settings.json"),
-        }
-        airflow = RunningAirflow(home, DAGS, environment)
-        try:
-            airflow.start()
-            found = Waiting(airflow, airflow.start_triggerer(), server, home)
-            for name in [*NAMES, *many, "storm", "replies"]:
-                found.client.tables.create(name)
-            until("Airflow knows the DAGs", lambda: found.knows([*NAMES, "many", "storm"]))
-            for name in NAMES:
-                found.trigger(name)
-            yield found
-        finally:
-            airflow.stop()
+        running_airflow.add_connection(APP, server.url(), APP=APP)
+        found = Waiting(running_airflow, server)
+        for name in [*NAMES, *many, "storm", "replies"]:
+            found.client.tables.create(name)
+        running_airflow.add_dags("waiting.py", settings, [*NAMES, "many", "storm"])
+        for name in NAMES:
+            found.trigger(name)
+        yield found
 
 
 def test_a_classic_sensor_pokes_until_there_is_enough(waiting: Waiting) -> None:
@@ -191,13 +168,13 @@ def test_a_request_is_sent_once_and_its_reply_is_taken(waiting: Waiting) -> None
     assert waiting.client.queue("replies").depth().messages == 0
 
 
-def test_the_event_driven_dag_leaves_no_message_of_a_storm_behind(waiting: Waiting) -> None:
+def test_the_event_driven_dag_leaves_no_message_of_a_storm_behind(waiting: Waiting, received: Path) -> None:
     """They come in while runs come and go; what comes after the last look of a run is for the next signal."""
     queue = waiting.client.queue("storm")
     for first in range(0, STORM, 500):
         queue.send([Message({}, b"%d" % number) for number in range(first, first + 500)])
         if first in (0, STORM // 2):
-            until("a run has begun to receive", lambda: any((waiting.home / "received").iterdir()))
+            until("a run has begun to receive", lambda: any(received.iterdir()))
     until("the queue is empty", lambda: queue.depth().messages == 0, seconds=900)
 
     def ended() -> bool:
@@ -205,8 +182,8 @@ def test_the_event_driven_dag_leaves_no_message_of_a_storm_behind(waiting: Waiti
         return all(run["state"] == "success" for run in runs)
 
     until("the runs are over", ended)
-    received = [line for file in (waiting.home / "received").iterdir() for line in file.read_text().split()]
-    assert sorted(map(int, received)) == list(range(STORM))
+    numbers = [int(line) for file in received.iterdir() for line in file.read_text().split()]
+    assert sorted(numbers) == list(range(STORM))
     runs = waiting.airflow.get("dags/storm/dagRuns", limit=100)["dag_runs"]
     assert {run["run_type"] for run in runs} == {"asset_triggered"}
     events = waiting.airflow.get("assets/events", limit=100)["asset_events"]
@@ -249,7 +226,7 @@ def test_a_deferred_sensor_outlives_a_stop_of_the_server(waiting: Waiting) -> No
 
 
 def test_nothing_of_a_message_and_no_secret_is_in_any_log(waiting: Waiting) -> None:
-    written = "\n".join(file.read_text("utf-8", "replace") for file in waiting.home.rglob("*.log*"))
+    written = "\n".join(file.read_text("utf-8", "replace") for file in waiting.airflow.home.rglob("*.log*"))
     assert "Trigger fired event" in written
     assert "secret body" not in written
     assert waiting.server.password not in written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
@@ -11,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,9 +21,12 @@ import httpx
 import psutil
 from psycopg.conninfo import conninfo_to_dict
 
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from fakemssql.postgres import DATABASE, USER, Postgres
 
 Value = TypeVar("Value")
+
+DAGS = Path(__file__).parent / "dags"
 
 WAIT = 240
 """Seconds within which everything happens, on a machine that has other things to do as well."""
@@ -64,6 +68,9 @@ SETTINGS = {
     "WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
     "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "1",
     "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+    # A file of DAGs that a test adds is found.
+    "DAG_PROCESSOR__REFRESH_INTERVAL": "3",
+    "DAG_PROCESSOR__BUNDLE_REFRESH_CHECK_INTERVAL": "1",
     "LOGGING__LOGGING_LEVEL": "INFO",
 }
 
@@ -78,28 +85,27 @@ def until(what: str, look: Callable[[], Value], *, seconds: float = WAIT) -> Val
 
 
 class RunningAirflow:
-    """API server, scheduler and DAG processor of one home, with the LocalExecutor, on PostgreSQL; a triggerer if asked.
+    """API server, scheduler, triggerer and DAG processor of one home, with the LocalExecutor, on PostgreSQL.
 
     On SQLite the API server waits for itself where two requests write at the same time.
 
-    :param home: the folder for database, settings and logs.
-    :param dags: the folder of the DAGs.
+    :param home: the folder for database, settings, DAGs and logs.
     :param environment: further variables of all its processes.
     """
 
-    def __init__(self, home: Path, dags: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
         with closing(socket.socket()) as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         settings = {
             **SETTINGS,
-            "CORE__DAGS_FOLDER": str(dags),
+            "CORE__DAGS_FOLDER": str(home / "dags"),
             "CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
             "API__PORT": str(port),
             "API__SECRET_KEY": secrets.token_hex(16),
             "API_AUTH__JWT_SECRET": secrets.token_hex(32),
         }
-        self._home = home
+        self.home = home
         self._environment = {**os.environ, "AIRFLOW_HOME": str(home), **_variables(settings), **environment}
         # Not under the home: started by root, PostgreSQL runs as a user who cannot enter pytest's folders.
         self._data = tempfile.TemporaryDirectory(prefix="sqlqueue-airflow-")
@@ -119,13 +125,15 @@ class RunningAirflow:
             "DATABASE__SQL_ALCHEMY_CONN_ASYNC": f"postgresql+psycopg_async://{where}",
         }
         self._environment.update(_variables(urls))
-        (self._home / "config").mkdir()
-        (self._home / "config" / "airflow_local_settings.py").write_text(PRELOAD, "utf-8")
+        (self.home / "dags").mkdir()
+        (self.home / "config").mkdir()
+        (self.home / "config" / "airflow_local_settings.py").write_text(PRELOAD, "utf-8")
         migration = self._start("migration", "db", "migrate")
         assert migration.wait(WAIT) == 0, self.log("migration")
         self._start("api-server", "api-server")
         self._start("dag-processor", "dag-processor")
         self.start_scheduler()
+        self.triggerer = psutil.Process(self._start("triggerer", "triggerer", "--skip-serve-logs").pid)
         token = until("the API server answers", self._token)
         self._http.headers["Authorization"] = f"Bearer {token}"
 
@@ -146,10 +154,6 @@ class RunningAirflow:
         """Start it, once one that was told to end has ended."""
         self._start("scheduler", "scheduler", "--skip-serve-logs")
 
-    def start_triggerer(self) -> psutil.Process:
-        """Start it too: what is deferred and what watches assets runs there."""
-        return psutil.Process(self._start("triggerer", "triggerer", "--skip-serve-logs").pid)
-
     def stop_scheduler(self, signum: signal.Signals) -> None:
         """Send a signal to the scheduler alone; its workers are processes of their own."""
         self._services["scheduler"].send_signal(signum)
@@ -160,7 +164,7 @@ class RunningAirflow:
 
     def log(self, service: str) -> str:
         """The last lines that a service has printed."""
-        return "\n".join((self._home / f"{service}.log").read_text("utf-8", "replace").splitlines()[-60:])
+        return "\n".join((self.home / f"{service}.log").read_text("utf-8", "replace").splitlines()[-60:])
 
     def get(self, path: str, **parameters: Any) -> Any:
         return self._request("GET", path, params=parameters)
@@ -171,9 +175,35 @@ class RunningAirflow:
     def patch(self, path: str, body: Mapping[str, Any]) -> Any:
         return self._request("PATCH", path, json=body)
 
-    def has_dag(self, dag_id: str) -> bool:
-        with self._mutex:
-            return self._http.get(f"/api/v2/dags/{dag_id}").is_success
+    def add_connection(self, conn_id: str, url: str, **keywords: str) -> None:
+        """Add a connection to a server's database, with further ODBC keywords."""
+        settings = ConnectionSettings.from_url(url)
+        extra = {"encrypt": "yes", "trust_server_certificate": True, "keywords": keywords}
+        connection = {
+            "connection_id": conn_id,
+            "conn_type": "sqlqueue",
+            "host": settings.host,
+            "port": settings.port,
+            "login": settings.user,
+            "password": settings.password,
+            "schema": settings.database,
+            "extra": json.dumps(extra),
+        }
+        self.post("connections", connection)
+
+    def add_dags(self, file: str, settings: Any, dag_ids: Collection[str]) -> None:
+        """Add a file of DAGs, which finds its settings beside itself, and wait until all of them are known."""
+        target = self.home / "dags" / file
+        target.with_suffix(".json").write_text(json.dumps(settings), "utf-8")
+        target.write_text((DAGS / file).read_text("utf-8"), "utf-8")
+
+        def are_known() -> bool:
+            errors = self.get("importErrors")["import_errors"]
+            assert not errors, errors
+            known = {dag["dag_id"] for dag in self.get("dags", limit=100)["dags"]}
+            return known.issuperset(dag_ids)
+
+        until(f"Airflow knows the DAGs of {file}", are_known)
 
     def _request(self, method: str, path: str, **arguments: Any) -> Any:
         with self._mutex:
@@ -194,7 +224,7 @@ class RunningAirflow:
         command = [sys.executable, "-m", "airflow", *arguments]
         if name in self._services:
             self._services[name].wait(WAIT)
-        with (self._home / f"{name}.log").open("ab") as output:
+        with (self.home / f"{name}.log").open("ab") as output:
             service = subprocess.Popen(
                 command,
                 env=self._environment,

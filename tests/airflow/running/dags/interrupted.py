@@ -1,7 +1,6 @@
-"""One DAG for each case of ``test_interrupted_under_scheduler.py``, as the file says that the environment names."""
+"""One DAG for each case of ``test_interrupted_drain.py``, as the file beside it says."""
 
 import json
-import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from airflow.sdk import DAG
 
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
 
-for case in json.loads(Path(os.environ["INTERRUPTED_CASES"]).read_text("utf-8")):
+for case in json.loads(Path(__file__).with_suffix(".json").read_text("utf-8")):
     seconds = case["execution_timeout"]
     with DAG(
         case["dag_id"],

@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.server.settings import ConnectionSettings
-from tests.airflow.running_airflow import RunningAirflow, until
-
-DAGS = Path(__file__).parent / "consuming_dags"
+from tests.airflow.running.running_airflow import RunningAirflow, until
 
 
 @pytest.fixture
@@ -37,40 +32,15 @@ def names(client: QueueClient) -> Iterator[dict[str, str]]:
     client.run_sql(f"DROP TABLE [dbo].[archive_{own}]")
 
 
-@pytest.fixture
-def airflow_that_runs(server_url: str, names: dict[str, str], tmp_path: Path) -> Iterator[RunningAirflow]:
-    settings = ConnectionSettings.from_url(server_url)
-    connection = {
-        "conn_type": "sqlqueue",
-        "host": settings.host,
-        "port": settings.port,
-        "login": settings.user,
-        "password": settings.password,
-        "schema": settings.database,
-        "extra": {"encrypt": "yes", "trust_server_certificate": True},
-    }
-    (tmp_path / "names.json").write_text(json.dumps(names), "utf-8")
-    environment = {
-        "AIRFLOW_CONN_SQLQUEUE_DEFAULT": json.dumps(connection),
-        "CONSUMING_NAMES": str(tmp_path / "names.json"),
-    }
-    airflow = RunningAirflow(tmp_path, DAGS, environment)
-    try:
-        airflow.start()
-        yield airflow
-    finally:
-        airflow.stop()
-
-
 @pytest.mark.airflow
 @pytest.mark.timeout(900)
 def test_messages_go_through_two_handlers(
-    airflow_that_runs: RunningAirflow, client: QueueClient, names: dict[str, Any]
+    running_airflow: RunningAirflow, client: QueueClient, names: dict[str, str]
 ) -> None:
     bodies = [b"%d" % n for n in range(30)]
     client.queue(names["orders"]).send(Message(body=body) for body in [*bodies, b"broken"])
-    airflow = airflow_that_runs
-    until("Airflow knows the DAG", lambda: airflow.has_dag("consuming"))
+    airflow = running_airflow
+    airflow.add_dags("consuming.py", names, ["consuming"])
     airflow.post("dags/consuming/dagRuns", {"dag_run_id": "first", "logical_date": None})
 
     def state() -> str:

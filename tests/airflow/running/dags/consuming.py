@@ -1,7 +1,6 @@
-"""The DAG of ``test_consume_under_scheduler.py``, as the file says that the environment names."""
+"""The DAG of ``test_consume.py``, as the file beside it says."""
 
 import json
-import os
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from airflow.sdk import DAG, task
 
 from airflow_sqlqueue.operators import SqlQueueConsumeOperator
 
-names = json.loads(Path(os.environ["CONSUMING_NAMES"]).read_text("utf-8"))
+names = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 
 
 def bill(message, hook):
