@@ -66,11 +66,12 @@ SETTINGS = {
     "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
     "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
     "WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
+    "WORKERS__MAX_FAILED_HEARTBEATS": "30",
     "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "1",
     "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
     # A file of DAGs that a test adds is found.
-    "DAG_PROCESSOR__REFRESH_INTERVAL": "3",
-    "DAG_PROCESSOR__BUNDLE_REFRESH_CHECK_INTERVAL": "1",
+    "DAG_PROCESSOR__REFRESH_INTERVAL": "4",
+    "DAG_PROCESSOR__BUNDLE_REFRESH_CHECK_INTERVAL": "2",
     "LOGGING__LOGGING_LEVEL": "INFO",
 }
 
@@ -80,7 +81,7 @@ def until(what: str, look: Callable[[], Value], *, seconds: float = WAIT) -> Val
     deadline = time.monotonic() + seconds
     while not (seen := look()):
         assert time.monotonic() < deadline, f"in {seconds} s it did not happen: {what}"
-        time.sleep(0.5)
+        time.sleep(1)
     return seen
 
 
