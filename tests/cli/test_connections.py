@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import pty
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.cli.runner import one_sentence, sqlqueue
+from tests.cli.runner import Done, one_sentence, sqlqueue
 
 ENDPOINT = f"Shipping.{uuid.uuid4().hex[:10]}"
-SET_UP = """
-import sys
-from airflow.__main__ import main
-
-connection = sys.argv[1]
-for arguments in (["db", "migrate"], ["connections", "add", "saved", "--conn-json", connection]):
-    sys.argv[1:] = arguments
-    main()
-"""
 NOWHERE = "mssql://sa:x@127.0.0.1:1/nowhere"
 
 
@@ -33,9 +27,19 @@ def url(server: Any) -> str:
     return str(server.url("sqlqueue"))
 
 
+def set_up_airflow(variables: dict[str, str], connection: str) -> None:
+    """Make Airflow's database, with a connection, in this process."""
+    os.environ.update(variables)
+    from airflow.__main__ import main
+
+    for arguments in (["db", "migrate"], ["connections", "add", "saved", "--conn-json", connection]):
+        sys.argv[1:] = arguments
+        main()
+
+
 @pytest.fixture(scope="module")
-def airflow(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The variables of an Airflow of its own, whose database has the connection ``saved``."""
+def with_airflow(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Done]]:
+    """Runs commands in a process of its own, whose Airflow has the connection ``saved`` and is loaded once."""
     home = tmp_path_factory.mktemp("airflow")
     variables = {
         "AIRFLOW_HOME": str(home),
@@ -53,50 +57,44 @@ def airflow(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
         "schema": parts.path.lstrip("/"),
         "extra": {"trust_server_certificate": True, "endpoint_schemas": {ENDPOINT: "shipping"}},
     }
-    done = subprocess.run(
-        [sys.executable, "-c", SET_UP, json.dumps(fields)],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return variables
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawned) as process:
+        process.submit(set_up_airflow, variables, json.dumps(fields)).result(timeout=240)
+        yield lambda *arguments, **options: process.submit(sqlqueue, *arguments, **options).result(timeout=240)
 
 
-def test_an_endpoint_is_routed_by_the_connections_settings(airflow: dict[str, str]) -> None:
+def test_an_endpoint_is_routed_by_the_connections_settings(with_airflow: Callable[..., Done]) -> None:
     address = f"{ENDPOINT}@[shipping]"
-    made = sqlqueue("create", address, "--create-schema", "--conn-id", "saved", **airflow)
+    made = with_airflow("create", address, "--create-schema", "--conn-id", "saved")
     assert made.returncode == 0, made.stderr
-    sent = sqlqueue("send", ENDPOINT, "--endpoint", "--type", "Order", "--conn-id", "saved", **airflow)
+    sent = with_airflow("send", ENDPOINT, "--endpoint", "--type", "Order", "--conn-id", "saved")
     assert sent.returncode == 0, sent.stderr
-    counted = sqlqueue("depth", ENDPOINT, "--endpoint", "--conn-id", "saved", "--json", **airflow)
+    counted = with_airflow("depth", ENDPOINT, "--endpoint", "--conn-id", "saved", "--json")
     assert json.loads(counted.stdout)["queue"].startswith(address)
     assert json.loads(counted.stdout)["messages"] == 1
-    dropped = sqlqueue("drop", address, "--force", "--conn-id", "saved", **airflow)
+    dropped = with_airflow("drop", address, "--force", "--conn-id", "saved")
     assert dropped.returncode == 0, dropped.stderr
 
 
-def test_a_connection_of_airflows_database(url: str, airflow: dict[str, str]) -> None:
+def test_a_connection_of_airflows_database(with_airflow: Callable[..., Done]) -> None:
     name = f"cli.{uuid.uuid4().hex[:10]}"
-    done = sqlqueue("create", name, "--conn-id", "saved", "--json", **airflow)
+    done = with_airflow("create", name, "--conn-id", "saved", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0]["created"] is True
 
 
-def test_the_named_connection_wins_over_the_environments_url(airflow: dict[str, str]) -> None:
-    done = sqlqueue("batches", "--conn-id", "saved", "--json", url=NOWHERE, **airflow)
+def test_the_named_connection_wins_over_the_environments_url(with_airflow: Callable[..., Done]) -> None:
+    done = with_airflow("batches", "--conn-id", "saved", "--json", url=NOWHERE)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_two_servers_are_one_too_many(airflow: dict[str, str]) -> None:
-    done = sqlqueue("batches", "--conn-id", "saved", "--url", NOWHERE, **airflow)
+def test_two_servers_are_one_too_many(with_airflow: Callable[..., Done]) -> None:
+    done = with_airflow("batches", "--conn-id", "saved", "--url", NOWHERE)
     assert "one of --url" in one_sentence(done, 2)
 
 
-def test_an_unknown_connection_is_one_sentence(airflow: dict[str, str]) -> None:
-    done = sqlqueue("batches", "--conn-id", "unknown", **airflow)
+def test_an_unknown_connection_is_one_sentence(with_airflow: Callable[..., Done]) -> None:
+    done = with_airflow("batches", "--conn-id", "unknown")
     assert "no connection 'unknown'" in one_sentence(done, 2)
 
 
