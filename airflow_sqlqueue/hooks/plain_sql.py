@@ -45,9 +45,7 @@ class PlainSqlHook(DbApiHook):
         current = current_transaction(self.client.settings)
         if current is not None:
             return cast("pyodbc.Connection", current.receiving.enlisted_connection())
-        connection = open_connection(self.client.settings)
-        connection.autocommit = False
-        return connection
+        return open_connection(self.client.settings, autocommit=False)
 
     def test_connection(self) -> tuple[bool, str]:  # type: ignore[override] # the base class has no annotation
         """Reach the server, and say in one sentence how it went."""
@@ -61,6 +59,13 @@ class PlainSqlHook(DbApiHook):
     def get_uri(self) -> str:
         """The SQLAlchemy URL. It holds the password."""
         return f"mssql+pyodbc:///?odbc_connect={quote_plus(self.client.settings.odbc_connection_string())}"
+
+    def get_sqlalchemy_engine(self, engine_kwargs: dict[str, Any] | None = None) -> Any:
+        """An engine of SQLAlchemy. No URL can hold an access token, so a login by one opens its connections itself."""
+        settings, options = self.client.settings, dict(engine_kwargs or {})
+        if settings.by_token:
+            options.setdefault("creator", lambda: open_connection(settings, autocommit=False))
+        return super().get_sqlalchemy_engine(options)
 
     @property
     def dialect_name(self) -> str:

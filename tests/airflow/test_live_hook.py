@@ -14,13 +14,25 @@ import pytest
 from airflow_sqlqueue.errors import BatchError, QueueNotFoundError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.provider_info import get_provider_info
 from airflow_sqlqueue.queue import Depth, MessageFilter, PurgeOptions
+from fakemssql import FakeServer
 
 
 def test_the_connection_test_passes_in_one_sentence(hook: SqlQueueHook) -> None:
     settings = hook.queue_connection.settings
     answer = f"SQL Server at {settings.host}:{settings.port} answers, database {settings.database!r}."
     assert hook.test_connection() == (True, answer)
+
+
+def test_an_untrusted_certificate_names_the_switch_of_the_form(server: Any, connection: Any) -> None:
+    if not isinstance(server, FakeServer):
+        pytest.skip("a real server's certificate may be trusted")
+    conn_id = connection(host=server.host, port=server.port, login=server.user, password=server.password)
+    ok, sentence = SqlQueueHook(conn_id).test_connection()
+    assert not ok
+    field = get_provider_info()["connection-types"][0]["conn-fields"]["trust_server_certificate"]
+    assert f"switch on {field['label']!r} in the Airflow connection" in sentence
 
 
 def test_airflows_command_line_tests_the_connection(live: str, airflow: Any) -> None:
