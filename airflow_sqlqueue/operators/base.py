@@ -50,11 +50,8 @@ class RoutedTask(ServerTask):
     endpoint: str | None
 
     def check_queue(self) -> None:
-        """Raise :class:`AddressError`, when the DAG is parsed, unless the queue is named in exactly one way."""
-        from airflow_sqlqueue.errors import AddressError
-
-        if (self.queue_name is None) == (self.endpoint is None):
-            raise AddressError(f"The task {self.task_id!r} works on one queue: give it queue_name or endpoint.")
+        """:func:`check_named_once`, when the DAG is parsed."""
+        check_named_once(self.task_id, self.queue_name, self.endpoint)
 
     @property
     def address(self) -> str:
@@ -65,6 +62,17 @@ class RoutedTask(ServerTask):
     def sql_queue(self) -> Queue:
         """The queue. Airflow's own ``queue`` is one of an executor."""
         return self.hook.queue(self.address)
+
+
+def check_named_once(task_id: str, queue_name: str | None, endpoint: str | None) -> None:
+    """:func:`.routing.check_named_once`, whose :class:`AddressError` names the task then."""
+    from airflow_sqlqueue.errors import AddressError
+    from airflow_sqlqueue.routing import check_named_once
+
+    try:
+        check_named_once(queue_name, endpoint)
+    except AddressError as error:
+        raise AddressError(f"Task {task_id!r}: {error}") from error
 
 
 def note_counts(task: BaseOperator, context: Context, **counts: Any) -> None:
