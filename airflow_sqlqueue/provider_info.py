@@ -71,7 +71,12 @@ def get_provider_info() -> dict[str, Any]:
                 "ui-field-behaviour": {
                     "hidden-fields": [],
                     "relabeling": {"schema": "Database"},
-                    "placeholders": {"host": "sql.example.com", "port": "1433"},
+                    "placeholders": {
+                        "host": "sql.example.com",
+                        "login": "airflow",
+                        "schema": "nservicebus",
+                        "port": "1433",
+                    },
                 },
                 "conn-fields": _conn_fields(),
             }
@@ -101,43 +106,83 @@ def _modules(*names: str) -> dict[str, Any]:
 
 
 def _conn_fields() -> dict[str, Any]:
+    """The fields of the extra, by the group in which the form shows them; groups are closed until they are asked for.
+
+    Above them the form shows Airflow's own fields, which are all that a server with a trusted certificate needs.
+    """
+    groups = {
+        "Encryption": {
+            "trust_server_certificate": _field(
+                "Trust server certificate", "Accept a certificate that no trusted authority has signed.", "boolean"
+            ),
+            "encrypt": _field("Encrypt", "Yes unless set.", "string", enum=["yes", "no", "strict"]),
+        },
+        "Microsoft Entra ID": {
+            "authentication": _field(
+                "Authentication",
+                "How the login gets its token. ActiveDirectoryDefault takes what azure-identity finds; the others "
+                "are the driver's. Login is the id of the application or of the managed identity.",
+                "string",
+                enum=[
+                    "ActiveDirectoryDefault",
+                    "ActiveDirectoryMsi",
+                    "ActiveDirectoryServicePrincipal",
+                    "ActiveDirectoryPassword",
+                    "ActiveDirectoryIntegrated",
+                ],
+            ),
+            "access_token_conn_id": _field(
+                "Access token from connection",
+                "The id of an Airflow connection: its password is an access token, or, of type azure, it has tenant, "
+                "client id and client secret. Leave Login and Password empty.",
+                "string",
+            ),
+        },
+        "Addresses of queues": {
+            "default_schema": _field("Default schema", "Of queues whose address names none.", "string"),
+            "default_catalog": _field("Default catalog", "The database of queues whose address names none.", "string"),
+            "queue_schemas": _json("Schemas of queues", '{"table": "schema"}'),
+            "queue_catalogs": _json("Catalogs of queues", '{"table": "database"}'),
+            "endpoint_schemas": _json("Schemas of endpoints", '{"Endpoint": "schema"}'),
+            "endpoint_catalogs": _json("Catalogs of endpoints", '{"Endpoint": "database"}'),
+            "transport_version": _field(
+                "Transport version",
+                "Where addresses are read as endpoints of an old version do.",
+                "string",
+                enum=["1", "2", "3.0"],
+            ),
+            "allowed_catalogs": _field(
+                "Allowed catalogs",
+                "Databases that headers of messages may name, with commas; the default one.",
+                "string",
+            ),
+            "allowed_schemas": _field(
+                "Allowed schemas", "Schemas that headers of messages may name, with commas; all unless set.", "string"
+            ),
+            "ledger_schema": _field("Ledger schema", "Of the drain's ledger; sqlqueue unless set.", "string"),
+        },
+        "Driver and timeouts": {
+            "login_timeout": _field("Login timeout", "Seconds; 15 unless set.", "integer", minimum=1),
+            "lock_timeout": _field("Lock timeout", "Seconds a statement waits; 30 unless set.", "number", minimum=0),
+            "application_intent": _field("Application intent", "", "string", enum=["ReadWrite", "ReadOnly"]),
+            "multi_subnet_failover": _field("Multi-subnet failover", "For availability group listeners.", "boolean"),
+            "driver": _field("ODBC driver", "An installed one of Microsoft's; the newest unless set.", "string"),
+            "keywords": _json("Further ODBC keywords", '{"KeepAlive": "30"}'),
+        },
+        "Connection string of .NET": {
+            "connection_string": _field(
+                "Connection string",
+                "As an endpoint has it: Server=...;Database=...;Queue Schema=... What stands in the other fields "
+                "wins. Keep the password in the field Password: an extra is shown to more people.",
+                "string",
+                format="password",
+            ),
+        },
+    }
     return {
-        "connection_string": _field(
-            "Connection string",
-            "Of .NET, as an endpoint has it: Server=...;Database=...;Queue Schema=... What stands in the fields above "
-            "wins. Keep the password in the field Password: an extra is shown to more people.",
-            "string",
-            format="password",
-        ),
-        "encrypt": _field("Encrypt", "Yes unless set.", "string", enum=["yes", "no", "strict"]),
-        "trust_server_certificate": _field(
-            "Trust server certificate", "Accept a certificate that no trusted authority has signed.", "boolean"
-        ),
-        "driver": _field("ODBC driver", "An installed one of Microsoft's; the newest unless set.", "string"),
-        "application_intent": _field("Application intent", "", "string", enum=["ReadWrite", "ReadOnly"]),
-        "multi_subnet_failover": _field("Multi-subnet failover", "For availability group listeners.", "boolean"),
-        "login_timeout": _field("Login timeout", "Seconds; 15 unless set.", "integer", minimum=1),
-        "lock_timeout": _field("Lock timeout", "Seconds a statement waits; 30 unless set.", "number", minimum=0),
-        "keywords": _json("Further ODBC keywords", '{"KeepAlive": "30"}'),
-        "default_schema": _field("Default schema", "Of queues whose address names none.", "string"),
-        "default_catalog": _field("Default catalog", "The database of queues whose address names none.", "string"),
-        "queue_schemas": _json("Schemas of queues", '{"table": "schema"}'),
-        "queue_catalogs": _json("Catalogs of queues", '{"table": "database"}'),
-        "endpoint_schemas": _json("Schemas of endpoints", '{"Endpoint": "schema"}'),
-        "endpoint_catalogs": _json("Catalogs of endpoints", '{"Endpoint": "database"}'),
-        "transport_version": _field(
-            "Transport version",
-            "Where addresses are read as endpoints of an old version do.",
-            "string",
-            enum=["1", "2", "3.0"],
-        ),
-        "allowed_catalogs": _field(
-            "Allowed catalogs", "Databases that headers of messages may name, with commas; the default one.", "string"
-        ),
-        "allowed_schemas": _field(
-            "Allowed schemas", "Schemas that headers of messages may name, with commas; all unless set.", "string"
-        ),
-        "ledger_schema": _field("Ledger schema", "Of the drain's ledger; sqlqueue unless set.", "string"),
+        name: {**field, "schema": {**field["schema"], "section": group}}
+        for group, fields in groups.items()
+        for name, field in fields.items()
     }
 
 

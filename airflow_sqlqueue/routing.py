@@ -54,6 +54,12 @@ def endpoint_table(name: str, qualifier: str | None = None, discriminator: str |
     return ".".join(part for part in (name, qualifier, discriminator) if part)
 
 
+def check_named_once(queue_name: str | None, endpoint: str | None) -> None:
+    """Raise :class:`AddressError` unless a queue is named by its address or by its endpoint, and not by both."""
+    if (queue_name is None) == (endpoint is None):
+        raise AddressError("Name the queue by its address or by its endpoint: give queue_name or endpoint.")
+
+
 @dataclass(frozen=True)
 class AddressResolver:
     """Turns addresses and endpoint names into tables.
@@ -145,8 +151,7 @@ class AddressResolver:
 
         Raises :class:`AddressError` unless exactly one of both is given.
         """
-        if (queue_name is None) == (endpoint is None):
-            raise AddressError("Name the queue by its address or by its endpoint: give queue_name or endpoint.")
+        check_named_once(queue_name, endpoint)
         if endpoint is None:
             return str(queue_name)
         found = self.resolve_endpoint(endpoint)

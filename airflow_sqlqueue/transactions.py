@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, TransactionError
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -30,11 +31,11 @@ class Server:
     """What one connection can reach: a server, as a login. Databases do not count, a transaction spans them."""
 
     name: str
-    user: str | None
+    login: tuple[Any, ...]
 
     @classmethod
     def of(cls, settings: ConnectionSettings) -> Server:
-        return cls(settings.server.lower(), settings.user)
+        return cls(settings.server.lower(), settings.login)
 
 
 class Transaction:
@@ -97,7 +98,7 @@ def current_transaction(settings: ConnectionSettings) -> Transaction | None:
     current = _current.get()
     if current is not None and current.server != Server.of(settings):
         raise TransactionError(
-            f"A transaction on {current.server.name} as {current.server.user!r} is open, and one "
+            f"A transaction on {current.server.name} as {current.server.login[0]!r} is open, and one "
             f"on {settings.server} as {settings.user!r} cannot commit together with it: end it first, "
             "or use the same connection."
         )

@@ -24,13 +24,10 @@ if TYPE_CHECKING:
 )
 def bill(message: Envelope, hook: SqlQueueHook) -> None:
     """What this sends is committed with the message, or not at all."""
-    from airflow_sqlqueue import reply
-
     order = message.json()
     if order["total"] < 0:
         raise ValueError("An order's total is below zero.")
-    address, answer = reply(message, {"order": order["order"], "billed": order["total"]}, endpoint="Billing")
-    hook.client.queue(address).send([answer])
+    hook.client.reply(message, {"order": order["order"], "billed": order["total"]}, endpoint="Billing")
 
 
 with DAG(

@@ -5,7 +5,6 @@ A retry of the task sends no second request. With ``deferrable=True`` the wait t
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,12 @@ from airflow.sdk import DAG, Param
 from airflow_sqlqueue.operators import SqlQueueRequestOperator
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.publishing.conversation import Reply
+    from airflow_sqlqueue import Envelope
 
 
-def price_of(reply: Reply) -> float:
+def price_of(reply: Envelope) -> float:
     """What goes to XCom of the reply."""
-    return float(json.loads(reply.body)["price"])
+    return float(reply.json()["price"])
 
 
 def request(context: Any) -> dict[str, Any]:

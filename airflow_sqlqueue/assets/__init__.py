@@ -1,4 +1,4 @@
-"""Queues as assets: ``mssql+queue://host:port/database/schema/table``.
+"""Queues as assets: ``mssql+queue://host:port/database/schema/table``, or ``mssql+queue://host/instance/database/...``.
 
 DAGs are scheduled by them, and lineage names the same table as for SQL operators. The path has the names
 percent-encoded.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from airflow.providers.common.compat.openlineage.facet import Dataset
 
-__all__ = ["SCHEME", "convert_to_openlineage", "create_asset", "sanitize_uri"]
+__all__ = ["SCHEME", "authority", "convert_to_openlineage", "create_asset", "sanitize_uri"]
 
 SCHEME = "mssql+queue"
 _DEFAULT_PORT = 1433
@@ -29,23 +29,38 @@ def create_asset(
     table: str,
     schema: str = "dbo",
     port: int = _DEFAULT_PORT,
+    instance: str | None = None,
     extra: dict[str, Any] | None = None,
 ) -> Asset:
-    """The asset of a queue table. ``SqlQueueHook.asset`` makes it of an address."""
-    path = "/".join(quote(name, safe="") for name in (database, schema, table))
-    return Asset(uri=f"{SCHEME}://{host}:{port}/{path}", extra=extra or {})
+    """The asset of a queue table; with a named ``instance`` the port means nothing. ``SqlQueueHook.asset`` makes it of
+    an address."""
+    names = (database, schema, table) if instance is None else (instance, database, schema, table)
+    path = "/".join(quote(name, safe="") for name in names)
+    return Asset(uri=f"{SCHEME}://{authority(host, port, instance)}/{path}", extra=extra or {})
+
+
+def authority(host: str, port: int, instance: str | None) -> str:
+    """A server as URIs have it: ``host:port``, or the host alone where a named instance says the port."""
+    name = f"[{host}]" if ":" in host else host
+    return f"{name}:{port}" if instance is None else name
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """The URI with its port. Raises ValueError, as Airflow wants it, for one that is no queue's."""
+    """The URI with its port, unless it names an instance. Raises ValueError, as Airflow wants it, for no queue's."""
     if not uri.hostname:
         raise ValueError(f"A queue's URI names a host: {SCHEME}://host:port/database/schema/table.")
     parts = uri.path.split("/")[1:]
-    if len(parts) != 3 or not all(unquote(part).strip() for part in parts):
-        raise ValueError(f"A queue's URI names database, schema and table: {SCHEME}://host:port/database/schema/table.")
+    if len(parts) not in (3, 4) or not all(unquote(part).strip() for part in parts):
+        raise ValueError(
+            f"A queue's URI names database, schema and table: {SCHEME}://host:port/database/schema/table, or "
+            f"{SCHEME}://host/instance/database/schema/table."
+        )
+    if len(parts) == 4 and uri.port:
+        raise ValueError("A queue's URI names a port or an instance, not both: with a port, leave the instance out.")
     if uri.query:
         raise ValueError("A queue's URI has no query.")
-    return uri._replace(netloc=uri.netloc.rpartition("@")[2] if uri.port else f"{uri.hostname}:{_DEFAULT_PORT}")
+    host = uri.netloc.rpartition("@")[2]
+    return uri._replace(netloc=host if uri.port or len(parts) == 4 else f"{host.rstrip(':')}:{_DEFAULT_PORT}")
 
 
 def convert_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
@@ -53,4 +68,5 @@ def convert_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
     from airflow.providers.common.compat.openlineage.facet import Dataset
 
     uri = sanitize_uri(urlsplit(asset.uri))
-    return Dataset(namespace=f"mssql://{uri.netloc}", name=".".join(map(unquote, uri.path.split("/")[1:])))
+    *instance, database, schema, table = map(unquote, uri.path.split("/")[1:])
+    return Dataset(namespace="/".join([f"mssql://{uri.netloc}", *instance]), name=f"{database}.{schema}.{table}")

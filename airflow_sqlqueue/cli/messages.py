@@ -10,7 +10,7 @@ import typer
 
 from airflow_sqlqueue.cli.message_options import Body, ContentType, HeaderOption, MessageType, message_from_options
 from airflow_sqlqueue.cli.options import ConnId, IsEndpoint, Json, Queue, Url, connect_queue
-from airflow_sqlqueue.cli.output import counted, progress_bar, show
+from airflow_sqlqueue.cli.output import counted, progress_bar, show, stderr
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.queue.browsing import MessageHead
@@ -112,7 +112,19 @@ def forward(
 ) -> None:
     """Move what is in the queue to another queue of the server, as it is."""
     source = connect_queue(queue, endpoint, url, conn_id)
-    done = source.forward(to_queue, max_messages=max_messages, max_seconds=max_seconds)
+    moved = 0
+
+    def note(messages: int) -> None:
+        nonlocal moved
+        moved = messages
+
+    try:
+        done = source.forward(to_queue, max_messages=max_messages, max_seconds=max_seconds, on_progress=note)
+    except BaseException:
+        # Of a COMMIT that is interrupted nobody knows.
+        text = f"At least {moved:,} messages were moved, all others are in {source.address}: run it again to go on."
+        stderr.print(text, markup=False, highlight=False)
+        raise
     values = {"queue": source.address.canonical, "to_queue": to_queue, **asdict(done)}
     show({**values, "seconds": round(done.seconds, 3)}, as_json=as_json)
 

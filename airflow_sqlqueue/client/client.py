@@ -14,6 +14,9 @@ from airflow_sqlqueue.client.quarantine import QuarantineManager
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.client.subscriptions import SubscriptionManager
 from airflow_sqlqueue.client.tables import TableManager
+from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.envelope.replying import reply
+from airflow_sqlqueue.message import ReceivedMessage
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.connection_string import ConnectionString, is_connection_string
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -103,6 +106,21 @@ class QueueClient:
         The name of an endpoint is resolved by the endpoint settings too. Raises AddressError.
         """
         return Queue(self._connector, self.resolver.address_of(queue_name, endpoint))
+
+    def reply(self, received: ReceivedMessage | Envelope, body: Any = None, *, endpoint: str, **options: Any) -> str:
+        """Reply to a message, in the :meth:`transaction` under way, and return the address that the reply went to.
+
+        The arguments are those of :func:`airflow_sqlqueue.reply`, which makes the reply and sends nothing. Whoever sent
+        the message chose the address, so it has to be an allowed one (``allowed_catalogs``, ``allowed_schemas``):
+        raises :class:`~airflow_sqlqueue.errors.AddressError` for another, also behind a synonym, and
+        :class:`~airflow_sqlqueue.errors.MessageError` for a message that cannot be replied to. Delivery as for
+        :meth:`.client.queues.Queue.send`.
+        """
+        address, message = reply(received, body, endpoint=endpoint, **options)
+        with self._connector.queue(address, sending=True) as table, table.session.transaction():
+            table.require_allowed(self.resolver)
+            table.send([message])
+            return table.address.canonical
 
     def delayed(self, queue_name: str | None = None, *, endpoint: str | None = None) -> DelayedQueue:
         """The delayed messages of a queue, which wait in its table ``<queue>.Delayed``. Raises AddressError."""

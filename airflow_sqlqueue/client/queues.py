@@ -163,7 +163,13 @@ class Queue:
             return table.purge(options)
 
     def forward(
-        self, to_queue: str, *, chunk: int = CHUNK, max_messages: int | None = None, max_seconds: float | None = None
+        self,
+        to_queue: str,
+        *,
+        chunk: int = CHUNK,
+        max_messages: int | None = None,
+        max_seconds: float | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> ForwardResult:
         """Move what is in the queue to another one of the server, as it is: exactly once.
 
@@ -171,7 +177,14 @@ class Queue:
         """
         with self.open() as table:
             target = QueueTable(table.session, self._connector.find_in(table.session, to_queue))
-            return forward(table, target, chunk=chunk, max_messages=max_messages, max_seconds=max_seconds)
+            return forward(
+                table,
+                target,
+                chunk=chunk,
+                max_messages=max_messages,
+                max_seconds=max_seconds,
+                on_progress=on_progress,
+            )
 
     def request(self, message: Message, *, timeout: float = 30.0, reply_queue: str | None = None) -> Reply:
         """Send a request, and wait up to ``timeout`` seconds for the reply.

@@ -188,8 +188,7 @@ class Handler:
         What the destination raises makes the message fail.
         """
         queue = QueueTable(session, find_queue(session, self._resolver, destination))
-        self._resolver.require_allowed(queue.address)
-        self._resolver.require_allowed(queue.layout.table)
+        queue.require_allowed(self._resolver)
         check_takes(queue)
         headers = {name: value for name, value in envelope.headers.items() if name != HeaderNames.FORWARD_DESTINATION}
         queue.send([Message(headers, envelope.body, id=envelope.row_id)])

@@ -264,8 +264,7 @@ class _Mover:
             address = find_queue(self.session, self.resolver, text)
             found = QueueTable(self.session, address)
             if address != self.queue.address:
-                self.resolver.require_allowed(address)
-                self.resolver.require_allowed(found.layout.table)
+                found.require_allowed(self.resolver)
             check_takes(found)
         except TransientError:
             raise

@@ -6,7 +6,8 @@ Accepted connection types and what their extra means (docs/concepts/connections.
 - ``odbc``: the fields below; any other key is an ODBC keyword.
 - ``mssql``: the fields below; pymssql's own keys are ignored (``login_timeout`` means the same to both).
 
-``connection_string`` is one of .NET. Everything else that the connection says wins over it.
+``access_token_conn_id`` names a connection that gives access tokens (:mod:`.access_token`). ``connection_string`` is
+one of .NET. Everything else that the connection says wins over it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.hooks.access_token import ConnectionToken
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.connection_string import ConnectionString
+from airflow_sqlqueue.server.entra import scope_of
 from airflow_sqlqueue.server.settings import (
     MICROSOFT_DRIVERS,
     ConnectionSettings,
@@ -39,6 +42,7 @@ ROUTING_MAPPINGS = ("queue_schemas", "queue_catalogs", "endpoint_schemas", "endp
 ROUTING_LISTS = ("allowed_catalogs", "allowed_schemas")
 
 _KEYWORDS = {
+    "authentication": "Authentication",
     "encrypt": "Encrypt",
     "trust_server_certificate": "TrustServerCertificate",
     "application_intent": "ApplicationIntent",
@@ -46,7 +50,7 @@ _KEYWORDS = {
 }
 _FIELDS = {
     *("connection_string", "driver", "login_timeout", "lock_timeout", "keywords", "ledger_schema"),
-    "transport_version",
+    *("transport_version", "access_token_conn_id"),
 }
 _KNOWN = _FIELDS | set(_KEYWORDS) | set(ROUTING_NAMES) | set(ROUTING_MAPPINGS) | set(ROUTING_LISTS)
 _NOT_OURS = {
@@ -95,17 +99,19 @@ def read_connection(
         given = _over(extra, overrides or {})
         text = _text(extra, "connection_string") or ""
         string = ConnectionString.parse(text)
+        token_from = _text(extra, "access_token_conn_id")
         host, instance = split_host(connection.host) if connection.host else (string.host, string.instance)
         settings = ConnectionSettings(
             host=host,
             instance=named_instance(instance, connection.port),
             port=connection.port or string.port,
             database=database or connection.schema or string.database,
-            user=connection.login or string.user,
-            password=connection.password or string.password,
+            user=connection.login or string.user or None,
+            password=connection.password or string.password or None,
             driver=driver or _driver(extra.get("driver"), allowed=allow_driver_in_extra),
             keywords=_keywords(extra, _applicable(string, connection)),
             login_timeout=int(_number(extra, "login_timeout", string.login_timeout)),
+            access_token=None if token_from is None else ConnectionToken(token_from, scope_of(host)),
         )
         names = {key: _text(given, key) for key in ROUTING_NAMES}
         names["default_schema"] = names["default_schema"] or string.queue_schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.assets import create_asset
+from airflow_sqlqueue.assets import authority, create_asset
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.sqlparser import DatabaseInfo
@@ -21,11 +21,17 @@ def queue_asset(client: QueueClient, queue_name: str | None, endpoint: str | Non
     return create_asset(
         host=client.settings.host,
         port=client.settings.port,
+        instance=client.settings.instance,
         database=table.catalog,
         schema=table.schema,
         table=table.table,
         extra=dict(extra),
     )
+
+
+def namespace_of(settings: ConnectionSettings) -> str:
+    """OpenLineage's namespace of the tables of a server; a named instance is a part of it."""
+    return f"mssql://{_server(settings)}"
 
 
 def database_info(settings: ConnectionSettings) -> DatabaseInfo:
@@ -34,7 +40,7 @@ def database_info(settings: ConnectionSettings) -> DatabaseInfo:
 
     return DatabaseInfo(
         scheme="mssql",
-        authority=settings.server,
+        authority=_server(settings),
         information_schema_columns=[
             "table_schema",
             "table_name",
@@ -46,3 +52,8 @@ def database_info(settings: ConnectionSettings) -> DatabaseInfo:
         database=settings.database,
         is_information_schema_cross_db=True,
     )
+
+
+def _server(settings: ConnectionSettings) -> str:
+    where = authority(settings.host, settings.port, settings.instance)
+    return where if settings.instance is None else f"{where}/{settings.instance}"

@@ -1,4 +1,4 @@
-"""The hook: an Airflow connection, the client behind it, and what a ``DbApiHook`` must say of its database."""
+"""The hook: an Airflow connection and the client behind it."""
 
 from __future__ import annotations
 
@@ -6,35 +6,28 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote_plus
+from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.sql.hooks.sql import DbApiHook
 from airflow.sdk import conf
 
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.connection import QueueConnection, read_connection
 from airflow_sqlqueue.hooks.engine import engine_of
-from airflow_sqlqueue.hooks.lineage import database_info, queue_asset
+from airflow_sqlqueue.hooks.lineage import queue_asset
 from airflow_sqlqueue.hooks.masking import mask_secrets
-from airflow_sqlqueue.hooks.quiet_cursor import QuietCursor
+from airflow_sqlqueue.hooks.plain_sql import PlainSqlHook
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.publishing.conversation import Reply
 from airflow_sqlqueue.publishing.subscriptions import PublishResult
 from airflow_sqlqueue.queue import Depth, PurgeOptions, PurgeResult
 from airflow_sqlqueue.queue.send_ledger import SendResult
-from airflow_sqlqueue.server.connection import open_connection
-from airflow_sqlqueue.server.settings import load_pyodbc
-from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, current_transaction
+from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    import pyodbc
-    from airflow.providers.openlineage.sqlparser import DatabaseInfo
-    from airflow.sdk import Asset, Connection, ObjectStoragePath
+    from airflow.sdk import Asset, ObjectStoragePath
     from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import Unpack
 
@@ -49,7 +42,7 @@ if TYPE_CHECKING:
     Staging = str | PathLike[str] | ObjectStoragePath
 
 
-class SqlQueueHook(DbApiHook):
+class SqlQueueHook(PlainSqlHook):
     """Queue tables of SQL Server through one Airflow connection of type ``sqlqueue``, ``mssql`` or ``odbc``.
 
     :attr:`client` can do all that this package can; what DAGs do most is here by a short name. It is a ``DbApiHook``,
@@ -78,9 +71,6 @@ class SqlQueueHook(DbApiHook):
     default_conn_name = "sqlqueue_default"
     conn_type = "sqlqueue"
     hook_name = "SQL Server queue"
-    supports_autocommit = True
-    supports_executemany = True
-    _placeholder = "?"
 
     def __init__(
         self,
@@ -239,62 +229,3 @@ class SqlQueueHook(DbApiHook):
     def run_sql(self, sql: str, *parameters: Any) -> list[Any]:
         """Run a statement of your own, enlisted, and return the rows of its last result; nothing of it is logged."""
         return self.client.run_sql(sql, *parameters)
-
-    # What a DbApiHook must say of its database; its set_autocommit and get_autocommit suit pyodbc as they are.
-
-    def get_conn(self) -> pyodbc.Connection:
-        """A pyodbc connection without autocommit, as ``DbApiHook`` expects. Raises what a session raises.
-
-        Inside a :meth:`transaction` it is lent from there: its commit does nothing, its rollback dooms the transaction.
-        """
-        current = current_transaction(self.client.settings)
-        if current is not None:
-            return cast("pyodbc.Connection", current.receiving.enlisted_connection())
-        connection = open_connection(self.client.settings)
-        connection.autocommit = False
-        return connection
-
-    def test_connection(self) -> tuple[bool, str]:  # type: ignore[override] # the base class has no annotation
-        """Reach the server, and say in one sentence how it went."""
-        try:
-            self.client.ping()
-        except SqlQueueError as error:
-            return False, str(error)
-        settings = self.client.settings
-        return True, f"SQL Server at {settings.server} answers, database {settings.database!r}."
-
-    def get_uri(self) -> str:
-        """The SQLAlchemy URL. It holds the password."""
-        return f"mssql+pyodbc:///?odbc_connect={quote_plus(self.client.settings.odbc_connection_string())}"
-
-    @property
-    def dialect_name(self) -> str:
-        return "mssql"
-
-    def _run_command(self, cur: Any, sql_statement: str, parameters: Any) -> None:
-        """Run a statement of ``run``, without its parameters in logs and lineage."""
-        super()._run_command(QuietCursor(cur, parameters) if parameters else cur, sql_statement, None)
-
-    @staticmethod
-    def _serialize_cell(cell: Any, conn: Any = None) -> Any:
-        """The cell as it is: the base class would make text of bytes and GUIDs."""
-        return cell
-
-    def _make_common_data_structure(self, result: Any) -> Any:
-        """Tuples, which XCom takes, for pyodbc's rows, which it does not."""
-        row = load_pyodbc().Row
-        if isinstance(result, list):
-            return [tuple(item) if isinstance(item, row) else item for item in result]
-        return tuple(result) if isinstance(result, row) else result
-
-    def get_openlineage_database_info(self, connection: Connection) -> DatabaseInfo:
-        """How OpenLineage names what the SQL operators touch: as MsSqlHook has it."""
-        return database_info(self.client.settings)
-
-    def get_openlineage_database_dialect(self, connection: Connection) -> str:
-        return "mssql"
-
-    def get_openlineage_default_schema(self) -> str | None:
-        """The login's default schema, which unqualified names in plain SQL mean."""
-        row = self.get_first("SELECT SCHEMA_NAME();")
-        return str(row[0]) if row else None

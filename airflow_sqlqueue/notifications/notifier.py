@@ -64,10 +64,9 @@ class SqlQueueNotifier(BaseNotifier):
         self.originating_endpoint = originating_endpoint
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
-        if (queue_name is None) == (endpoint is None):
-            from airflow_sqlqueue.errors import AddressError
+        from airflow_sqlqueue.routing import check_named_once
 
-            raise AddressError("A notifier sends to one queue: give it queue_name or endpoint.")
+        check_named_once(queue_name, endpoint)
 
     def notify(self, context: Context) -> None:
         """Send it; raises our errors, which Airflow logs."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+    from airflow_sqlqueue.operators.lineage import Lineage
 
 
 class ServerTask:
@@ -21,6 +22,8 @@ class ServerTask:
     task_id: str
     sqlqueue_conn_id: str
     hook_params: dict[str, Any] | None
+    lineage: Lineage | None = None
+    """Where messages came from and went to, once the task has moved some."""
 
     @cached_property
     def hook(self) -> SqlQueueHook:
@@ -28,6 +31,10 @@ class ServerTask:
         from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
         return SqlQueueHook(self.sqlqueue_conn_id, **(self.hook_params or {}))
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What OpenLineage's provider asks for when the task has ended; None where nothing was moved."""
+        return None if self.lineage is None else self.lineage.facets()
 
 
 class QueueTask(ServerTask):
@@ -43,11 +50,8 @@ class RoutedTask(ServerTask):
     endpoint: str | None
 
     def check_queue(self) -> None:
-        """Raise :class:`AddressError`, when the DAG is parsed, unless the queue is named in exactly one way."""
-        from airflow_sqlqueue.errors import AddressError
-
-        if (self.queue_name is None) == (self.endpoint is None):
-            raise AddressError(f"The task {self.task_id!r} works on one queue: give it queue_name or endpoint.")
+        """:func:`check_named_once`, when the DAG is parsed."""
+        check_named_once(self.task_id, self.queue_name, self.endpoint)
 
     @property
     def address(self) -> str:
@@ -60,6 +64,17 @@ class RoutedTask(ServerTask):
         return self.hook.queue(self.address)
 
 
+def check_named_once(task_id: str, queue_name: str | None, endpoint: str | None) -> None:
+    """:func:`.routing.check_named_once`, whose :class:`AddressError` names the task then."""
+    from airflow_sqlqueue.errors import AddressError
+    from airflow_sqlqueue.routing import check_named_once
+
+    try:
+        check_named_once(queue_name, endpoint)
+    except AddressError as error:
+        raise AddressError(f"Task {task_id!r}: {error}") from error
+
+
 def note_counts(task: BaseOperator, context: Context, **counts: Any) -> None:
     """Put counts, and ids, into the events of the task's outlets that are assets."""
     events: Any = context.get("outlet_events", {})
@@ -68,8 +83,12 @@ def note_counts(task: BaseOperator, context: Context, **counts: Any) -> None:
             events[outlet].extra.update(counts)
 
 
-def note_batch(task: BaseOperator, context: Context, batch: Batch) -> None:
-    """:func:`note_counts` of a batch."""
+def note_batch(task: Any, context: Context, batch: Batch, *, put_back: bool = False) -> None:
+    """:func:`note_counts` of a batch, and its lineage: from the queue to where it is staged, or back. ``task`` is a
+    :class:`ServerTask` that is an operator."""
+    from airflow_sqlqueue.operators.lineage import of_drain, of_requeue
+
+    task.lineage = (of_requeue if put_back else of_drain)(task.hook.client, batch)
     counts = {"messages": batch.messages, "bytes": batch.bytes, "parts": batch.parts}
     note_counts(task, context, batch_id=batch.batch_id, **counts)
 

@@ -15,7 +15,7 @@ from airflow.sdk.observability import stats
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.operators.base import ServerTask
+from airflow_sqlqueue.operators.base import ServerTask, check_named_once
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -112,10 +112,9 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
         self.unrecoverable = unrecoverable
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
-        if queue_name is None and endpoint is None:
-            from airflow_sqlqueue.errors import AddressError
-
-            raise AddressError(f"The task {self.task_id!r} handles a queue's messages: give it queue_name or endpoint.")
+        if queue_name is None:
+            # Beside an address the endpoint is the name that failed messages are given up under.
+            check_named_once(self.task_id, queue_name, endpoint)
         self._killed = False
         self._stop: threading.Event | None = None
 

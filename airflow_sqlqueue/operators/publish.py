@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import ServerTask, note_counts, task_key
+from airflow_sqlqueue.operators.lineage import Counted, Lineage, of_table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -83,7 +84,10 @@ class SqlQueuePublishOperator(ServerTask, BaseOperator):
         written = self.messages(context) if callable(self.messages) else self.messages
         with fail_without_retry():
             subscriptions = self.hook.client.subscriptions_in(self.subscription_table)
-            published = subscriptions.publish([self.message_type, *self.base_types], sender.messages(written))
+            events = Counted(sender.messages(written))
+            published = subscriptions.publish([self.message_type, *self.base_types], events)
         self.log.info("Published %d events to %d queues", published.messages, len(published.queues))
+        copies = [of_table(self.hook.client, queue, published.messages, events.bytes) for queue in published.queues]
+        self.lineage = Lineage(outputs=copies)
         note_counts(self, context, messages=published.messages, copies=published.copies)
         return {"messages": published.messages, "queues": len(published.queues), "copies": published.copies}

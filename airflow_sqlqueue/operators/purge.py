@@ -11,6 +11,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import RoutedTask, note_counts
+from airflow_sqlqueue.operators.lineage import Lineage, of_table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -93,6 +94,8 @@ class SqlQueuePurgeOperator(RoutedTask, BaseOperator):
             purged = self.sql_queue.purge(options)
         queue = self.queue_name or self.endpoint
         self.log.info("Purged %d messages of %s, %s remain", purged.deleted, queue, purged.remaining)
+        if not self.only_count:
+            self.lineage = Lineage([of_table(self.hook.client, self.address, purged.deleted)])
         note_counts(self, context, messages=purged.deleted)
         return asdict(purged)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import conf
 
+from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import MessageError, NoReplyError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.message import HeaderNames
@@ -47,7 +48,7 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
         :class:`~airflow_sqlqueue.operators.SqlQueueSendOperator`, or a function that gets the task's context and
         returns it.
     :param python_callable: called as ``python_callable(reply, **op_kwargs)`` with a
-        :class:`~airflow_sqlqueue.publishing.conversation.Reply`. The reply's row is locked meanwhile: keep it short.
+        :class:`~airflow_sqlqueue.Envelope`, as handlers are. The reply's row is locked meanwhile: keep it short.
     :param op_kwargs: further arguments of ``python_callable`` (templated)
     :param wait_timeout: how long to wait for the reply, seconds or a timedelta; None: without end.
     :param poll_interval: seconds between two looks.
@@ -134,7 +135,9 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
             reply = client.queue(self.reply_queue).take_reply(message_id)
             if reply is None:
                 return None
-            result = None if self.python_callable is None else self.python_callable(reply, **(self.op_kwargs or {}))
+            result = None
+            if self.python_callable is not None:
+                result = self.python_callable(Envelope.of(reply.message), **(self.op_kwargs or {}))
         return {"message_id": message_id, "reply": _metadata(reply), "result": result}
 
     def _request(self, context: Context) -> Message:

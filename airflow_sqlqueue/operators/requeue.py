@@ -60,5 +60,5 @@ class SqlQueueRequeueOperator(QueueTask, BaseOperator):
             batches = self.hook.client.batches
             done = batches.requeue(uuid.UUID(batch.batch_id), batch.queue, staging=folder)
         self.log.info("Batch %s is in %s again: %d messages", batch.batch_id, batch.queue, done.batch.messages)
-        note_batch(self, context, done.batch)
+        note_batch(self, context, done.batch, put_back=True)
         return {"batch": done.batch.to_dict(), "repeated": done.repeated}

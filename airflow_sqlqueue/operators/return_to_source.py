@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask, note_counts
+from airflow_sqlqueue.operators.lineage import Lineage, of_table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -107,6 +108,9 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
             self.log.warning("%d messages stay in %s: %s", messages, self.queue_name, reason)
         if done.unseen:
             self.log.warning("%d messages of %s were locked by others", done.unseen, self.queue_name)
+        if not self.only_count:
+            to = [of_table(self.hook.client, queue, messages) for queue, messages in done.returned.items()]
+            self.lineage = Lineage([of_table(self.hook.client, self.queue_name, done.messages)], to)
         note_counts(self, context, messages=done.messages)
         return done.to_dict()
 

@@ -12,11 +12,13 @@ from airflow.sdk import BaseOperator
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import RoutedTask, note_counts, task_key
+from airflow_sqlqueue.operators.lineage import Counted, Lineage, of_table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_sqlqueue.queue.send_ledger import SendResult
+    from airflow_sqlqueue.routing import ResolvedAddress
 
     MessageFields = Iterable[Mapping[str, Any]]
 
@@ -119,29 +121,32 @@ class SqlQueueSendOperator(RoutedTask, BaseOperator):
         written = self.messages(context) if callable(self.messages) else self.messages
         with fail_without_retry():
             target = self._target()
-            messages = sender.messages(written)
+            messages = Counted(sender.messages(written))
             if not self.exactly_once:
                 sent = SendResult(target.send(messages), repeated=False)
             else:
                 sent = target.send_once(send_id_for(*key), messages, " ".join(map(str, key)))
         how = "Another try has sent" if sent.repeated else "Sent"
         self.log.info("%s %d messages to %s", how, sent.messages, self.queue_name or self.endpoint)
+        self.lineage = Lineage(outputs=[of_table(self.hook.client, target.table, sent.messages, messages.bytes)])
         note_counts(self, context, messages=sent.messages)
         return sent.messages
 
     def _target(self) -> _Target:
         if self.delay is None and self.due is None:
             queue = self.sql_queue
-            return _Target(queue.send, queue.send_once)
+            return _Target(queue.address, queue.send, queue.send_once)
         delayed = self.hook.client.delayed(self.address)
         delay, due = _delay(self.delay), _due(self.due)
-        return _Target(partial(delayed.send, delay=delay, due=due), partial(delayed.send_once, delay=delay, due=due))
+        send_once = partial(delayed.send_once, delay=delay, due=due)
+        return _Target(delayed.address, partial(delayed.send, delay=delay, due=due), send_once)
 
 
 @dataclass(frozen=True)
 class _Target:
-    """How the messages are sent: to the queue, or to its table of delayed messages."""
+    """Where the messages are sent, and how: the queue, or its table of delayed messages."""
 
+    table: ResolvedAddress
     send: Callable[..., int]
     send_once: Callable[..., SendResult]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -38,8 +39,11 @@ def forward(
     chunk: int = CHUNK,
     max_messages: int | None = None,
     max_seconds: float | None = None,
+    on_progress: Callable[[int], None] | None = None,
 ) -> ForwardResult:
     """Move the messages that are in the queue at the start to ``target``: exactly once, chunk by chunk.
+
+    ``on_progress`` is called with the number of messages that have been moved, after each chunk.
 
     Ids, headers, bodies, legacy columns and expiry stay as they are, expired messages too, and so does the order; the
     RowVersions are the target's, behind what is there. No body leaves the server. Each chunk is a transaction of its
@@ -64,6 +68,8 @@ def forward(
             break
         moved, after, complete = moved + count, after if last is None else last, count < take
         budget.give_back(take - count)
+        if on_progress is not None:
+            on_progress(moved)
     return ForwardResult(moved, queue.count_left(up_to) if complete and up_to else 0, complete, budget.seconds_used)
 
 

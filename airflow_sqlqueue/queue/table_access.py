@@ -12,7 +12,7 @@ from airflow_sqlqueue.errors import (
     QueueNotFoundError,
     StatementError,
 )
-from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.row import Row, row_of
 from airflow_sqlqueue.session import Session, retrying
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query, seek
@@ -64,6 +64,14 @@ class TableAccess:
     def require(self) -> None:
         """Raise :class:`QueueNotFoundError` or :class:`NotAQueueError` where no queue stands at the address."""
         _ = self.layout
+
+    def require_allowed(self, resolver: AddressResolver) -> None:
+        """Raise :class:`AddressError` where headers of messages may not name this queue, or the table behind its name.
+
+        Raises as :meth:`require` too. See :meth:`.AddressResolver.allows`.
+        """
+        resolver.require_allowed(self.address)
+        resolver.require_allowed(self.layout.table)
 
     def run_for_layout(self, work: Callable[[Layout], T], *, attempts: int = _ATTEMPTS) -> T:
         """Run a statement made for the layout, once more with the new one where the table was altered meanwhile.

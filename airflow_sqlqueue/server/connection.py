@@ -17,22 +17,20 @@ _PROBE_SECONDS = 2.0
 _LOGIN = {18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064}
 
 
-def open_connection(settings: ConnectionSettings) -> pyodbc.Connection:
-    """A connection of the driver's, with autocommit; raises what :class:`Session` raises."""
+def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) -> pyodbc.Connection:
+    """A connection of the driver's; raises what :class:`Session` raises."""
     pyodbc = load_pyodbc()
     settings = settings.located()
     text = settings.odbc_connection_string()
     _probe_port(settings)
+    options = {"autocommit": autocommit, "timeout": settings.login_timeout, "attrs_before": settings.attributes()}
     try:
-        connection = pyodbc.connect(text, autocommit=True, timeout=settings.login_timeout)
+        connection = pyodbc.connect(text, **options)
     except pyodbc.Error as error:
         where = settings.server
         state, number = state_and_number(error)
         if number in _LOGIN or state == "28000":
-            raise LoginFailedError(
-                f"The server at {where} refused the login {settings.user!r} for the database {settings.database!r}: "
-                "check the login, the password and that the database exists."
-            ) from quiet(error)
+            raise _refused(settings) from quiet(error)
         if number in BUSY:
             raise ServerBusyError(f"The server at {where} is failing over or overloaded: try again later.") from quiet(
                 error
@@ -44,12 +42,21 @@ def open_connection(settings: ConnectionSettings) -> pyodbc.Connection:
             ) from quiet(error)
         if "certificate" in str(error).lower() or "ssl" in str(error).lower():
             raise ServerUnreachableError(
-                f"No trusted encrypted connection to {where}: install the server's certificate, or set "
-                "TrustServerCertificate=yes (or Encrypt=no) in the connection if you may."
+                f"No trusted encrypted connection to {where}: install the server's certificate, or, if you may, switch "
+                "on 'Trust server certificate' in the Airflow connection (TrustServerCertificate=yes elsewhere)."
             ) from quiet(error)
         raise _unreachable(settings) from quiet(error)
     _take_any_text(connection)
     return connection
+
+
+def _refused(settings: ConnectionSettings) -> LoginFailedError:
+    what, check = f"the login {settings.user!r}", "the login, the password and that the database exists"
+    if settings.by_token:
+        what, check = "the access token", "that its identity is a user of the database, and that it has not expired"
+    return LoginFailedError(
+        f"The server at {settings.server} refused {what} for the database {settings.database!r}: check {check}."
+    )
 
 
 def _take_any_text(connection: pyodbc.Connection) -> None:

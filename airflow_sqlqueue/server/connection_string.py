@@ -36,6 +36,7 @@ _ODBC: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "activedirectorypassword": "ActiveDirectoryPassword",
             "activedirectoryintegrated": "ActiveDirectoryIntegrated",
             "activedirectoryinteractive": "ActiveDirectoryInteractive",
+            "activedirectorydefault": "ActiveDirectoryDefault",
             "activedirectoryserviceprincipal": "ActiveDirectoryServicePrincipal",
             "activedirectorymanagedidentity": "ActiveDirectoryMsi",
             "activedirectorymsi": "ActiveDirectoryMsi",

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
+from airflow_sqlqueue.server import entra
 
 DEFAULT_PORT = 1433
 APPLICATION_NAME = "airflow-sqlqueue"
@@ -56,7 +58,8 @@ class ConnectionSettings:
     then. ``database`` is the default catalog of addresses. ``driver`` is the name of an installed ODBC driver or the
     path of its library; None picks one (:func:`find_driver`). ``keywords`` are further ODBC keywords (``Encrypt``,
     ``TrustServerCertificate``, ``ApplicationIntent``, ``Authentication`` ...): those that neither write a file nor load
-    code nor replace another field. ``login_timeout`` is in seconds.
+    code nor replace another field. ``login_timeout`` is in seconds. ``access_token`` gets a token of Microsoft Entra
+    ID, in place of user and password, whenever a connection is opened; such settings cannot be pickled.
 
     Raises :class:`ConfigurationError` for what cannot be used; it names a keyword and never its value.
     """
@@ -70,6 +73,7 @@ class ConnectionSettings:
     keywords: Mapping[str, str] = field(default_factory=dict, repr=False)
     login_timeout: int = DEFAULT_LOGIN_TIMEOUT
     instance: str | None = None
+    access_token: entra.AccessToken | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.instance is not None and not _INSTANCE.fullmatch(self.instance):
@@ -81,6 +85,15 @@ class ConnectionSettings:
         if not 1 <= self.port <= 65535:
             raise ConfigurationError(f"{self.port} is not a TCP port: give one between 1 and 65535.")
         check_keywords(self.keywords)
+        entra.check_login(self.user, self.password, self.keywords, has_token=self.access_token is not None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.access_token is not None:
+            raise ConfigurationError(
+                "Spark's executors cannot ask for this login's access token: use a login with a password, "
+                "Authentication=ActiveDirectoryMsi or Authentication=ActiveDirectoryDefault."
+            )
+        return dict(self.__dict__)
 
     @classmethod
     def from_url(cls, url: str) -> ConnectionSettings:
@@ -117,6 +130,22 @@ class ConnectionSettings:
         """The server for people, and to compare: ``host:port`` or ``host\\instance``."""
         return f"{self.host}:{self.port}" if self.instance is None else f"{self.host}\\{self.instance}"
 
+    @property
+    def login(self) -> tuple[Any, ...]:
+        """Who logs in, to compare; it holds no secret."""
+        return self.user, self.access_token, entra.authentication(self.keywords)
+
+    @property
+    def by_token(self) -> bool:
+        """Whether the login is by an access token that is handed to the driver."""
+        return self.access_token is not None or entra.authentication(self.keywords) == entra.DEFAULT
+
+    def attributes(self) -> dict[int, bytes]:
+        """Attributes for ``pyodbc.connect``: an access token, got now, where the login is by one. Never log them."""
+        if entra.authentication(self.keywords) == entra.DEFAULT:
+            return entra.attributes(entra.DefaultToken(entra.scope_of(self.host), self.user))
+        return {} if self.access_token is None else entra.attributes(self.access_token)
+
     def located(self) -> ConnectionSettings:
         """The same with the port of the named instance, if it names one. Raises :class:`ServerUnreachableError`."""
         if self.instance is None:
@@ -137,15 +166,23 @@ class ConnectionSettings:
             "APP": APPLICATION_NAME,
             **self.keywords,
         }
+        authentication = entra.authentication(keywords)
+        if self.by_token:
+            keywords = {name: value for name, value in keywords.items() if name.strip().lower() != "authentication"}
         is_freetds = "freetds" in driver.lower() or "tdsodbc" in driver.lower()
+        if is_freetds and (self.by_token or authentication):
+            raise ConfigurationError(
+                "FreeTDS knows no login of Microsoft Entra ID: run \"pip install 'airflow-sqlqueue[driver]'\"."
+            )
         if is_freetds:
             keywords |= {"SERVER": self.host, "PORT": str(self.port), "TDS_Version": "7.4", "ClientCharset": "UTF-8"}
             if encrypt := keywords.pop("Encrypt", None):
                 keywords["Encryption"] = {"yes": "require", "no": "off"}.get(encrypt.lower(), encrypt)
             keywords.pop("TrustServerCertificate", None)
-        if self.user is not None:
+        if self.user is not None and not self.by_token:
             keywords["UID"] = self.user
-            keywords["PWD"] = self.password or ""
+            if self.password is not None or authentication is None:
+                keywords["PWD"] = self.password or ""
         # FreeTDS takes what stands between the braces as it is.
         closing = "}" if is_freetds else "}}"
         words = {"DRIVER": driver, **keywords}

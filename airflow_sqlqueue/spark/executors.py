@@ -121,6 +121,8 @@ class SparkEngine:
         try:
             # Beforehand, as Spark would print the error and leave what it has written by then.
             pickle.dumps(plan)
+        except ConfigurationError:
+            raise
         except Exception as error:
             raise ConfigurationError(
                 f"The staging folder's file system cannot be pickled, so not sent to executors: {error_text(error)}."

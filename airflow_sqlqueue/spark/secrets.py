@@ -5,6 +5,7 @@ What a function closes over is pickled into the plan. A broadcast is not: plan, 
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -46,4 +47,6 @@ def broadcast(spark: SparkSession, value: T) -> SecretBroadcast[T]:
             "Spark Connect cannot hand a login to executors without showing it in the plan: use a session of a master "
             "(local, YARN, Kubernetes, spark://), or let the drain write files."
         )
+    # Beforehand: Spark would make an error of its own of one in words, and print a traceback.
+    pickle.dumps(value)
     return SecretBroadcast(context.broadcast(value))

@@ -45,7 +45,7 @@ STATEMENT_TIMEOUT = 60
 """Seconds after which a look is given up: the others wait for their turn meanwhile."""
 
 _mutex = threading.Lock()
-_pollers: dict[str, _Poller] = {}
+_pollers: dict[tuple[Any, ...], _Poller] = {}
 
 
 def pause_after(failures: int) -> float:
@@ -69,7 +69,7 @@ class Watch(Generic[T]):
         self._future: asyncio.Future[T] | None = None
         # Of the one who waits, so that what is logged for it goes where its own lines go.
         self._context = contextvars.copy_context()
-        key = client.settings.odbc_connection_string()
+        key = (client.settings.odbc_connection_string(), client.settings.login)
         with _mutex:
             self._poller = _pollers.get(key) or _Poller(key, client)
             self._poller.watches.add(self)
@@ -117,7 +117,7 @@ class Watch(Generic[T]):
 class _Poller:
     """The looks at one server with one login, on a thread of its own, which lives as long as somebody waits."""
 
-    def __init__(self, key: str, client: QueueClient) -> None:
+    def __init__(self, key: tuple[Any, ...], client: QueueClient) -> None:
         self.watches: set[Watch[Any]] = set()
         self.changed = threading.Condition(_mutex)
         self._key, self._client = key, client

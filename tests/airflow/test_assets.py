@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk import Asset
 
 from airflow_sqlqueue.assets import convert_to_openlineage, create_asset
+from airflow_sqlqueue.hooks.lineage import namespace_of
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.operators import (
     SqlQueueDrainToSparkOperator,
@@ -28,10 +29,34 @@ def test_an_asset_has_the_parts_of_the_table() -> None:
 
 def test_a_uri_is_completed() -> None:
     assert Asset("mssql+queue://db1/Shop/dbo/audit").uri == "mssql+queue://db1:1433/Shop/dbo/audit"
+    assert Asset("mssql+queue://db1/EXPRESS/Shop/dbo/audit").uri == "mssql+queue://db1/EXPRESS/Shop/dbo/audit"
+
+
+def test_a_named_instance_is_part_of_its_queues_assets_and_datasets(connection: Any) -> None:
+    hook = SqlQueueHook(connection(host=r"db1\EXPRESS"))
+    asset = hook.asset("audit")
+    assert asset.uri == "mssql+queue://db1/EXPRESS/shop/dbo/audit"
+    assert asset.uri != create_asset(host="db1", database="shop", table="audit").uri
+    dataset = convert_to_openlineage(asset, None)
+    assert (dataset.namespace, dataset.name) == ("mssql://db1/EXPRESS", "shop.dbo.audit")
+    assert namespace_of(hook.client.settings) == dataset.namespace
+    info: Any = hook.get_openlineage_database_info(hook.connection)
+    assert f"{info.scheme}://{info.authority}" == dataset.namespace
+
+
+def test_a_host_of_ipv6_is_bracketed() -> None:
+    asset = create_asset(host="::1", database="Shop", table="audit")
+    assert asset.uri == "mssql+queue://[::1]:1433/Shop/dbo/audit"
 
 
 @pytest.mark.parametrize(
-    "uri", ["mssql+queue:///Shop/dbo/audit", "mssql+queue://db1/Shop/audit", "mssql+queue://db1/Shop//audit"]
+    "uri",
+    [
+        "mssql+queue:///Shop/dbo/audit",
+        "mssql+queue://db1/Shop/audit",
+        "mssql+queue://db1/Shop//audit",
+        "mssql+queue://db1:1500/EXPRESS/Shop/dbo/audit",
+    ],
 )
 def test_a_uri_that_is_no_queues(uri: str) -> None:
     with pytest.raises(ValueError, match="A queue's URI names"):

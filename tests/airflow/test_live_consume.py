@@ -179,5 +179,5 @@ def test_an_endpoint_is_found_by_its_name(hook: SqlQueueHook, context: Any) -> N
 
 
 def test_a_task_without_a_queue_is_refused() -> None:
-    with pytest.raises(AddressError, match="give it queue_name or endpoint"):
+    with pytest.raises(AddressError, match="give queue_name or endpoint"):
         SqlQueueConsumeOperator(task_id="t", python_callable=print)

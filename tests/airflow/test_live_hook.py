@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from dataclasses import replace
 from datetime import timedelta
@@ -15,13 +14,25 @@ import pytest
 from airflow_sqlqueue.errors import BatchError, QueueNotFoundError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.provider_info import get_provider_info
 from airflow_sqlqueue.queue import Depth, MessageFilter, PurgeOptions
+from fakemssql import FakeServer
 
 
 def test_the_connection_test_passes_in_one_sentence(hook: SqlQueueHook) -> None:
     settings = hook.queue_connection.settings
     answer = f"SQL Server at {settings.host}:{settings.port} answers, database {settings.database!r}."
     assert hook.test_connection() == (True, answer)
+
+
+def test_an_untrusted_certificate_names_the_switch_of_the_form(server: Any, connection: Any) -> None:
+    if not isinstance(server, FakeServer):
+        pytest.skip("a real server's certificate may be trusted")
+    conn_id = connection(host=server.host, port=server.port, login=server.user, password=server.password)
+    ok, sentence = SqlQueueHook(conn_id).test_connection()
+    assert not ok
+    field = get_provider_info()["connection-types"][0]["conn-fields"]["trust_server_certificate"]
+    assert f"switch on {field['label']!r} in the Airflow connection" in sentence
 
 
 def test_airflows_command_line_tests_the_connection(live: str, airflow: Any) -> None:
@@ -34,17 +45,19 @@ def test_plain_sql_works_as_with_any_database_hook(hook: SqlQueueHook) -> None:
     assert type(hook.get_records("SELECT 1")[0]) is tuple
 
 
-def test_parameters_of_plain_sql_are_in_no_lineage_and_no_log(live: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_parameters_of_plain_sql_are_in_no_lineage_and_no_log(live: str, capfd: pytest.CaptureFixture[str]) -> None:
     hook = SqlQueueHook(log_sql=True)
     where = "airflow.providers.common.sql.hooks.lineage.get_hook_lineage_collector"
-    with caplog.at_level(logging.DEBUG), mock.patch(where) as collector:
+    with mock.patch(where) as collector:
         assert hook.get_first("SELECT ?, 2", parameters=("s3cret",)) == ("s3cret", 2)
         assert hook.get_first("SELECT ?, 2", parameters=["s3cret"]) == ("s3cret", 2)
     add_extra = collector.return_value.add_extra
     assert add_extra.call_count == 2
     assert "SELECT ?" in str(add_extra.call_args_list)
     assert "s3cret" not in str(add_extra.call_args_list)
-    assert "s3cret" not in caplog.text
+    logged = "".join(capfd.readouterr())
+    assert "Running statement: SELECT ?" in logged
+    assert "s3cret" not in logged
 
 
 def test_a_connection_of_the_hooks_commits_when_told(hook: SqlQueueHook, queue_name: str) -> None:

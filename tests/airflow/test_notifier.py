@@ -62,5 +62,5 @@ def test_airflow_calls_it_when_a_task_fails(metadata_db: None, hook: SqlQueueHoo
 
 @pytest.mark.parametrize("named", [{}, {"queue_name": "audit", "endpoint": "Sales"}])
 def test_it_sends_to_one_queue(named: dict[str, str]) -> None:
-    with pytest.raises(AddressError, match="give it queue_name or endpoint"):
+    with pytest.raises(AddressError, match="give queue_name or endpoint"):
         SqlQueueNotifier(message_type="Ops.TaskEnded", **named)

@@ -84,7 +84,7 @@ def test_queue_staging_and_arguments_are_rendered() -> None:
 )
 @pytest.mark.parametrize("named", [{}, {"queue_name": "audit", "endpoint": "Sales"}])
 def test_a_task_works_on_one_queue(cls: Any, named: dict[str, str]) -> None:
-    with pytest.raises(AddressError, match="'t' works on one queue: give it queue_name or endpoint"):
+    with pytest.raises(AddressError, match=r"Task 't': Name the queue by its .*: give queue_name or endpoint"):
         cls(task_id="t", **named)
 
 

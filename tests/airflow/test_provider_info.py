@@ -13,6 +13,7 @@ from airflow.sdk import task
 import airflow_sqlqueue
 from airflow_sqlqueue.hooks.connection import _KNOWN
 from airflow_sqlqueue.provider_info import get_provider_info
+from airflow_sqlqueue.server.entra import _NEEDS
 
 INFO = get_provider_info()
 
@@ -65,6 +66,30 @@ def test_the_connection_type_names_the_hook_as_the_hook_names_itself() -> None:
 
 def test_the_form_has_every_field_that_the_hook_reads() -> None:
     assert INFO["connection-types"][0]["conn-fields"].keys() == _KNOWN
+
+
+def test_the_form_shows_first_what_a_newcomer_needs() -> None:
+    (kind,) = INFO["connection-types"]
+    behaviour = kind["ui-field-behaviour"]
+    assert behaviour["hidden-fields"] == []
+    assert behaviour["relabeling"] == {"schema": "Database"}
+    assert {"host", "login", "schema"} <= behaviour["placeholders"].keys()
+    # Airflow's form opens its own fields and closes each section, which stands where its first field is.
+    sections = [field["schema"]["section"] for field in kind["conn-fields"].values()]
+    groups = list(dict.fromkeys(sections))
+    assert groups[:2] == ["Encryption", "Microsoft Entra ID"]
+    assert sections == sorted(sections, key=groups.index)
+
+
+def test_the_form_asks_for_nothing_and_sends_nothing_unasked() -> None:
+    for field in INFO["connection-types"][0]["conn-fields"].values():
+        assert "null" in field["schema"]["type"]
+        assert "default" not in field["schema"]
+
+
+def test_the_form_offers_the_logins_that_the_driver_has() -> None:
+    (kind,) = INFO["connection-types"]
+    assert set(kind["conn-fields"]["authentication"]["schema"]["enum"]) == _NEEDS.keys() - {"SqlPassword"}
 
 
 def test_the_package_registers_it() -> None:

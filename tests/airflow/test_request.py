@@ -12,11 +12,11 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_sqlqueue import reply
+from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import NoReplyError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import SqlQueueRequestOperator
-from airflow_sqlqueue.publishing.conversation import Reply
 from airflow_sqlqueue.triggers import SqlQueueReplyTrigger
 
 BODY = b'{"price": "secret"}'
@@ -72,8 +72,8 @@ async def event_of(trigger: SqlQueueReplyTrigger) -> Any:
 def test_the_reply_is_waited_for_deferred_and_handed_on(
     hook: SqlQueueHook, replies: str, ask: Ask, answer: Callable[[], None], context: Any
 ) -> None:
-    def price(received: Reply, key: str) -> int:
-        return len(json.loads(received.body)[key])
+    def price(received: Envelope, key: str) -> int:
+        return len(received.json()[key])
 
     operator = ask(python_callable=price, op_kwargs={"key": "price"})
     hook.send(replies, [Message({HeaderNames.CORRELATION_ID: "another's"})])
@@ -110,7 +110,7 @@ def test_another_run_asks_again(hook: SqlQueueHook, queue_name: str, ask: Ask, c
 def test_a_reply_that_the_callable_refuses_is_there_for_the_next_try(
     ask: Ask, answer: Callable[[], None], context: Any
 ) -> None:
-    def refuse(received: Reply) -> None:
+    def refuse(received: Envelope) -> None:
         raise RuntimeError("not now")
 
     deferred(ask(), context())

@@ -18,6 +18,7 @@ import pytest
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import forwarding
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
@@ -136,3 +137,25 @@ def test_an_open_batch_is_abandoned(url: str, name: str, draining: Any) -> None:
     assert (done["state"], done["messages"], done["repeated"]) == ("requeued", 49, False)
     assert answer("depth", name, url=url)["messages"] == 50
     assert sqlqueue("batches", "--queue", name, "--older-than", "0s", url=url).stderr == ""
+
+
+def test_a_move_that_is_interrupted_says_how_many_it_moved(
+    url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = QueueClient.from_url(url)
+    client.queue(name).send([Message({}, b"x")] * 500)
+    answer("create", f"{name}.to", url=url)
+    move, moves = forwarding._move, []
+
+    def interrupted_in_the_second(*arguments: Any) -> Any:
+        moves.append(arguments)
+        if len(moves) == 2:
+            raise KeyboardInterrupt
+        return move(*arguments)
+
+    monkeypatch.setattr(forwarding, "_move", interrupted_in_the_second)
+    done = sqlqueue("forward", name, f"{name}.to", url=url)
+    assert done.returncode == 130
+    assert f"At least 500 messages were moved, all others are in {name}@[dbo]@[sqlqueue]" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [client.queue(queue).depth().messages for queue in (name, f"{name}.to")] == [50, 500]

@@ -8,7 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError, TransactionError
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, NoReplyError, TransactionError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.publishing.conversation import (
     PRIVATE_PREFIX,
@@ -20,6 +22,7 @@ from airflow_sqlqueue.publishing.conversation import (
 )
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.reading import exists
@@ -228,3 +231,35 @@ def test_a_request_with_headers_as_text_or_inside_a_transaction_is_refused(
         with pytest.raises(TransactionError, match="outside the transaction"), private_queue(session, address_of):
             pass
     assert responder.queue.depth().messages == 0
+
+
+def test_a_reply_goes_to_allowed_queues_alone(settings: ConnectionSettings, queue_name: str) -> None:
+    # Whoever sends a request chooses where the reply goes, and our login may reach more than he does.
+    client = QueueClient(settings)
+    client.tables.create(queue_name)
+    asked = {HeaderNames.MESSAGE_ID: "1", HeaderNames.REPLY_TO_ADDRESS: queue_name}
+    assert client.reply(Envelope(asked), {"ok": 1}, endpoint="Us") == client.resolve(queue_name).canonical
+    (reply,) = client.queue(queue_name).receive(10)
+    assert decode_headers(reply.headers).values[HeaderNames.CORRELATION_ID] == "1"
+    elsewhere = Envelope({**asked, HeaderNames.REPLY_TO_ADDRESS: f"{queue_name}@[dbo]@[master]"})
+    with pytest.raises(AddressError, match="outside of the allowed databases"):
+        client.reply(elsewhere, {"ok": 1}, endpoint="Us")
+    strict = QueueClient(settings, AddressResolver(default_catalog=settings.database, allowed_schemas=["nsb"]))
+    with pytest.raises(AddressError, match="outside of the allowed databases"):
+        strict.reply(Envelope(asked), {"ok": 1}, endpoint="Us")
+    assert client.queue(queue_name).depth().messages == 0
+
+
+def test_a_reply_is_part_of_the_transaction(settings: ConnectionSettings, queue_name: str) -> None:
+    client = QueueClient(settings)
+    client.tables.create(queue_name)
+    asked = Envelope({HeaderNames.MESSAGE_ID: "1", HeaderNames.REPLY_TO_ADDRESS: queue_name})
+
+    def reply_and_fail() -> None:
+        with client.transaction():
+            client.reply(asked, b"", endpoint="Us")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        reply_and_fail()
+    assert client.queue(queue_name).depth().messages == 0

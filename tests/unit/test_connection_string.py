@@ -165,7 +165,7 @@ def test_the_login_timeout(key: str) -> None:
     [
         ("Server=h;Colour=s3cret", "The key 'Colour' of the connection string is not known"),
         ("Encrypt=s3cret", "The value of Encrypt .* give one of yes, no, strict"),
-        ("Authentication=Active Directory Default", "ActiveDirectoryMsi"),
+        ("Authentication=Active Directory Device Code Flow", "ActiveDirectoryMsi"),
         ("Connect Timeout=s3cret", "Connect Timeout in the connection string is not a whole number"),
         ("Server=h,s3cret", "not a whole number"),
         ("AttachDbFilename=s3cret.mdf", "attach it on the server"),

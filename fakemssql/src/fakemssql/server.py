@@ -19,6 +19,7 @@ import psutil  # type: ignore[import-untyped]
 
 from fakemssql import odbc, switches
 from fakemssql.system_user import make_folder, open_to_entry
+from fakemssql.tds import access_tokens
 from fakemssql.tds.tls import certificate_path
 
 DATABASE = "test"
@@ -210,6 +211,15 @@ class FakeServer:
         else:
             keywords["TrustServerCertificate"] = "yes"
         return odbc.connection_string(driver, self._login, name, keywords)
+
+    def access_token(self, *, lifetime: float = 3600.0) -> str:
+        """A token that logs its bearer in as the administrator, as one of Microsoft Entra ID would.
+
+        Clients give it to the driver in place of user and password (``SQL_COPT_SS_ACCESS_TOKEN`` of ODBC).
+
+        :param lifetime: seconds until it is refused; below zero it has expired already.
+        """
+        return access_tokens.issue(self.user, self.password, lifetime)
 
     def create_database(self, name: str) -> None:
         """Make a database if it is missing: whoever tries something out should not have to, as no DBA did.

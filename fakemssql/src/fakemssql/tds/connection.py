@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fakemssql.contract import Client, ClientGone, Engine, OpenEngine, SqlError
+from fakemssql.tds import access_tokens, prelogin, tls, tokens
 from fakemssql.tds import login as login7
-from fakemssql.tds import prelogin, tls, tokens
 from fakemssql.tds.packets import MAX_SIZE, MIN_SIZE, Message, PacketType
 from fakemssql.tds.prelogin import Encryption
 from fakemssql.tds.reader import Truncated
@@ -144,10 +144,8 @@ class Connection:
             if version is None:
                 raise SqlError(17828, "fakemssql speaks TDS 7.3, 7.4 and 8.0.", severity=20)
             self._admission.enter()
-            administrator = self._front.credentials.check(login)
-            password = None if administrator else login.password
-            name = self._front.credentials.user if administrator else login.user
-            engine = self._front.open_engine(login.database, name, stream.wait, password)
+            account = self._front.credentials.admit(login)
+            engine = self._front.open_engine(login.database, account.name, stream.wait, account.password)
         except SqlError as error:
             log.info("login refused: error %d", error.number)
             self._refuse(error, login)
@@ -163,6 +161,8 @@ class Connection:
         stream.write(tokens.text_change(Change.LANGUAGE, "us_english", ""))
         stream.write(_info(5703, "Changed language setting to us_english."))
         stream.write(tokens.login_ack(version))
+        if account.nonce is not None:
+            stream.write(tokens.feature_ack({access_tokens.FEDAUTH: account.nonce}))
         size = stream.framer.size
         if login.packet_size:
             size = min(MAX_SIZE, max(MIN_SIZE, login.packet_size))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fakemssql.contract import SqlError
+from fakemssql.tds import access_tokens
 
 TDS_7_3 = 0x730A0003
 TDS_7_4 = 0x74000004
@@ -34,6 +35,11 @@ class Login:
     host: str = ""
     library: str = ""
     process: int = 0
+
+    @property
+    def brings_token(self) -> bool:
+        """Whether the client logs in with an access token."""
+        return access_tokens.FEDAUTH in self.features
 
 
 def parse(data: bytes) -> Login:
@@ -99,11 +105,33 @@ def obscure(password: str) -> bytes:
 
 
 @dataclass(frozen=True)
+class Account:
+    """Who logs in: ``password`` is still to be checked, None where nothing is. ``nonce`` came with an access token."""
+
+    name: str
+    password: str | None = field(repr=False)
+    nonce: bytes | None = None
+
+
+@dataclass(frozen=True)
 class Credentials:
     """The administrator's login. Other logins are the engine's."""
 
     user: str
     password: str = field(repr=False)
+
+    def admit(self, login: Login) -> Account:
+        """Who logs in. Raises :class:`SqlError` 18456 as :meth:`check` does, and for a token that is not valid."""
+        if not login.brings_token:
+            return Account(self.user, None) if self.check(login) else Account(login.user, login.password)
+        try:
+            token, nonce = access_tokens.parse(login.features[access_tokens.FEDAUTH])
+        except ValueError as error:
+            raise login_failed("<token-identified principal>") from error
+        name = access_tokens.login_of(token, self.password)
+        if name is None or name.casefold() != self.user.casefold():
+            raise login_failed("<token-identified principal>")
+        return Account(self.user, None, nonce)
 
     def check(self, login: Login) -> bool:
         """Whether this is the administrator; False for another login, whose password is still to be checked.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
-VERSION, ENCRYPTION, INSTANCE, THREAD, MARS = range(5)
+VERSION, ENCRYPTION, INSTANCE, THREAD, MARS, _TRACE_ID, FEDAUTH_REQUIRED = range(7)
 TERMINATOR = 0xFF
 
 SERVER_VERSION = (16, 0, 1000)
@@ -56,7 +56,7 @@ def negotiate(asked: int) -> Encryption:
 
 
 def response(asked: dict[int, bytes], encryption: Encryption) -> bytes:
-    """The server's PRELOGIN: no instance check, no MARS."""
+    """The server's PRELOGIN: no instance check, no MARS, an access token from a client that has one."""
     major, minor, build_number = SERVER_VERSION
     options = {
         VERSION: struct.pack(">BBHH", major, minor, build_number, 0),
@@ -66,4 +66,6 @@ def response(asked: dict[int, bytes], encryption: Encryption) -> bytes:
     }
     if MARS in asked:
         options[MARS] = b"\0"
+    if FEDAUTH_REQUIRED in asked:
+        options[FEDAUTH_REQUIRED] = asked[FEDAUTH_REQUIRED]
     return build(options)

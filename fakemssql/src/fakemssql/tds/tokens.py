@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 
 from fakemssql.contract import SqlError
@@ -109,6 +110,12 @@ def login_ack(tds_version: int) -> bytes:
     body = b"\x01" + struct.pack(">I", tds_version) + b_varchar("Microsoft SQL Server")
     body += struct.pack(">BBH", major, minor, build)
     return struct.pack("<BH", 0xAD, len(body)) + body
+
+
+def feature_ack(acknowledged: Mapping[int, bytes]) -> bytes:
+    """FEATUREEXTACK (2.2.7.11): what is said of each feature that the client asked for."""
+    body = b"".join(struct.pack("<BI", feature, len(data)) + data for feature, data in acknowledged.items())
+    return b"\xae" + body + b"\xff"
 
 
 def return_status(value: int) -> bytes:

@@ -1,0 +1,111 @@
+"""What a ``DbApiHook`` must say of its database, so that Airflow's SQL operators and sensors work with a connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote_plus
+
+from airflow.providers.common.sql.hooks.sql import DbApiHook
+
+from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.hooks.lineage import database_info
+from airflow_sqlqueue.hooks.quiet import QuietCursor, QuietParameters, quiet
+from airflow_sqlqueue.server.connection import open_connection
+from airflow_sqlqueue.server.settings import load_pyodbc
+from airflow_sqlqueue.transactions import current_transaction
+
+if TYPE_CHECKING:
+    import pyodbc
+    from airflow.providers.openlineage.sqlparser import DatabaseInfo
+    from airflow.sdk import Connection
+
+    from airflow_sqlqueue.client import QueueClient
+
+
+class PlainSqlHook(DbApiHook):
+    """SQL of one's own through a client's connections; its parameters are in no log and no lineage.
+
+    ``set_autocommit`` and ``get_autocommit`` of the base class suit pyodbc as they are.
+    """
+
+    supports_autocommit = True
+    supports_executemany = True
+    _placeholder = "?"
+
+    @property
+    def client(self) -> QueueClient:
+        """The client of the connection's server."""
+        raise NotImplementedError
+
+    def get_conn(self) -> pyodbc.Connection:
+        """A pyodbc connection without autocommit, as ``DbApiHook`` expects. Raises what a session raises.
+
+        Inside a :meth:`transaction` it is lent from there: its commit does nothing, its rollback dooms the transaction.
+        """
+        current = current_transaction(self.client.settings)
+        if current is not None:
+            return cast("pyodbc.Connection", current.receiving.enlisted_connection())
+        return open_connection(self.client.settings, autocommit=False)
+
+    def test_connection(self) -> tuple[bool, str]:  # type: ignore[override] # the base class has no annotation
+        """Reach the server, and say in one sentence how it went."""
+        try:
+            self.client.ping()
+        except SqlQueueError as error:
+            return False, str(error)
+        settings = self.client.settings
+        return True, f"SQL Server at {settings.server} answers, database {settings.database!r}."
+
+    def get_uri(self) -> str:
+        """The SQLAlchemy URL. It holds the password."""
+        return f"mssql+pyodbc:///?odbc_connect={quote_plus(self.client.settings.odbc_connection_string())}"
+
+    def get_sqlalchemy_engine(self, engine_kwargs: dict[str, Any] | None = None) -> Any:
+        """An engine of SQLAlchemy. No URL can hold an access token, so a login by one opens its connections itself."""
+        settings, options = self.client.settings, dict(engine_kwargs or {})
+        if settings.by_token:
+            options.setdefault("creator", lambda: open_connection(settings, autocommit=False))
+        return super().get_sqlalchemy_engine(options)
+
+    @property
+    def dialect_name(self) -> str:
+        return "mssql"
+
+    def _run_command(self, cur: Any, sql_statement: str, parameters: Any) -> None:
+        """Run a statement of ``run``, without its parameters in logs and lineage."""
+        super()._run_command(QuietCursor(cur, parameters) if parameters else cur, sql_statement, None)
+
+    def get_df(self, sql: Any, parameters: Any = None, **kwargs: Any) -> Any:
+        """The rows as a DataFrame, without the parameters in lineage."""
+        return super().get_df(sql, quiet(parameters), **kwargs)
+
+    def get_df_by_chunks(self, sql: Any, parameters: Any = None, **kwargs: Any) -> Any:
+        """The rows as DataFrames, without the parameters in lineage."""
+        return super().get_df_by_chunks(sql, quiet(parameters), **kwargs)
+
+    @classmethod
+    def _serialize_cells(cls, row: Any, conn: Any = None) -> tuple[Any, ...]:
+        """The cells as they are: the base class would make text of bytes and GUIDs, and log those of a failed insert.
+
+        :meth:`insert_rows` asks for them.
+        """
+        return QuietParameters(row)
+
+    def _make_common_data_structure(self, result: Any) -> Any:
+        """Tuples, which XCom takes, for pyodbc's rows, which it does not."""
+        row = load_pyodbc().Row
+        if isinstance(result, list):
+            return [tuple(item) if isinstance(item, row) else item for item in result]
+        return tuple(result) if isinstance(result, row) else result
+
+    def get_openlineage_database_info(self, connection: Connection) -> DatabaseInfo:
+        """How OpenLineage names what the SQL operators touch: as MsSqlHook has it."""
+        return database_info(self.client.settings)
+
+    def get_openlineage_database_dialect(self, connection: Connection) -> str:
+        return "mssql"
+
+    def get_openlineage_default_schema(self) -> str | None:
+        """The login's default schema, which unqualified names in plain SQL mean."""
+        row = self.get_first("SELECT SCHEMA_NAME();")
+        return str(row[0]) if row else None

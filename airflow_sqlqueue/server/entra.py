@@ -1,0 +1,152 @@
+"""Logins of Microsoft Entra ID: access tokens, and the ODBC keyword ``Authentication``.
+
+The driver asks Entra by itself for what ``Authentication`` says, but for ``ActiveDirectoryDefault``, which it does not
+know: a token that the package azure-identity gets is handed to it then, as SqlClient does. A token goes to the driver
+as a connection attribute, never in the connection string, and is asked for anew whenever a connection is opened.
+
+Source: docs/concepts/connections.md, "Microsoft Entra ID".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+AccessToken = Callable[[], str]
+"""Gets a token that is valid now."""
+
+DEFAULT = "ActiveDirectoryDefault"
+_ATTRIBUTE = 1256
+"""SQL_COPT_SS_ACCESS_TOKEN of Microsoft's driver."""
+
+_SHORTEST = 32
+"""Characters. The driver reads beyond a token that is much shorter, and crashes."""
+
+_NEEDS: Mapping[str, tuple[bool | None, bool]] = {
+    "SqlPassword": (True, True),
+    "ActiveDirectoryPassword": (True, True),
+    "ActiveDirectoryServicePrincipal": (True, True),
+    "ActiveDirectoryMsi": (None, False),
+    "ActiveDirectoryIntegrated": (False, False),
+    DEFAULT: (None, False),
+}
+"""Whether each value of ``Authentication`` goes with a login and a password; None: with or without."""
+
+_CLOUDS = {
+    ".database.chinacloudapi.cn": "https://database.chinacloudapi.cn/.default",
+    ".database.usgovcloudapi.net": "https://database.usgovcloudapi.net/.default",
+}
+_SCOPE = "https://database.windows.net/.default"
+
+
+def check_login(user: str | None, password: str | None, keywords: Mapping[str, str], *, has_token: bool) -> None:
+    """Raise :class:`ConfigurationError` for ways to log in that the driver does not take together."""
+    how = authentication(keywords)
+    trusted = any(name.strip().lower() == "trusted_connection" and v.lower() != "no" for name, v in keywords.items())
+    if has_token and (user is not None or password or how or trusted):
+        raise ConfigurationError(
+            "An access token is all that a login takes: remove login and password, Authentication and "
+            "Trusted_Connection."
+        )
+    if how is None:
+        return
+    if trusted:
+        raise ConfigurationError("Authentication and Trusted_Connection are two ways to log in: remove one of them.")
+    for what, needed, given in zip(("login", "password"), _NEEDS[how], (user, password), strict=True):
+        if needed is not None and needed != bool(given):
+            raise ConfigurationError(f"{how} {'needs a' if needed else 'takes no'} {what}: correct the connection.")
+
+
+def authentication(keywords: Mapping[str, str]) -> str | None:
+    """The value of ``Authentication``; None where it is not given. Raises :class:`ConfigurationError`."""
+    given = [value for name, value in keywords.items() if name.strip().lower() == "authentication"]
+    if not given:
+        return None
+    if given[0].lower() == "activedirectoryinteractive":
+        raise ConfigurationError("ActiveDirectoryInteractive asks a person in a browser: use another Authentication.")
+    known = next((name for name in _NEEDS if name.lower() == given[0].lower()), None)
+    if known is None:
+        raise ConfigurationError(f"The value of Authentication is not known: give one of {', '.join(_NEEDS)}.")
+    return known
+
+
+def attributes(token: AccessToken) -> dict[int, bytes]:
+    """The attribute for ``pyodbc.connect``: the token's length, and the token in UTF-16.
+
+    Raises :class:`LoginFailedError` where there is no token, and :class:`ConfigurationError` for what is none.
+    """
+    text = token()
+    if not isinstance(text, str) or len(text) < _SHORTEST or not text.isascii() or not text.isprintable():
+        raise ConfigurationError(
+            "What was given for an access token is none: a token is ASCII text without line breaks, of at least "
+            f"{_SHORTEST} characters."
+        )
+    data = text.encode("utf-16-le")
+    return {_ATTRIBUTE: struct.pack("<I", len(data)) + data}
+
+
+def scope_of(host: str) -> str:
+    """What a token has to be for, by the cloud in which the server stands."""
+    return next((scope for suffix, scope in _CLOUDS.items() if host.lower().endswith(suffix)), _SCOPE)
+
+
+@dataclass(frozen=True)
+class DefaultToken:
+    """The token of whatever identity azure-identity finds: of the environment, a workload, a managed identity ...
+
+    ``client_id`` is the one of a managed identity that was assigned by a user.
+    """
+
+    scope: str
+    client_id: str | None = None
+
+    def __call__(self) -> str:
+        return _token(_default_credential(self.client_id), self.scope)
+
+
+def client_token(tenant: str, client_id: str, secret: str, scope: str) -> str:
+    """A token for an application, by its secret."""
+    return _token(_client_credential(tenant, client_id, secret), scope)
+
+
+def _token(credential: Any, scope: str) -> str:
+    """A token; the credential keeps it until it is about to expire."""
+    try:
+        return str(credential.get_token(scope).token)
+    except Exception as error:
+        raise LoginFailedError(
+            "Microsoft Entra ID gave no access token: check the identity, its tenant and its secret."
+        ) from error
+
+
+@cache
+def _default_credential(client_id: str | None) -> Any:
+    return _azure_identity().DefaultAzureCredential(managed_identity_client_id=client_id)
+
+
+@lru_cache(maxsize=16)
+def _client_credential(tenant: str, client_id: str, secret: str) -> Any:
+    try:
+        return _azure_identity().ClientSecretCredential(tenant, client_id, secret)
+    except ValueError as error:
+        raise ConfigurationError("The tenant of the access token's connection is none: give its id.") from error
+
+
+def _azure_identity() -> ModuleType:
+    try:
+        import azure.identity
+    except ImportError as error:
+        raise ConfigurationError(
+            'Access tokens come through the package azure-identity, which is not installed: run "pip install '
+            "'airflow-sqlqueue[entra]'\"."
+        ) from error
+    module: ModuleType = azure.identity
+    return module
