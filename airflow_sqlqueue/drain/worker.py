@@ -78,13 +78,17 @@ class Worker:
     def _rows_per_statement(self) -> int:
         return max(1, min(self._options.rows_per_statement, self._options.bytes_per_statement // self._mean_bytes))
 
-    def drain_part(self, after: int, up_to: int, limit: int | None) -> CommittedPart | None:
+    def drain_part(
+        self, after: int, up_to: int, limit: int | None, chosen: tuple[int, ...] | None = None
+    ) -> CommittedPart | None:
         """Take one part of the rows above ``after`` and not above ``up_to``; None where there was no row to take.
+
+        With ``chosen`` only rows that have one of these RowVersions, which ascend.
 
         When this raises, the part is rolled back: its rows are in the queue (or, where a COMMIT was under way, the
         ledger knows better) and its file, if any, is an orphan. The caller takes a new part and never repeats this one.
         """
-        plan = PartWindow(self._task.batch_id, uuid.uuid4(), after, up_to)
+        plan = PartWindow(self._task.batch_id, uuid.uuid4(), after, up_to, chosen)
         staged = self._task.stage.part(self.queue, self._quarantine, plan, self._options)
         session = self._session
         session.begin()

@@ -6,7 +6,8 @@ A ``.sql`` file here holds sections of the form::
     SELECT ... FROM {queue} WHERE RowVersion <= ?;
 
 Values are parameters, always. What stands in braces is an identifier or a list of columns, and goes in only as
-:class:`Fragment`, which nothing but :func:`identifier`, :func:`literal`, :func:`seek` and ``columns.py`` makes.
+:class:`Fragment`, which nothing but :func:`identifier`, :func:`literal`, :func:`seek`, ``columns.py`` and
+``narrowing.py`` makes.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ CREATE TABLE {batch} (
     [State] varchar(10) NOT NULL,
     [Stage] varchar(10) NOT NULL,
     [UpTo] bigint NULL,
+    [Filter] nvarchar(max) NULL,
+    [Kept] bit NOT NULL,
     [OpenedAt] datetime2(3) NOT NULL,
     [SealedAt] datetime2(3) NULL,
     [ConsumedAt] datetime2(3) NULL,
@@ -48,13 +50,14 @@ EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive
 SELECT @result;
 
 -- open: open the batch
-INSERT INTO {batch} ([BatchId], [Queue], [Origin], [Owner], [State], [Stage], [UpTo], [OpenedAt])
-SELECT ?, ?, ?, CAST(NULLIF(?, N'') AS uniqueidentifier), 'open', ?, CAST(NULLIF(?, N'') AS bigint), SYSUTCDATETIME()
+INSERT INTO {batch} ([BatchId], [Queue], [Origin], [Owner], [State], [Stage], [UpTo], [Filter], [Kept], [OpenedAt])
+SELECT ?, ?, ?, CAST(NULLIF(?, N'') AS uniqueidentifier), 'open', ?, CAST(NULLIF(?, N'') AS bigint), NULLIF(?, N''), ?,
+       SYSUTCDATETIME()
 WHERE NOT EXISTS (SELECT * FROM {batch} WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE [BatchId] = ?);
 
 -- find: read the batch
 SELECT [Queue], [Origin], [State], [Stage], [UpTo], [Parts], [Messages], [Expired], [Quarantined], [Bytes],
-       DATEDIFF(second, [OpenedAt], SYSUTCDATETIME())
+       DATEDIFF(second, [OpenedAt], SYSUTCDATETIME()), [Filter], [Kept]
 FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 
 -- commit_part: commit the part

@@ -74,6 +74,9 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     queue.peek(1_000)
     queue.browse(1_000)
     queue.window_end(1_000, FIRST, LAST)
+    where = MessageFilter(headers={"NServiceBus.CorrelationId": "c-1"})
+    assert search(queue, where, Span(FIRST, LAST)) != []
+    assert search(queue, where, Span(FIRST, LAST), wait=True) != []
     queue.mean_bytes()
     queue.depth("quick")
     queue.depth(limit=1_000)

@@ -61,7 +61,9 @@ class FilePartWriter:
 
     def _take_inline(self, rows: int) -> PartCounts | None:
         limits = (self._options.bytes_per_statement, self._options.inline_body_bytes)
-        taken = self._queue.take_head(rows, self._after, self._plan.up_to, *limits)
+        pieces = self._plan.pieces_above(self._after)
+        head = (self._queue.take_head(rows, piece.after, piece.up_to, *limits, chosen=piece.chosen) for piece in pieces)
+        taken = next(filter(None, head), None)
         if not taken:
             return None
         self._kind = _INLINE
@@ -74,7 +76,9 @@ class FilePartWriter:
     def _take_large(self) -> PartCounts | None:
         """Take one message that ``take_head`` passes over."""
         self._queue.session.save()
-        found = lock_large(self._queue, self._after, self._plan.up_to, self._options.inline_body_bytes)
+        pieces, limit = self._plan.pieces_above(self._after), self._options.inline_body_bytes
+        large = (lock_large(self._queue, piece.after, piece.up_to, limit, chosen=piece.chosen) for piece in pieces)
+        found = next(filter(None, large), None)
         if found is None:
             return None
         body_file, size = None, 0
