@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +12,8 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.observability import stats
 
-from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.operators.arguments import arguments_for
 from airflow_sqlqueue.operators.base import ServerTask
 
 if TYPE_CHECKING:
@@ -148,22 +147,9 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
     def _handler(self, context: Context) -> Callable[[Envelope], Any]:
         """The function with what it asks for by name; its first parameter is the message, whatever its name."""
         handle = self.python_callable
-        offered: dict[str, Any] = {HOOK: self.hook, **context, **self.op_kwargs}
-        signature = inspect.signature(handle)
-        parameters = list(signature.parameters.values())
-        for parameter in parameters[:1]:
-            offered.pop(parameter.name, None)
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-            asked = {parameter.name for parameter in parameters} | self.op_kwargs.keys()
-            offered = {name: value for name, value in offered.items() if name in asked}
-        try:
-            signature.bind(None, **offered)
-        except TypeError as error:
-            # Else every message would go to the error queue for it.
-            raise ConfigurationError(
-                f"The function cannot be called with a message and its arguments: {error}."
-            ) from error
-        return lambda message: handle(message, **offered)
+        # Checked here: else every message would go to the error queue for it.
+        arguments = arguments_for(handle, {HOOK: self.hook, **context}, self.op_kwargs)
+        return lambda message: handle(message, **arguments)
 
     def _options(self) -> ConsumeOptions:
         from airflow_sqlqueue.consuming.options import ConsumeOptions

@@ -14,7 +14,8 @@ from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import Span
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue import QueueTable, browsing
+from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.large_messages import lock_large, read_body, take_large
 from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
@@ -75,8 +76,8 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     queue.browse(1_000)
     queue.window_end(1_000, FIRST, LAST)
     where = MessageFilter(headers={"NServiceBus.CorrelationId": "c-1"})
-    assert search(queue, where, Span(FIRST, LAST)) != []
-    assert search(queue, where, Span(FIRST, LAST), wait=True) != []
+    assert browsing.search(queue, where, browsing.Span(FIRST, LAST)) != []
+    assert browsing.search(queue, where, browsing.Span(FIRST, LAST), wait=True) != []
     queue.mean_bytes()
     queue.depth("quick")
     queue.depth(limit=1_000)
