@@ -80,6 +80,7 @@ def drain(
     inline_body_bytes: InlineBodyBytes = None,
     settle_seconds: SettleSeconds = None,
     readable_by: ReadableBy = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Copy the messages, and leave them in the queue.")] = False,
     message_type: OfType = None,
     from_endpoint: FromEndpoint = None,
     header: WithHeader = None,
@@ -127,9 +128,9 @@ def drain(
         _require(client, queue, batch_id)
     filters = {"message_type": message_type, "from_endpoint": from_endpoint, "header": header}
     filters |= {"since": since, "until": until}
-    command = _options(staging=staging, stage=stage, conn_id=conn_id, **_limits(options), **filters)
+    command = _options(staging=staging, stage=stage, conn_id=conn_id, keep=keep, **_limits(options), **filters)
     drained = [
-        _drain(client, each, folder, stage, options, where, batch_id or uuid.uuid4(), command, quiet=as_json)
+        _drain(client, each, folder, stage, options, where, keep, batch_id or uuid.uuid4(), command, quiet=as_json)
         for each in queues
     ]
     show(drained if secondary else drained[0], as_json=as_json)
@@ -142,6 +143,7 @@ def _drain(
     stage: str,
     options: DrainOptions,
     where: MessageFilter | None,
+    keep: bool,
     batch_id: uuid.UUID,
     command: list[str],
     *,
@@ -167,6 +169,7 @@ def _drain(
             origin="sqlqueue drain",
             options=options,
             where=where,
+            keep=keep,
             on_progress=lambda done: update(
                 done.rows - done.earlier, f"{done.bytes / 2**20:,.0f} MiB, {done.rate:,.0f}/s"
             ),

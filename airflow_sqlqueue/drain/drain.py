@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from airflow_sqlqueue.budget import Budget
+from airflow_sqlqueue.drain.copying import CopyingDrain
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.matching import SETTLE_PAUSE, MatchingDrain
@@ -77,6 +78,8 @@ class Drain:
     :param origin: who drains, for people who read the ledger (dag, task, run, map index).
     :param owner: the task that the batch belongs to, in whichever run: :func:`.drain.options.owner_of`.
     :param engine: where the workers run; None: in threads.
+    :param keep: copy the messages up to the mark to files and leave them in the queue, by one worker too; a retry needs
+        the same.
     :param where: drain the messages that match alone; a retry needs the same filter. They are found and taken by one
         worker, in this process.
     """
@@ -95,11 +98,14 @@ class Drain:
         ledger_schema: str = LEDGER_SCHEMA,
         engine: Engine | None = None,
         where: MessageFilter | None = None,
+        keep: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        if where is not None and engine is not None:
-            raise ConfigurationError("A drain with a filter has one worker: leave out the engine.")
-        self._where = where
+        if (where is not None or keep) and engine is not None:
+            raise ConfigurationError("A drain with a filter, or one that keeps, has one worker: leave out the engine.")
+        if where is not None and keep:
+            raise ConfigurationError("A drain that keeps copies all messages: leave out the filter, or keep.")
+        self._where, self._keep = where, keep
         self._connect, self._engine = connect, engine or ThreadEngine(connect)
         self._renew, self._origin, self._owner = renew, origin, owner
         self._task = DrainTask(
@@ -139,11 +145,12 @@ class Drain:
             self._progress.resume(parts)
         else:
             log.info("Draining %s into batch %s", task.queue.canonical, batch_id)
-        if up_to is not None and self._where is None:
+        is_plain = self._where is None and not self._keep
+        if up_to is not None and is_plain:
             budget = connection.run(lambda session: _budget(session, opened))
             self._engine.run(task, up_to, budget, self._progress.add)
-        if up_to is not None and self._where is not None:
-            locked = self._drain_matching(connection, opened, self._where)
+        if up_to is not None and not is_plain:
+            locked = self._drain_otherwise(connection, opened, up_to)
         else:
             locked = connection.run(lambda session: self._drain_alone(session, opened, connection.made_progress))
         batch = connection.run(lambda session: task.ledger(session).seal(batch_id))
@@ -165,7 +172,7 @@ class Drain:
         _check_stage(task, ledger)
         filter_text = "" if self._where is None else self._where.canonical
         opening = (task.batch_id, task.queue.canonical, self._origin, up_to, task.stage.name, self._owner)
-        entry = ledger.open(*opening, filter_text=filter_text)
+        entry = ledger.open(*opening, filter_text=filter_text, keep=self._keep)
         if entry.state == "requeued":
             raise WrongBatchError(f"Batch {task.batch_id} was put back into {entry.queue}: ask for a new batch.")
         seconds = None if options.max_seconds is None else max(0.0, options.max_seconds - entry.age)
@@ -174,18 +181,19 @@ class Drain:
             self._progress.begin(ends[0], ends[1] if entry.up_to is None else min(ends[1], entry.up_to))
         return _OpenedBatch(task, entry, Budget(max_seconds=seconds))
 
-    def _drain_matching(self, connection: Reconnecting[Session], opened: _OpenedBatch, where: MessageFilter) -> int:
-        """The same for the messages that match; return how many stay locked, whether they match or not."""
-        task, up_to = opened.task, opened.entry.up_to
-        assert up_to is not None
-        matching = MatchingDrain(task, where, up_to)
+    def _drain_otherwise(self, connection: Reconnecting[Session], opened: _OpenedBatch, up_to: int) -> int:
+        """Take what matches, or copy; return how many stay locked, whether they match or not."""
+        task = opened.task
+        drain: MatchingDrain | CopyingDrain = CopyingDrain(up_to, task.options.settle_seconds)
+        if self._where is not None:
+            drain = MatchingDrain(task, self._where, up_to)
 
         def on_part(part: Part) -> None:
             connection.made_progress()
             self._progress.add(part)
 
         def run(session: Session) -> int:
-            return matching.run(Worker(session, task), _budget(session, opened), on_part)
+            return drain.run(Worker(session, task), _budget(session, opened), on_part)
 
         return connection.run(run)
 

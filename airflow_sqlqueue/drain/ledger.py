@@ -186,6 +186,13 @@ class Ledger:
         rows = self.session.run(self.query("parts"), str(batch_id))
         return [Part(uuid.UUID(str(row[0])), *row[1:]) for row in rows]
 
+    def copied_up_to(self, batch_id: uuid.UUID) -> int | None:
+        """How far the parts of a copy go, None where it has none; only in a transaction, where no other try goes on."""
+        resource = f"sqlqueue.copy.{self._batch.schema}.{batch_id}"[-255:]
+        self.session.take_lock(self.query("lock_copy"), resource)
+        last = self.session.value(self.query("copied_up_to"), str(batch_id))
+        return None if last is None else int(last)
+
     def commit_part(self, batch_id: uuid.UUID, part: Part, worker: str) -> None:
         """Add the part and COMMIT the transaction that is open, in one round trip.
 
@@ -250,6 +257,7 @@ class Ledger:
             parts=sum(part.messages > 0 for part in parts),
             quarantined=quarantined,
             stage=row.stage,
+            kept=row.kept,
         )
 
     def consume(self, batch: Batch) -> None:

@@ -43,6 +43,8 @@ class SqlQueueDrainOperator(DrainTask):
         ``{"message_type": "Shop.OrderPlaced", "since": "2026-01-31T08:00:00Z"}``; ``message_id``, ``correlation_id``,
         ``endpoint``, ``until`` and ``headers``, names and values, are others. One worker finds and takes them. A retry
         has to have the same (templated)
+    :param keep: copy the messages to files and leave them in the queue: a snapshot up to the last message that was
+        there when the batch was opened. Not with ``filters``.
     :param python_callable: the function.
     :param op_kwargs: further arguments of ``python_callable`` (templated)
     :param renew: when the task runs again after its batch was consumed or put back into the queue, drain a new batch.
@@ -85,6 +87,7 @@ class SqlQueueDrainOperator(DrainTask):
         staging: str | ObjectStoragePath | None = None,
         stage: str = "files",
         filters: Mapping[str, Any] | None = None,
+        keep: bool = False,
         python_callable: Callable[..., Any] | None = None,
         op_kwargs: Mapping[str, Any] | None = None,
         renew: bool = False,
@@ -107,6 +110,7 @@ class SqlQueueDrainOperator(DrainTask):
         self.staging = staging
         self.stage = stage
         self.filters = filters
+        self.keep = keep
         self.python_callable = python_callable
         self.op_kwargs = op_kwargs
         self.renew = renew

@@ -53,6 +53,8 @@ class SqlQueueDrainToSparkOperator(DrainTask):
         ``{"message_type": "Shop.OrderPlaced", "since": "2026-01-31T08:00:00Z"}``; ``message_id``, ``correlation_id``,
         ``endpoint``, ``until`` and ``headers``, names and values, are others. One worker finds and takes them. A retry
         has to have the same (templated)
+    :param keep: copy the messages to files and leave them in the queue: a snapshot up to the last message that was
+        there when the batch was opened. Not with ``filters``.
     :param python_callable: the job, called as ``python_callable(spark, batch, **op_kwargs)``.
     :param op_kwargs: further arguments of ``python_callable`` (templated)
     :param application: the job instead, a script or a JAR for spark-submit, which gets ``--manifest`` and the path of a
@@ -107,6 +109,7 @@ class SqlQueueDrainToSparkOperator(DrainTask):
         staging: str | ObjectStoragePath | None = None,
         stage: str = "files",
         filters: Mapping[str, Any] | None = None,
+        keep: bool = False,
         python_callable: Callable[..., Any] | None = None,
         op_kwargs: Mapping[str, Any] | None = None,
         application: str | None = None,
@@ -134,6 +137,7 @@ class SqlQueueDrainToSparkOperator(DrainTask):
         self.staging = staging
         self.stage = stage
         self.filters = filters
+        self.keep = keep
         self.python_callable = python_callable
         self.op_kwargs = op_kwargs
         self.application = application

@@ -51,6 +51,7 @@ class DrainTask(QueueWaitingTask):
     staging: str | ObjectStoragePath | None
     stage: str
     filters: Mapping[str, Any] | None
+    keep: bool
     renew: bool
     rerun: str | None
     stranded: str
@@ -126,6 +127,7 @@ class DrainTask(QueueWaitingTask):
                 owner=owner,
                 options=options,
                 where=where,
+                keep=self.keep,
                 on_progress=on_progress,
                 **engine,
             )

@@ -18,7 +18,7 @@ from airflow_sqlqueue.errors import LockTimeoutError
 from airflow_sqlqueue.message import DecodedHeaders, decode_headers
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess
-from airflow_sqlqueue.sql import Fragment
+from airflow_sqlqueue.sql import Fragment, readpast
 from airflow_sqlqueue.sql.columns import head_columns
 from airflow_sqlqueue.tables.layout import Layout
 
@@ -117,11 +117,13 @@ def search(table: TableAccess, where: MessageFilter, span: Span, *, wait: bool =
     Messages that others have locked are passed over; with ``wait`` they are waited for, as long as the session waits
     for locks: then nothing was passed over, and :class:`LockTimeoutError` says that the wait was too short.
     """
-    condition, name = where.condition, "queue.search_certain" if wait else "queue.search"
+    condition, hint = where.condition, readpast(not wait)
 
     def run(layout: Layout) -> list[Any]:
         columns = head_columns(layout.types)
-        statement = table.query(name, columns=columns, span=span.condition, may_match=condition.text)
+        statement = table.query(
+            "queue.search", columns=columns, span=span.condition, may_match=condition.text, readpast=hint
+        )
         return table.session.run(statement, PAGE, *span.values, *condition.values)
 
     return [_head(row) for row in table.run_for_layout(run, attempts=1)]

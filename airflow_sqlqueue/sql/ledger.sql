@@ -79,6 +79,15 @@ BEGIN
 END;
 COMMIT TRANSACTION;
 
+-- lock_copy: take the application lock for copying into the batch
+-- The transaction's lock: each part of a copy begins where the last one ended, whichever try has made that.
+DECLARE @result int;
+EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction';
+SELECT @result;
+
+-- copied_up_to: read how far the batch has copied
+SELECT MAX([MaxRowVersion]) FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
+
 -- lock_window: take the application lock of a window of the batch
 -- The session's lock: the server lets go of it once the connection is gone and nothing of it is under way any more.
 DECLARE @result int;
@@ -130,7 +139,7 @@ SELECT @@ROWCOUNT;
 -- list: list the batches
 -- No hint: a reader of the list need not wait for a batch that is being requeued where the database has
 -- READ_COMMITTED_SNAPSHOT on. Parts with messages are counted, for an open batch all else too: nothing is frozen yet.
-SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[Stage],
+SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[Stage], b.[Kept],
        b.[OpenedAt], b.[SealedAt], b.[ConsumedAt], b.[RequeuedAt],
        p.[Parts], COALESCE(b.[Messages], p.[Messages]), COALESCE(b.[Expired], p.[Expired]),
        COALESCE(b.[Quarantined], p.[Quarantined]), COALESCE(b.[Bytes], p.[Bytes]), SYSUTCDATETIME()

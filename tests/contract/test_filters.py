@@ -12,6 +12,7 @@ from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.condition import QueueCondition, check_condition
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.purge import PurgeOptions
 from tests.contract.conftest import Connect, run_sql
@@ -187,3 +188,32 @@ def test_filters_that_mean_the_same_have_one_text() -> None:
     one, other = MessageFilter.of(values), MessageFilter(headers={"a": None, "b": "1"}, since=NOON)
     assert one.canonical == other.canonical
     assert MessageFilter.of(one.to_dict()).canonical == one.canonical
+
+
+def test_a_condition_counts_what_matches(queue: QueueTable) -> None:
+    late = timedelta(seconds=-5)
+    for number in range(30):
+        endpoint = "Sales" if number % 3 == 0 else "Billing"
+        values = headers(**{HeaderNames.ORIGINATING_ENDPOINT: endpoint})
+        queue.send([Message(values, time_to_be_received=late if number == 0 else None)])
+    sales = {"endpoint": "Sales"}
+
+    def look(**condition: Any) -> tuple[bool, int | None, bool]:
+        found = check_condition(queue, QueueCondition.of({**condition, "filters": sales}))
+        return found.met, found.messages, found.counted_all
+
+    assert look(min_messages=9) == (True, 9, False)
+    assert look(min_messages=10) == (False, 9, True)
+    assert look() == (True, 1, False)
+    assert look(max_messages=9) == (True, 9, True)
+    assert look(max_messages=8) == (False, 9, False)
+
+
+def test_a_condition_with_a_filter_says_which_and_keeps_its_values_to_itself() -> None:
+    given = {"filters": {"headers": {"a": "hush"}, "since": "2026-01-31"}, "min_messages": "3"}
+    condition = QueueCondition.of(given)
+    assert QueueCondition.of(condition.to_dict()) == condition
+    assert str(condition) == "min_messages=3, filters on headers, since"
+    for wrong in ({"oldest_seconds": 3}, {"kind": "quick"}, {"min_delayed": 1}):
+        with pytest.raises(ConfigurationError, match="counted exactly"):
+            QueueCondition.of({**given, **wrong})

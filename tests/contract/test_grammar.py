@@ -39,6 +39,7 @@ STAND_INS = {
     "milliseconds": "1",
     "options": " WITH (ONLINE = ON)",
     "output": "deleted.[x]",
+    "readpast": "READPAST, ",
     "seek": ", FORCESEEK, INDEX ([x])",
     "span": "[x] > ?",
     "staged": "[x] int NULL",

@@ -80,5 +80,11 @@ class Stage(Protocol):
     def check(self, options: DrainOptions) -> None:
         """Raise :class:`StagingError` where nothing can be staged; asked before a batch is opened."""
 
+    def copy(self, queue: QueueTable, plan: PartWindow, options: DrainOptions, wait: float | None) -> PartWriter:
+        """A part that copies the queue's rows; ``wait`` as :meth:`~airflow_sqlqueue.drain.worker.Worker.copy_part` has.
+
+        Raises :class:`ConfigurationError` for a stage that copies nothing.
+        """
+
     def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions) -> PartWriter:
         """A part that stages the queue's rows."""

@@ -10,6 +10,7 @@ from typing import Any
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow
+from airflow_sqlqueue.drain.stages.file_copy import FileCopyWriter
 from airflow_sqlqueue.drain.stages.part_file import PartFile, UnwritableError
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import StagingError
@@ -29,6 +30,10 @@ class FileStage:
 
     def check(self, options: DrainOptions) -> None:
         self.folder.check(options.file_mode)
+
+    def copy(self, queue: QueueTable, plan: PartWindow, options: DrainOptions, wait: float | None) -> FileCopyWriter:
+        file = PartFile(self.folder, plan.batch_id, plan.part_id, options.file_mode)
+        return FileCopyWriter(queue, file, plan, options, wait)
 
     def part(
         self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions

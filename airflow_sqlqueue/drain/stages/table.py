@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
-from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow
+from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow, PartWriter
 from airflow_sqlqueue.drain.stages.message_table import MessageTable, MovedRows
 from airflow_sqlqueue.drain.stages.part_file import unwritable
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import Span
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
@@ -27,6 +28,9 @@ class TableStage:
 
     def check(self, options: DrainOptions) -> None:
         """Nothing: the table is made with the ledger."""
+
+    def copy(self, queue: QueueTable, plan: PartWindow, options: DrainOptions, wait: float | None) -> PartWriter:
+        raise ConfigurationError('A copy goes to files: leave out stage="table" and name a staging folder.')
 
     def part(
         self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions
