@@ -12,7 +12,9 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
-from airflow_sqlqueue.operators import SqlQueueDrainOperator, SqlQueuePurgeOperator
+from airflow_sqlqueue.operators import SqlQueueConsumeOperator, SqlQueueDrainOperator, SqlQueuePurgeOperator
+from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+from airflow_sqlqueue.triggers import SqlQueueDepthTrigger
 
 Messages = Iterator[ReceivedMessage]
 
@@ -94,6 +96,22 @@ def test_operators_take_filters(hook: SqlQueueHook, queue_name: str, tmp_path: P
         drain(queue_name, str(tmp_path), filters={"endpoint": "Billing"}).execute(context())
     with pytest.raises(AirflowFailException, match="There is no filter 'type'"):
         drain(queue_name, str(tmp_path), filters={"type": "Billing"}).execute(context())
+    sensor = SqlQueueDepthSensor(task_id="s", queue_name=queue_name, min_messages=20, filters={"endpoint": "Billing"})
+    assert sensor.poke(context()).xcom_value == {"messages": 20, "expired": 0}
+    path, arguments = sensor.trigger().serialize()
+    assert SqlQueueDepthTrigger(**arguments).serialize() == (path, arguments)
+    seen: list[bytes] = []
+    consume = SqlQueueConsumeOperator(
+        task_id="c",
+        queue_name=queue_name,
+        python_callable=lambda message: seen.append(message.body),
+        filters={"endpoint": "Billing"},
+        max_messages=1,
+        max_handlers=1,
+        error_queue=queue_name,
+    )
+    consume.execute(context())
+    assert seen == [b"1"]
     purge = SqlQueuePurgeOperator(task_id="p", queue_name=queue_name, filters={"endpoint": "Billing"}, confirm=True)
-    assert purge.execute(context())["deleted"] == 20
+    assert purge.execute(context())["deleted"] == 19
     assert hook.depth(queue_name).messages == 0
