@@ -100,6 +100,7 @@ def test_operators_take_filters(hook: SqlQueueHook, queue_name: str, tmp_path: P
     assert sensor.poke(context()).xcom_value == {"messages": 20, "expired": 0}
     path, arguments = sensor.trigger().serialize()
     assert SqlQueueDepthTrigger(**arguments).serialize() == (path, arguments)
+    hook.create_queue(f"{queue_name}.error")
     seen: list[bytes] = []
     consume = SqlQueueConsumeOperator(
         task_id="c",
@@ -108,9 +109,10 @@ def test_operators_take_filters(hook: SqlQueueHook, queue_name: str, tmp_path: P
         filters={"endpoint": "Billing"},
         max_messages=1,
         max_handlers=1,
-        error_queue=queue_name,
+        error_queue=f"{queue_name}.error",
     )
     consume.execute(context())
+    hook.client.tables.drop(f"{queue_name}.error")
     assert seen == [b"1"]
     purge = SqlQueuePurgeOperator(task_id="p", queue_name=queue_name, filters={"endpoint": "Billing"}, confirm=True)
     assert purge.execute(context())["deleted"] == 19
