@@ -37,6 +37,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.subscribe",
                 "operators.send",
                 "operators.consume",
+                "operators.drain",
                 "operators.drain_to_spark",
                 "operators.mark_consumed",
                 "operators.requeue",

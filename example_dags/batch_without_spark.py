@@ -1,19 +1,29 @@
 """Drain a queue and count its messages by type in plain Python: no Spark.
 
-The drained files are Parquet, so pandas, Polars or DuckDB read ``batch.paths`` as they are; what is counted here comes
-one by one. The batch is marked consumed behind the task that reads it.
+The function gets the messages one by one, and the batch is marked consumed when it has returned. The drained files are
+Parquet: pandas, Polars or DuckDB read ``batch.paths`` as they are, in a function with a parameter ``batch``.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from airflow.sdk import DAG, Param, task
+from airflow.sdk import DAG, Param
 
-from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueueMarkConsumedOperator
+from airflow_sqlqueue.operators import SqlQueueDrainOperator
+
+
+def count_types(messages: Iterator[Any]) -> dict[str, int]:
+    """What is returned is the ``result`` in the task's XCom."""
+    from airflow_sqlqueue import Envelope
+
+    return dict(Counter(str(Envelope.of(message).content.message_type) for message in messages))
+
 
 with DAG(
     dag_id="batch_without_spark",
@@ -26,23 +36,12 @@ with DAG(
     params={"queue": Param("audit", type="string")},
     tags=["sqlqueue", "example"],
 ) as dag:
-    drain = SqlQueueDrainToSparkOperator(
+    drain = SqlQueueDrainOperator(
         task_id="drain",
         queue_name="{{ params.queue }}",
         staging=os.environ.get("SQLQUEUE_STAGING", f"{tempfile.gettempdir()}/sqlqueue/staging"),
+        python_callable=count_types,
     )
-
-    @task
-    def count_types(drained: dict[str, Any]) -> dict[str, int]:
-        from collections import Counter
-
-        from airflow_sqlqueue import Batch, Envelope, SqlQueueHook
-
-        messages = SqlQueueHook().client.batches.messages(Batch.from_dict(drained["batch"]))
-        return dict(Counter(str(Envelope.of(message).content.message_type) for message in messages))
-
-    consumed = SqlQueueMarkConsumedOperator(task_id="consumed", batch=drain.output)
-    count_types(drain.output) >> consumed  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

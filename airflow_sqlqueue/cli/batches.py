@@ -21,6 +21,7 @@ from airflow_sqlqueue.cli.drain_options import (
     SettleSeconds,
     drain_options,
 )
+from airflow_sqlqueue.cli.filter_options import FromEndpoint, OfType, Since, Until, WithHeader, message_filter
 from airflow_sqlqueue.cli.interruption import explained
 from airflow_sqlqueue.cli.options import (
     ConnId,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.batches import BatchInfo
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
+    from airflow_sqlqueue.queue.filters import MessageFilter
 
 QueueOption = Annotated[
     Optional[str],
@@ -78,6 +80,12 @@ def drain(
     inline_body_bytes: InlineBodyBytes = None,
     settle_seconds: SettleSeconds = None,
     readable_by: ReadableBy = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Copy the messages, and leave them in the queue.")] = False,
+    message_type: OfType = None,
+    from_endpoint: FromEndpoint = None,
+    header: WithHeader = None,
+    since: Since = None,
+    until: Until = None,
     secondary: Annotated[bool, typer.Option("--secondary", help="Its secondary queues too, a batch each.")] = False,
 ) -> None:
     """Drain the queue into a sealed batch: Parquet files, or rows of a table.
@@ -110,6 +118,7 @@ def drain(
         settle_seconds=settle_seconds,
         readable_by=readable_by,
     )
+    where = message_filter(message_type, from_endpoint, header, since, until)
     folder = None if staging is None else StagingFolder.of(staging)
     check_stage(stage, folder)
     client = connect(url, conn_id)
@@ -117,9 +126,11 @@ def drain(
     queues = client.tables.with_secondary_queues(queue) if secondary else [queue]
     if batch_id is not None and not new:
         _require(client, queue, batch_id)
-    command = _options(staging=staging, stage=stage, conn_id=conn_id, **_limits(options))
+    filters = {"message_type": message_type, "from_endpoint": from_endpoint, "header": header}
+    filters |= {"since": since, "until": until}
+    command = _options(staging=staging, stage=stage, conn_id=conn_id, keep=keep, **_limits(options), **filters)
     drained = [
-        _drain(client, each, folder, stage, options, batch_id or uuid.uuid4(), command, quiet=as_json)
+        _drain(client, each, folder, stage, options, where, keep, batch_id or uuid.uuid4(), command, quiet=as_json)
         for each in queues
     ]
     show(drained if secondary else drained[0], as_json=as_json)
@@ -131,6 +142,8 @@ def _drain(
     folder: StagingFolder | None,
     stage: str,
     options: DrainOptions,
+    where: MessageFilter | None,
+    keep: bool,
     batch_id: uuid.UUID,
     command: list[str],
     *,
@@ -155,6 +168,8 @@ def _drain(
             batch_id=batch_id,
             origin="sqlqueue drain",
             options=options,
+            where=where,
+            keep=keep,
             on_progress=lambda done: update(
                 done.rows - done.earlier, f"{done.bytes / 2**20:,.0f} MiB, {done.rate:,.0f}/s"
             ),
@@ -179,8 +194,11 @@ def _options(**values: Any) -> list[str]:
     """Options as one types them; those that were not given, and secrets, are not among them."""
     typed: list[str] = []
     for name, value in values.items():
-        if value not in (None, False, "files"):
-            typed += [f"--{name.replace('_', '-')}", *([] if value is True else [f"{value}"])]
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, list):
+            typed += [text for each in value for text in (option, each)]
+        elif value not in (None, False, "files"):
+            typed += [option, *([] if value is True else [f"{value}"])]
     return typed
 
 

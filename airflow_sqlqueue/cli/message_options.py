@@ -32,13 +32,17 @@ def message_from_options(
         )
     if expire_after is not None and not expire_after > 0:
         raise ConfigurationError(f"--expire-after takes seconds above 0, not {expire_after:g}.")
+    written = {"headers": header_values(header), "body": read_body(body), "time_to_be_received": expire_after}
+    (message,) = Sender(str(uuid.uuid4()), "sqlqueue", content_type, message_type).messages([written])
+    return message
+
+
+def header_values(header: list[str] | None) -> dict[str, str]:
+    """Headers given as NAME=VALUE. Raises ConfigurationError."""
     pairs = [pair.partition("=") for pair in header or []]
     if wrong := next((name for name, equals, _ in pairs if not (name and equals)), None):
         raise ConfigurationError(f"--header takes NAME=VALUE, not {wrong!r}.")
-    headers = {name: value for name, _, value in pairs}
-    written = {"headers": headers, "body": read_body(body), "time_to_be_received": expire_after}
-    (message,) = Sender(str(uuid.uuid4()), "sqlqueue", content_type, message_type).messages([written])
-    return message
+    return {name: value for name, _, value in pairs}
 
 
 def read_body(text: str) -> bytes:

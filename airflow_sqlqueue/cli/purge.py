@@ -8,6 +8,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from airflow_sqlqueue.cli.filter_options import FromEndpoint, OfType, Since, Until, WithHeader, message_filter
 from airflow_sqlqueue.cli.options import ConnId, IsEndpoint, Json, Queue, Url, age, connect_queue
 from airflow_sqlqueue.cli.output import show
 from airflow_sqlqueue.client.queues import Queue as ClientQueue
@@ -27,6 +28,11 @@ def purge(
     as_json: Json = False,
     all_messages: Annotated[bool, typer.Option("--all", help="Every message, expired or not.")] = False,
     older_than: Annotated[Optional[str], typer.Option(help="What was sent longer ago: 90s, 30m, 12h, 7d.")] = None,
+    message_type: OfType = None,
+    from_endpoint: FromEndpoint = None,
+    header: WithHeader = None,
+    since: Since = None,
+    until: Until = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before messages are lost.")] = False,
     dry_run: DryRun = False,
     chunk: Annotated[int, typer.Option(min=1, max=2000, help="Rows of one transaction.")] = CHUNK,
@@ -34,13 +40,15 @@ def purge(
     max_messages: MaxMessages = None,
     max_seconds: MaxSeconds = None,
 ) -> None:
-    """Delete messages: the expired ones, or with --all or --older-than others as well."""
+    """Delete messages: the expired ones, or with --all, --older-than or a filter others as well."""
     least = None if older_than is None else age("--older-than", older_than)
-    if all_messages and least is not None:
-        raise ConfigurationError("A purge takes --all or --older-than, not both: choose one.")
-    if not (yes or dry_run or as_json) and (all_messages or least is not None) and sys.stdin.isatty():
+    where = message_filter(message_type, from_endpoint, header, since, until)
+    if all_messages and (least is not None or where is not None):
+        raise ConfigurationError("A purge takes --all, or --older-than and filters, not both: choose one.")
+    loses = all_messages or least is not None or where is not None
+    if not (yes or dry_run or as_json) and loses and sys.stdin.isatty():
         yes = typer.confirm(f"Delete messages of {queue} that have not expired?", err=True, abort=True)
-    if (all_messages or least is not None) and not (yes or dry_run):
+    if loses and not (yes or dry_run):
         raise ConfigurationError(
             "This purge deletes messages that have not expired: give --yes to confirm that they may be lost, or "
             "--dry-run to count them."
@@ -48,6 +56,7 @@ def purge(
     options = PurgeOptions(
         all_messages=all_messages,
         older_than=least,
+        where=where,
         confirm=yes,
         dry_run=dry_run,
         chunk=chunk,

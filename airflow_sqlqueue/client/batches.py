@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -131,7 +131,7 @@ class BatchManager:
 
     def messages(
         self, batch: Batch, *, staging: str | PathLike[str] | StagingFolder | None = None
-    ) -> Iterator[ReceivedMessage]:
+    ) -> Generator[ReceivedMessage, None, None]:
         """The messages of a batch, in the order of the queue, without Spark; for a job that one machine can do.
 
         Each is read when it is asked for: memory holds the rows of one statement for each part that overlaps. Whether

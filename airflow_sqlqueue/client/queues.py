@@ -251,6 +251,8 @@ class Queue:
         owner: uuid.UUID | None = None,
         options: DrainOptions | None = None,
         engine: Engine | None = None,
+        where: MessageFilter | None = None,
+        keep: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> DrainResult:
         """Drain the queue into a sealed batch: exactly once, from the queue to the batch.
@@ -260,7 +262,9 @@ class Queue:
         batch and returns a sealed one; with ``renew`` a new batch is drained where that one was consumed or put back.
         ``engine`` is where the workers run: threads of this process, unless it is another, as
         :class:`airflow_sqlqueue.spark.executors.SparkEngine` for Spark's executors. ``origin`` says in the ledger who
-        drains, and ``owner`` which task the batch belongs to, in whichever run. See
+        drains, and ``owner`` which task the batch belongs to, in whichever run. With ``where`` only what matches is
+        drained, by one worker in this process; who resumes the batch gives the same filter. With ``keep``
+        the messages up to the mark are copied to files and stay in the queue. See
         :class:`airflow_sqlqueue.drain.drain.Drain`.
 
         Raises :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction: parts commit one by one.
@@ -284,5 +288,7 @@ class Queue:
             options=options,
             ledger_schema=self._connector.ledger_schema,
             engine=engine,
+            where=where,
+            keep=keep,
             on_progress=on_progress,
         ).run()

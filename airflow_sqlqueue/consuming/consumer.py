@@ -15,9 +15,9 @@ from airflow_sqlqueue.consuming.failures import FailureStorage
 from airflow_sqlqueue.consuming.handler import Handle, Handler, Outcome
 from airflow_sqlqueue.consuming.handler_pool import HandlerPool
 from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
+from airflow_sqlqueue.consuming.receiver import Receiver
 from airflow_sqlqueue.delayed.mover import MoveResult, move_due
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -110,10 +110,10 @@ class Consumer:
         return Endpoint.find(session, self._resolver, self._queue_name, options.recoverability, options.endpoint)
 
     def _pool(self, settings: ConnectionSettings, endpoint: Endpoint, budget: Budget) -> HandlerPool:
-        failures = FailureStorage()
+        shared = FailureStorage(), Receiver(self._options.where)
 
-        def handler(on_received: Callable[[QueueTable], None]) -> Handler:
-            return Handler(settings, endpoint, self._resolver, self._handle, self._options, failures, on_received)
+        def handler(on_received: Callable[[Callable[[int], int]], None]) -> Handler:
+            return Handler(settings, endpoint, self._resolver, self._handle, self._options, *shared, on_received)
 
         return HandlerPool(self._connect, handler, self._options, budget, self._stop, self._count)
 

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +21,7 @@ from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.consuming.failures import Failed, FailureStorage
 from airflow_sqlqueue.consuming.kept_sessions import KeptSessions
 from airflow_sqlqueue.consuming.options import ConsumeOptions
+from airflow_sqlqueue.consuming.receiver import Receiver
 from airflow_sqlqueue.consuming.recoverability import Action, action_for, delay_of, delayed_headers
 from airflow_sqlqueue.delayed.moving import check_takes
 from airflow_sqlqueue.envelope import Envelope
@@ -77,7 +79,8 @@ class _Attempt:
 class Handler:
     """Handles the messages of a queue, one at a time. For one thread.
 
-    :param on_received: called with the queue after each receive that found a message, before it is handled.
+    :param on_received: called after each receive that found a message, before it is handled, with a function that
+        counts those that wait, up to a limit.
     """
 
     def __init__(
@@ -88,11 +91,12 @@ class Handler:
         handle: Handle,
         options: ConsumeOptions,
         failures: FailureStorage,
-        on_received: Callable[[QueueTable], None],
+        receiver: Receiver,
+        on_received: Callable[[Callable[[int], int]], None],
     ) -> None:
         self._settings, self._endpoint, self._resolver, self._handle = settings, endpoint, resolver, handle
         self._mode, self._recoverability = options.transaction_mode, options.recoverability
-        self._failures, self._on_received = failures, on_received
+        self._failures, self._receiver, self._on_received = failures, receiver, on_received
         self._tables: EndpointTables | None = None
         self._unsettled: tuple[ReceivedMessage, Failure] | None = None
 
@@ -128,12 +132,12 @@ class Handler:
     def _receive(self, session: Session, attempt: _Attempt) -> Outcome | None:
         """Receive a message, and deal with one that is not, or not any more, for the function."""
         tables = self._tables_of(session)
-        received = tables.queue.receive(1)
+        received = self._receiver.receive(tables.queue)
         if not received:
             return None
         (message,) = received
         attempt.message = message
-        self._on_received(tables.queue)
+        self._on_received(partial(self._receiver.waiting, tables.queue))
         envelope = Envelope.of(message)
         if envelope.problem is not None:
             log.error("Message %s goes to the error queue as it is: %s", message.id, envelope.problem)
@@ -229,6 +233,7 @@ class Handler:
         is_final = attempt.envelope is None and not isinstance(error, TransientError)
         is_final = is_final or isinstance(error, self._recoverability.unrecoverable)
         failed = self._failures.record(message.row_version, error, is_final=is_final)
+        self._receiver.again(message.row_version)
         log.warning("Message %r failed with %s, attempt %d", _id_of(message), type_name(error), failed.attempts)
         return Outcome.ROLLED_BACK
 

@@ -15,7 +15,6 @@ from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.consuming.handler import Handler, Outcome
 from airflow_sqlqueue.consuming.kept_sessions import KeptSessions
 from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.session import Session
 
@@ -36,7 +35,7 @@ class HandlerPool:
     def __init__(
         self,
         connect: Callable[[], Session],
-        handler: Callable[[Callable[[QueueTable], None]], Handler],
+        handler: Callable[[Callable[[Callable[[int], int]], None]], Handler],
         options: ConsumeOptions,
         budget: Budget,
         stop: threading.Event,
@@ -75,11 +74,11 @@ class HandlerPool:
             if not self._alive:
                 self.ended.set()
 
-    def _grow(self, queue: QueueTable) -> None:
+    def _grow(self, waiting: Callable[[int], int]) -> None:
         """Start handlers for the messages that wait. In full number they have no need to look."""
         room = self._options.max_handlers - self._alive
         if room > 0 and not self._stop.is_set():
-            self._add(queue.depth(limit=room).messages)
+            self._add(waiting(room))
 
     def _guarded(self) -> None:
         retired = False

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.transactions import MODES, SENDS_ATOMIC_WITH_RECEIVE
 
 
@@ -21,6 +22,8 @@ class ConsumeOptions:
     :param until_empty: end when nothing is left to receive; False: wait for more until a limit is reached.
     :param max_handlers: the most messages handled at the same time, each in a thread with a connection of its own.
     :param poll_seconds: how long to wait before an empty queue is looked at again, at least 0.1.
+    :param where: handle the messages that match alone; all others stay, expired ones too. Headers of the whole queue
+        are read for it, again and again where few match.
     :param transaction_mode: ``sends_atomic_with_receive``, ``receive_only`` or ``none``, as for
         :func:`airflow_sqlqueue.transactions.transaction`.
     :param endpoint: who handles the messages, for the headers of those that fail; the queue's name unless given.
@@ -32,6 +35,7 @@ class ConsumeOptions:
     until_empty: bool = True
     max_handlers: int = 4
     poll_seconds: float = 1.0
+    where: MessageFilter | None = None
     transaction_mode: str = SENDS_ATOMIC_WITH_RECEIVE
     endpoint: str | None = None
     recoverability: RecoverabilityOptions = field(default_factory=RecoverabilityOptions)

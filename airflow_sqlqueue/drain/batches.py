@@ -19,7 +19,8 @@ class BatchInfo:
     """One batch as people look at it.
 
     ``age`` is how long the batch has been in its state, by the server's clock; times are in UTC. ``parts`` are those
-    that hold messages, ``bytes`` headers and bodies. The figures of an open batch are those of its parts so far.
+    that hold messages, ``bytes`` headers and bodies; ``kept``: its messages were copied and stayed in the queue. The
+    figures of an open batch are those of its parts so far.
     """
 
     batch_id: uuid.UUID
@@ -37,6 +38,7 @@ class BatchInfo:
     expired: int
     quarantined: int
     bytes: int
+    kept: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only: ``age_seconds`` for the age, times in ISO 8601."""
@@ -76,7 +78,7 @@ def batches(
 
 
 def _info(row: Any) -> BatchInfo:
-    identity, queue, origin, state, stage, *times, parts, messages, expired, quarantined, size, now = row
+    identity, queue, origin, state, stage, kept, *times, parts, messages, expired, quarantined, size, now = row
     opened, sealed, consumed, requeued = (time and time.replace(tzinfo=timezone.utc) for time in times)
     since = max(time for time in (opened, sealed, consumed, requeued) if time)
     return BatchInfo(
@@ -95,6 +97,7 @@ def _info(row: Any) -> BatchInfo:
         expired=int(expired),
         quarantined=int(quarantined),
         bytes=int(size),
+        kept=bool(kept),
     )
 
 

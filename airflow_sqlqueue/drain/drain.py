@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from airflow_sqlqueue.budget import Budget
+from airflow_sqlqueue.drain.copying import CopyingDrain
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry, Part
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.matching import SETTLE_PAUSE, MatchingDrain
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.progress import Progress, ProgressCounter
 from airflow_sqlqueue.drain.stages.base import Stage
@@ -24,8 +26,9 @@ from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import DrainTask, Worker
 from airflow_sqlqueue.drain.worker_pool import ThreadEngine, drain_window
-from airflow_sqlqueue.errors import BatchNotFoundError, WrongBatchError
+from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, WrongBatchError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.routing import ResolvedAddress
@@ -33,9 +36,6 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 log = logging.getLogger(__name__)
-
-_SETTLE_PAUSE = 0.2
-"""Seconds between two looks at messages that others have locked."""
 
 
 class Engine(Protocol):
@@ -78,6 +78,10 @@ class Drain:
     :param origin: who drains, for people who read the ledger (dag, task, run, map index).
     :param owner: the task that the batch belongs to, in whichever run: :func:`.drain.options.owner_of`.
     :param engine: where the workers run; None: in threads.
+    :param keep: copy the messages up to the mark to files and leave them in the queue, by one worker too; a retry needs
+        the same.
+    :param where: drain the messages that match alone; a retry needs the same filter. They are found and taken by one
+        worker, in this process.
     """
 
     def __init__(
@@ -93,8 +97,15 @@ class Drain:
         options: DrainOptions | None = None,
         ledger_schema: str = LEDGER_SCHEMA,
         engine: Engine | None = None,
+        where: MessageFilter | None = None,
+        keep: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
+        if (where is not None or keep) and engine is not None:
+            raise ConfigurationError("A drain with a filter, or one that keeps, has one worker: leave out the engine.")
+        if where is not None and keep:
+            raise ConfigurationError("A drain that keeps copies all messages: leave out the filter, or keep.")
+        self._where, self._keep = where, keep
         self._connect, self._engine = connect, engine or ThreadEngine(connect)
         self._renew, self._origin, self._owner = renew, origin, owner
         self._task = DrainTask(
@@ -134,10 +145,14 @@ class Drain:
             self._progress.resume(parts)
         else:
             log.info("Draining %s into batch %s", task.queue.canonical, batch_id)
-        if up_to is not None:
+        is_plain = self._where is None and not self._keep
+        if up_to is not None and is_plain:
             budget = connection.run(lambda session: _budget(session, opened))
             self._engine.run(task, up_to, budget, self._progress.add)
-        locked = connection.run(lambda session: self._drain_alone(session, opened, connection.made_progress))
+        if up_to is not None and not is_plain:
+            locked = self._drain_otherwise(connection, opened, up_to)
+        else:
+            locked = connection.run(lambda session: self._drain_alone(session, opened, connection.made_progress))
         batch = connection.run(lambda session: task.ledger(session).seal(batch_id))
         log.info(
             "Batch %s is sealed: %d messages, %d bytes in %d parts, %d expired, %d in quarantine, %d locked by others",
@@ -155,7 +170,9 @@ class Drain:
         if self._renew:
             task = replace(task, batch_id=ledger.current(task.batch_id))
         _check_stage(task, ledger)
-        entry = ledger.open(task.batch_id, task.queue.canonical, self._origin, up_to, task.stage.name, self._owner)
+        filter_text = "" if self._where is None else self._where.canonical
+        opening = (task.batch_id, task.queue.canonical, self._origin, up_to, task.stage.name, self._owner)
+        entry = ledger.open(*opening, filter_text=filter_text, keep=self._keep)
         if entry.state == "requeued":
             raise WrongBatchError(f"Batch {task.batch_id} was put back into {entry.queue}: ask for a new batch.")
         seconds = None if options.max_seconds is None else max(0.0, options.max_seconds - entry.age)
@@ -163,6 +180,22 @@ class Drain:
             task = replace(task, mean_bytes=queue.mean_bytes(), layout=queue.layout)
             self._progress.begin(ends[0], ends[1] if entry.up_to is None else min(ends[1], entry.up_to))
         return _OpenedBatch(task, entry, Budget(max_seconds=seconds))
+
+    def _drain_otherwise(self, connection: Reconnecting[Session], opened: _OpenedBatch, up_to: int) -> int:
+        """Take what matches, or copy; return how many stay locked, whether they match or not."""
+        task = opened.task
+        drain: MatchingDrain | CopyingDrain = CopyingDrain(up_to, task.options.settle_seconds)
+        if self._where is not None:
+            drain = MatchingDrain(task, self._where, up_to)
+
+        def on_part(part: Part) -> None:
+            connection.made_progress()
+            self._progress.add(part)
+
+        def run(session: Session) -> int:
+            return drain.run(Worker(session, task), _budget(session, opened), on_part)
+
+        return connection.run(run)
 
     def _drain_alone(self, session: Session, opened: _OpenedBatch, made_progress: Callable[[], None]) -> int:
         """Take parts until nothing is left up to the mark or a limit is reached; return how many stay locked."""
@@ -183,7 +216,7 @@ class Drain:
             locked = worker.queue.count_left(up_to, wait=max(0.0, settle_until - time.monotonic()))
             if locked == 0 or time.monotonic() >= settle_until:
                 return locked
-            time.sleep(_SETTLE_PAUSE)
+            time.sleep(SETTLE_PAUSE)
 
 
 def _check_stage(task: DrainTask, ledger: Ledger) -> None:

@@ -30,7 +30,8 @@ class LedgerEntry:
     """A batch as the ledger's row has it.
 
     ``up_to`` is None where the queue was empty when the batch was opened. The figures are None until the seal. ``age``
-    is the seconds since the batch was opened, by the server's clock.
+    is the seconds since the batch was opened, by the server's clock. ``filter`` is the canonical text of the filter
+    that the batch is drained with; of a ``kept`` batch the messages were copied and stayed in the queue.
     """
 
     queue: str
@@ -44,6 +45,8 @@ class LedgerEntry:
     quarantined: int | None
     bytes: int | None
     age: int
+    filter: str | None
+    kept: bool
 
 
 @dataclass(frozen=True)
@@ -115,11 +118,16 @@ class Ledger:
         up_to: int | None,
         stage: str = "files",
         owner: uuid.UUID | None = None,
+        *,
+        filter_text: str = "",
+        keep: bool = False,
     ) -> LedgerEntry:
         """Open the batch, or find it as an earlier try left it: open, sealed, consumed or requeued.
 
         ``owner`` is the task that the batch belongs to, in whichever run, by which a later run finds it.
-        Raises :class:`WrongBatchError` where the batch is another queue's, or staged in another way.
+        ``filter_text`` is the canonical text of the filter, empty for all messages; ``keep`` says that they stay in the
+        queue. Raises :class:`WrongBatchError` where the batch is another queue's, or was opened to be drained in
+        another way.
         """
         # No None: see ledger.commit_part.
         values = (
@@ -128,6 +136,8 @@ class Ledger:
             "" if owner is None else str(owner),
             stage,
             "" if up_to is None else str(up_to),
+            filter_text,
+            keep,
         )
         with self.session.transaction():
             resource = f"sqlqueue.open.{self._batch.schema}.{batch_id}"[-255:]
@@ -138,6 +148,14 @@ class Ledger:
             raise WrongBatchError(f"Batch {batch_id} drains {row.queue}, not {queue}: ask for a new batch.")
         if row.stage != stage:
             raise WrongBatchError(f"Batch {batch_id} is staged as {row.stage}, not as {stage}: ask for a new batch.")
+        if (row.filter or "") != filter_text:
+            raise WrongBatchError(
+                f"Batch {batch_id} was opened with another filter, or with one where none is given now: give it the "
+                "same, or ask for a new batch."
+            )
+        if row.kept != keep:
+            how = "copies messages of" if row.kept else "takes messages out of"
+            raise WrongBatchError(f"Batch {batch_id} {how} the queue: give keep={row.kept}, or ask for a new batch.")
         return row
 
     def find(self, batch_id: uuid.UUID) -> LedgerEntry:
@@ -167,6 +185,13 @@ class Ledger:
         """The batch's parts in the order of their lowest RowVersion. Final only once the batch is sealed."""
         rows = self.session.run(self.query("parts"), str(batch_id))
         return [Part(uuid.UUID(str(row[0])), *row[1:]) for row in rows]
+
+    def copied_up_to(self, batch_id: uuid.UUID) -> int | None:
+        """How far the parts of a copy go, None where it has none; only in a transaction, where no other try goes on."""
+        resource = f"sqlqueue.copy.{self._batch.schema}.{batch_id}"[-255:]
+        self.session.take_lock(self.query("lock_copy"), resource)
+        last = self.session.value(self.query("copied_up_to"), str(batch_id))
+        return None if last is None else int(last)
 
     def commit_part(self, batch_id: uuid.UUID, part: Part, worker: str) -> None:
         """Add the part and COMMIT the transaction that is open, in one round trip.
@@ -232,6 +257,7 @@ class Ledger:
             parts=sum(part.messages > 0 for part in parts),
             quarantined=quarantined,
             stage=row.stage,
+            kept=row.kept,
         )
 
     def consume(self, batch: Batch) -> None:

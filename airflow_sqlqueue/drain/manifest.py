@@ -48,6 +48,8 @@ class Batch:
     :param parts: the number of parts that hold messages: of files, where the batch has files.
     :param quarantined: the number of messages that no file can keep and that stand in the quarantine table instead.
     :param stage: ``files`` or ``table``.
+    :param kept: whether the messages were copied and stayed in the queue; those that had expired or that no file can
+        keep were left out and counted.
 
     Raises :class:`ConfigurationError` where the fields contradict each other or have the wrong type.
     """
@@ -62,6 +64,7 @@ class Batch:
     parts: int
     quarantined: int = 0
     stage: str = "files"
+    kept: bool = False
 
     def __post_init__(self) -> None:
         for name in ("batch_id", "queue"):
@@ -71,6 +74,8 @@ class Batch:
             raise ConfigurationError(f"A batch's state is one of {', '.join(STATES)}, not {self.state!r}.")
         if self.stage not in STAGES:
             raise ConfigurationError(f"A batch's stage is one of {', '.join(STAGES)}, not {self.stage!r}.")
+        if not isinstance(self.kept, bool):
+            raise ConfigurationError(f"A batch's kept is true or false, not {self.kept!r}.")
         if not isinstance(self.paths, tuple) or not all(isinstance(path, str) and path for path in self.paths):
             raise ConfigurationError("A batch's paths are a tuple of texts, none of them empty.")
         for name in ("messages", "expired", "bytes", "parts", "quarantined"):

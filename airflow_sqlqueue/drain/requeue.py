@@ -41,11 +41,13 @@ def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None =
     answer was lost, it sends nothing. Files, and rows in the table of staged messages, stay until they are swept.
     ``staging`` as for :func:`~airflow_sqlqueue.drain.batch_reader.rows_in_order`.
 
-    Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch that is open or consumed, and with nothing
-    changed :class:`BatchMismatchError`, :class:`StagingError` or an error of the queue's.
+    Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch that is open, consumed or a copy, and with
+    nothing changed :class:`BatchMismatchError`, :class:`StagingError` or an error of the queue's.
     """
     if not ledger.exists():
         raise BatchNotFoundError(f"There is no ledger in {ledger.catalog!r} to know batch {batch_id}: check the queue.")
+    if ledger.find(batch_id).kept:
+        raise BatchError(f"Batch {batch_id} is a copy: its messages stayed in their queue; mark it consumed instead.")
     with ledger.session.transaction():
         if not _mark(ledger, batch_id):
             return _refuse_or_repeat(ledger, batch_id)

@@ -15,6 +15,7 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow, PartWriter, Stage
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
@@ -78,16 +79,40 @@ class Worker:
     def _rows_per_statement(self) -> int:
         return max(1, min(self._options.rows_per_statement, self._options.bytes_per_statement // self._mean_bytes))
 
-    def drain_part(self, after: int, up_to: int, limit: int | None) -> CommittedPart | None:
+    def drain_part(
+        self, after: int, up_to: int, limit: int | None, chosen: tuple[int, ...] | None = None
+    ) -> CommittedPart | None:
         """Take one part of the rows above ``after`` and not above ``up_to``; None where there was no row to take.
+
+        With ``chosen`` only rows that have one of these RowVersions, which ascend.
 
         When this raises, the part is rolled back: its rows are in the queue (or, where a COMMIT was under way, the
         ledger knows better) and its file, if any, is an orphan. The caller takes a new part and never repeats this one.
         """
-        plan = PartWindow(self._task.batch_id, uuid.uuid4(), after, up_to)
+        plan = PartWindow(self._task.batch_id, uuid.uuid4(), after, up_to, chosen)
         staged = self._task.stage.part(self.queue, self._quarantine, plan, self._options)
-        session = self._session
+        self._session.begin()
+        return self._complete(plan, staged, limit)
+
+    def copy_part(self, up_to: int, limit: int | None, *, wait: float | None) -> CommittedPart | None:
+        """Copy one part of the rows that follow those of the batch so far, up to ``up_to``; None where there was none.
+
+        Nobody else can add a part to the batch meanwhile. Rows that others have locked are waited for ``wait`` seconds
+        each time, which raises :class:`LockTimeoutError` in the end; with None they are passed over for good.
+        """
+        session, batch_id = self._session, self._task.batch_id
         session.begin()
+        try:
+            after = self._ledger.copied_up_to(batch_id)
+            plan = PartWindow(batch_id, uuid.uuid4(), FIRST if after is None else after, up_to)
+            staged = self._task.stage.copy(self.queue, plan, self._options, wait)
+        except BaseException:
+            session.roll_back()
+            raise
+        return self._complete(plan, staged, limit)
+
+    def _complete(self, plan: PartWindow, staged: PartWriter, limit: int | None) -> CommittedPart | None:
+        session = self._session
         try:
             total, reached_end = self._gather(staged, limit)
             if not total.rows:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
-from airflow_sqlqueue.errors import MessageError
+from airflow_sqlqueue.errors import ConfigurationError, MessageError
 
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,:](\d{1,9}))?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?)?",
@@ -50,6 +51,14 @@ def parse_time(text: str | None) -> datetime | None:
         return moment.astimezone(timezone.utc)
     except (ValueError, OverflowError):
         return None
+
+
+def moment_of(name: str, value: Any) -> datetime:
+    """The moment that a filter's value means, a time or its text. Raises :class:`ConfigurationError`."""
+    moment = value if isinstance(value, datetime) else parse_time(str(value))
+    if moment is None:
+        raise ConfigurationError(f"The filter's {name} is not a time: write it as 2026-01-31T08:00:00Z.")
+    return moment
 
 
 def _zone(text: str | None) -> timezone:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from airflow_sqlqueue.envelope.times import parse_time
+from airflow_sqlqueue.envelope.times import moment_of
 from airflow_sqlqueue.errorqueue.failed import KINDS, FailedMessage, table_of
 from airflow_sqlqueue.errors import ConfigurationError
 
@@ -66,7 +66,7 @@ class ErrorFilter:
                 raise ConfigurationError(f"The filter {name} takes text, not {type(given[name]).__name__}.")
         for name in ("since", "until"):
             if name in given:
-                given[name] = _moment(name, given[name])
+                given[name] = moment_of(name, given[name])
         if "message_ids" in given:
             given["message_ids"] = frozenset(map(str, _several(given["message_ids"])))
         if "row_versions" in given:
@@ -124,10 +124,3 @@ def _row_version(value: Any) -> int:
         return int(value)
     except (TypeError, ValueError):
         raise ConfigurationError(f"{value!r} is no RowVersion: it is a whole number.") from None
-
-
-def _moment(name: str, value: Any) -> datetime:
-    moment = value if isinstance(value, datetime) else parse_time(str(value))
-    if moment is None:
-        raise ConfigurationError(f"The filter's {name} is not a time: write it as 2026-01-31T08:00:00Z.")
-    return moment

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.client.tables import QueueTables
     from airflow_sqlqueue.drain.drain import DrainResult
     from airflow_sqlqueue.drain.manifest import Batch
-    from airflow_sqlqueue.drain.options import DrainOptions
-    from airflow_sqlqueue.drain.progress import Progress
     from airflow_sqlqueue.tables.create import CreateResult
 
     Staging = str | PathLike[str] | ObjectStoragePath
@@ -181,33 +179,19 @@ class SqlQueueHook(PlainSqlHook):
         queue_name: str,
         staging: Staging | None = None,
         *,
-        stage: str = "files",
-        batch_id: uuid.UUID | None = None,
-        renew: bool = False,
-        origin: str = "",
-        owner: uuid.UUID | None = None,
-        options: DrainOptions | None = None,
         engine: str = "threads",
         spark: SparkSession | None = None,
-        on_progress: Callable[[Progress], None] | None = None,
+        **options: Any,
     ) -> DrainResult:
-        """Drain a queue into a sealed batch, exactly once from the queue to the batch: ``Queue.drain``.
+        """Drain a queue into a sealed batch, exactly once from the queue to the batch.
 
         ``staging`` may be a URL with an Airflow connection. ``engine`` is where the workers run: ``threads`` of this
         process, or ``spark``, the executors of the session ``spark``, which need this package and an ODBC driver, and
-        reach the server and ``staging``. A batch that one engine began, another may resume.
+        reach the server and ``staging``. A batch that one engine began, another may resume. Further arguments are those
+        of :meth:`.client.queues.Queue.drain`.
         """
-        return self.client.queue(queue_name).drain(
-            None if staging is None else staging_folder(staging),
-            stage=stage,
-            batch_id=batch_id,
-            renew=renew,
-            origin=origin,
-            owner=owner,
-            options=options,
-            engine=engine_of(engine, spark, self.client),
-            on_progress=on_progress,
-        )
+        folder = None if staging is None else staging_folder(staging)
+        return self.client.queue(queue_name).drain(folder, engine=engine_of(engine, spark, self.client), **options)
 
     def read_batch(self, spark: SparkSession, batch: Batch) -> DataFrame:
         """The messages of a sealed batch; of one in a table, read with this connection's login, which is in no plan."""

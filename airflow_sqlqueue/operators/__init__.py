@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_sqlqueue.operators.consume import SqlQueueConsumeOperator
 from airflow_sqlqueue.operators.create import SqlQueueCreateOperator
+from airflow_sqlqueue.operators.drain import SqlQueueDrainOperator
 from airflow_sqlqueue.operators.drain_to_spark import SqlQueueDrainToSparkOperator
 from airflow_sqlqueue.operators.drop import SqlQueueDropOperator
 from airflow_sqlqueue.operators.forward import SqlQueueForwardOperator
@@ -22,6 +23,7 @@ from airflow_sqlqueue.operators.sweep import SqlQueueSweepOperator
 __all__ = [
     "SqlQueueConsumeOperator",
     "SqlQueueCreateOperator",
+    "SqlQueueDrainOperator",
     "SqlQueueDrainToSparkOperator",
     "SqlQueueDropOperator",
     "SqlQueueForwardOperator",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +12,8 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.observability import stats
 
-from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.operators.arguments import arguments_for
 from airflow_sqlqueue.operators.base import ServerTask, check_named_once
 
 if TYPE_CHECKING:
@@ -49,6 +48,8 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
     :param queue_name: the queue's address, ``table@[schema]@[catalog]``; that of ``endpoint`` unless given (templated)
     :param python_callable: the function that handles a message; what it returns is ignored.
     :param op_kwargs: further arguments of the function, by name (templated)
+    :param filters: handle only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`; all others
+        stay. Headers of the whole queue are read for it, again and again where few match (templated)
     :param max_messages: end after this many messages have left the queue; None: no limit.
     :param max_seconds: receive no message after this many seconds; None: no limit.
     :param until_empty: end when nothing is left to receive; False: wait for more until a limit is reached.
@@ -66,8 +67,15 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "op_kwargs", "endpoint", "error_queue", "sqlqueue_conn_id")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "py"}
+    template_fields: Sequence[str] = (
+        "queue_name",
+        "op_kwargs",
+        "filters",
+        "endpoint",
+        "error_queue",
+        "sqlqueue_conn_id",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "py", "filters": "json"}
     # A handler may be anything that can be called, a bound method of what cannot be copied as well.
     shallow_copy_attrs: Sequence[str] = ("python_callable",)
     ui_color = "#dfe9f5"
@@ -78,6 +86,7 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
         queue_name: str | None = None,
         python_callable: Callable[..., Any],
         op_kwargs: Mapping[str, Any] | None = None,
+        filters: Mapping[str, Any] | None = None,
         max_messages: int | None = None,
         max_seconds: float | None = None,
         until_empty: bool = True,
@@ -98,6 +107,7 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
         self.queue_name = queue_name
         self.python_callable = python_callable
         self.op_kwargs: Mapping[str, Any] = op_kwargs or {}
+        self.filters = filters
         self.max_messages = max_messages
         self.max_seconds = max_seconds
         self.until_empty = until_empty
@@ -147,26 +157,14 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
     def _handler(self, context: Context) -> Callable[[Envelope], Any]:
         """The function with what it asks for by name; its first parameter is the message, whatever its name."""
         handle = self.python_callable
-        offered: dict[str, Any] = {HOOK: self.hook, **context, **self.op_kwargs}
-        signature = inspect.signature(handle)
-        parameters = list(signature.parameters.values())
-        for parameter in parameters[:1]:
-            offered.pop(parameter.name, None)
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-            asked = {parameter.name for parameter in parameters} | self.op_kwargs.keys()
-            offered = {name: value for name, value in offered.items() if name in asked}
-        try:
-            signature.bind(None, **offered)
-        except TypeError as error:
-            # Else every message would go to the error queue for it.
-            raise ConfigurationError(
-                f"The function cannot be called with a message and its arguments: {error}."
-            ) from error
-        return lambda message: handle(message, **offered)
+        # Checked here: else every message would go to the error queue for it.
+        arguments = arguments_for(handle, {HOOK: self.hook, **context}, self.op_kwargs)
+        return lambda message: handle(message, **arguments)
 
     def _options(self) -> ConsumeOptions:
         from airflow_sqlqueue.consuming.options import ConsumeOptions
         from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
+        from airflow_sqlqueue.queue.filters import MessageFilter
 
         return ConsumeOptions(
             max_messages=self.max_messages,
@@ -174,6 +172,7 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
             until_empty=self.until_empty,
             max_handlers=self.max_handlers,
             poll_seconds=self.poll_seconds,
+            where=None if self.filters is None else MessageFilter.of(self.filters),
             transaction_mode=self.transaction_mode,
             endpoint=self.endpoint,
             recoverability=RecoverabilityOptions(

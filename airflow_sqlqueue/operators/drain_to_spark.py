@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import conf
-from airflow.sdk.exceptions import AirflowException
 
-from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.hooks.staging import staging_folder
-from airflow_sqlqueue.operators.adoption import StrandedBatches, check_choices
-from airflow_sqlqueue.operators.base import note_batch, task_key
-from airflow_sqlqueue.operators.progress import DrainLog
+from airflow_sqlqueue.operators.draining import BatchJob, DrainTask
 from airflow_sqlqueue.operators.spark_job import SparkJob
-from airflow_sqlqueue.operators.waiting import QueueWaitingTask
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from airflow.sdk import Context, ObjectStoragePath
-    from pyspark.sql import SparkSession
-
-    from airflow_sqlqueue.drain.options import DrainOptions
-    from airflow_sqlqueue.drain.progress import Progress
 
 
-class SqlQueueDrainToSparkOperator(QueueWaitingTask):
+class SqlQueueDrainToSparkOperator(DrainTask):
     """Drain a queue into a sealed batch, run a Spark job on it, and mark the batch consumed.
 
     Delivery: from the queue to the batch is exactly once. The job runs at least once: it is run again with the same
@@ -62,6 +49,12 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
     :param stage: ``files``, or ``table`` for a table beside the queue, where nothing is written to a folder and Spark
         reads from the server. The job reads that with ``SqlQueueHook(...).read_batch(spark, batch)``, or with
         ``read_batch(spark, batch, settings)`` of :mod:`airflow_sqlqueue.spark` (templated)
+    :param filters: drain only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`:
+        ``{"message_type": "Shop.OrderPlaced", "since": "2026-01-31T08:00:00Z"}``; ``message_id``, ``correlation_id``,
+        ``endpoint``, ``until`` and ``headers``, names and values, are others. One worker finds and takes them. A retry
+        has to have the same (templated)
+    :param keep: copy the messages to files and leave them in the queue: a snapshot up to the last message that was
+        there when the batch was opened. Not with ``filters``.
     :param python_callable: the job, called as ``python_callable(spark, batch, **op_kwargs)``.
     :param op_kwargs: further arguments of ``python_callable`` (templated)
     :param application: the job instead, a script or a JAR for spark-submit, which gets ``--manifest`` and the path of a
@@ -94,6 +87,7 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
         "endpoint",
         "staging",
         "stage",
+        "filters",
         "wait_for",
         "op_kwargs",
         "application",
@@ -102,7 +96,9 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
         "drain_options",
         "sqlqueue_conn_id",
     )
-    template_fields_renderers = dict.fromkeys(("wait_for", "op_kwargs", "application_args", "drain_options"), "json")
+    template_fields_renderers = dict.fromkeys(
+        ("filters", "wait_for", "op_kwargs", "application_args", "drain_options"), "json"
+    )
     ui_color = "#cfe3d4"
 
     def __init__(
@@ -112,6 +108,8 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
         endpoint: str | None = None,
         staging: str | ObjectStoragePath | None = None,
         stage: str = "files",
+        filters: Mapping[str, Any] | None = None,
+        keep: bool = False,
         python_callable: Callable[..., Any] | None = None,
         op_kwargs: Mapping[str, Any] | None = None,
         application: str | None = None,
@@ -138,6 +136,8 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
         self.check_queue()
         self.staging = staging
         self.stage = stage
+        self.filters = filters
+        self.keep = keep
         self.python_callable = python_callable
         self.op_kwargs = op_kwargs
         self.application = application
@@ -156,100 +156,6 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
         self.engine = engine
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
-        self._job: SparkJob | None = None
-        self._killed = False
-
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Wait, drain, run the job; raises our errors, those that no retry can fix as AirflowFailException."""
-        with fail_without_retry():
-            self._check()
-            if self.wait_for is not None and not self._has_batch(context):
-                self.wait_for_condition(self.wait_for)
-        return self._drain(context)
-
-    def execute_complete(self, context: Context, event: Any = None) -> dict[str, Any]:
-        """Go on when the trigger has found what the task waits for."""
-        from airflow_sqlqueue.triggers.events import found_in
-
-        with fail_without_retry():
-            self.log.info("The trigger found what the task waited for: %s", found_in(event))
-        return self._drain(context)
-
-    def _has_batch(self, context: Context) -> bool:
-        """Whether an earlier try has begun to drain: what is left in the queue says nothing any more."""
-        return self.hook.client.batches.info(self._batch_id(task_key(context)), self.address) is not None
-
-    def _batch_id(self, key: tuple[str, str, str, int]) -> uuid.UUID:
-        from airflow_sqlqueue.drain.options import batch_id_for
-
-        batch_id = batch_id_for(*key)
-        return self.hook.client.batches.current(batch_id, self.address) if self.renew else batch_id
-
-    def _drain(self, context: Context) -> dict[str, Any]:
-        from airflow_sqlqueue.drain.options import owner_of
-
-        dag_id, _, task_id, map_index = key = task_key(context)
-        owner = owner_of(dag_id, task_id, map_index)
-        drain_log = DrainLog(self.log)
-
-        def on_progress(done: Progress) -> None:
-            drain_log.progress(done)
-            self.end_if_killed()
-
-        with fail_without_retry(), ExitStack() as stack:
-            options = self._check()
-            job, batches = self._make_job(context), self.hook.client.batches
-            locks = stack.enter_context(batches.locks(self.address))
-            batch_id = self._batch_id(key)
-            if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
-                self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
-            left = StrandedBatches(self.hook.client, self.address, owner, self.log)
-            adopted = left.adopt(locks, batch_id, self.stranded, has_job=job.is_given)
-            settings = {"spark.speculation": "false"}  # A cluster's own default would let it run a drain's task twice.
-            sessions = stack.enter_context(ExitStack())
-            spark = sessions.enter_context(job.session(settings)) if self.engine == "spark" else None
-            drained = self.hook.drain(
-                self.address,
-                self.staging,
-                stage=self.stage,
-                batch_id=batch_id,
-                origin=" ".join(map(str, key)),
-                owner=owner,
-                options=options,
-                engine=self.engine,
-                spark=spark,
-                on_progress=on_progress,
-            )
-            drain_log.end(drained)
-            if self.python_callable is None:
-                # An application brings a session of its own, and may want this one's place on the cluster.
-                sessions.close()
-            for batch in adopted:
-                self._run_job(job, batch, spark)
-            batch, result = self._run_job(job, drained.batch, spark)
-        note_batch(self, context, batch)
-        return {
-            "batch": batch.to_dict(),
-            "locked": drained.locked,
-            "seconds": drained.seconds,
-            "result": result,
-            "adopted": [{"batch_id": batch.batch_id, "messages": batch.messages} for batch in adopted],
-        }
-
-    def on_kill(self) -> None:
-        """End the drain with the part that is under way, and spark-submit, and with it the application's driver.
-
-        Airflow calls this where it is to end the task, and lets it go on: the task has seconds until it is killed.
-        """
-        self._killed = True
-        if self._job is not None:
-            self._job.kill()
-
-    def end_if_killed(self) -> None:
-        if self._killed:
-            raise AirflowException(
-                "The task was told to end. Its batch keeps what it has: a retry goes on with it, or the next run does."
-            )
 
     def _make_job(self, context: Context) -> SparkJob:
         job = SparkJob(
@@ -263,38 +169,11 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
             spark_conf=self.render_template(self.spark_conf, context),
         )
         job.check()
-        self._job = job
-        if self._killed:
-            job.kill()
         return job
 
-    def _check(self) -> DrainOptions:
-        from airflow_sqlqueue.drain.options import DrainOptions
-        from airflow_sqlqueue.drain.stages.factory import check_stage
-
-        check_stage(self.stage, self.staging)
-        check_choices(self.stranded, self.rerun, renew=self.renew)
-        return DrainOptions.of(self.drain_options or {})
-
-    def _run_job(self, job: SparkJob, batch: Batch, spark: SparkSession | None) -> tuple[Batch, Any]:
-        """Run the job where there is one and the batch is for it; the batch as it is then, and the job's result."""
-        again = batch.state == "consumed" and self.rerun == "job"
-        if batch.state != "sealed" and not again:
-            self.log.info("Batch %s is %s: the job does not run again", batch.batch_id, batch.state)
-            return batch, None
-        if not job.is_given:
-            self.log.info("Batch %s waits for a task that reads it and marks it consumed", batch.batch_id)
-            return batch, None
-        self.end_if_killed()
-        result = None
-        if again:
-            from airflow_sqlqueue.drain.kept import check_files
-
-            check_files(batch, None if self.staging is None else staging_folder(self.staging))
-            self.log.info("Batch %s is consumed: the job runs on it again", batch.batch_id)
-        if batch.messages or self.run_on_empty:
-            result = job.run(batch, spark)
-        else:
-            self.log.info("Batch %s is empty: the job does not run", batch.batch_id)
-        self.hook.mark_consumed(batch)
-        return replace(batch, state="consumed"), result
+    def _open_engine(self, job: BatchJob, stack: ExitStack) -> dict[str, Any]:
+        if self.engine != "spark":
+            return {"engine": self.engine}
+        assert isinstance(job, SparkJob)
+        settings = {"spark.speculation": "false"}  # A cluster's own default would let it run a drain's task twice.
+        return {"engine": self.engine, "spark": stack.enter_context(job.session(settings))}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class SqlQueuePurgeOperator(RoutedTask, BaseOperator):
-    """Delete messages in small transactions that wait for no lock: what has expired, all of them, or old ones.
+    """Delete messages in small transactions that wait for no lock: what has expired, all of them, old ones, or what
+    a filter matches.
 
     Safe to repeat: what is purged is gone, what is locked stays for the next time. A purge that is not of expired
     messages loses them, so it wants ``confirm``.
@@ -31,6 +32,10 @@ class SqlQueuePurgeOperator(RoutedTask, BaseOperator):
         settings too (templated)
     :param all_messages: purge every message that is there at the start.
     :param older_than: purge what was sent longer ago, by its header TimeSent: the headers of the whole queue are read.
+    :param filters: purge what matches, conditions of :class:`~airflow_sqlqueue.MessageFilter`, with an ``older_than``
+        as well: ``{"message_type": "Shop.OrderPlaced", "until": "2026-01-31T08:00:00Z"}``; ``message_id``,
+        ``correlation_id``, ``endpoint``, ``since`` and ``headers``, names and values, are others. The server reads the
+        headers of the whole queue (templated)
     :param confirm: messages that have not expired may be lost.
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param chunk: rows per transaction, 1 to 2,000.
@@ -41,7 +46,8 @@ class SqlQueuePurgeOperator(RoutedTask, BaseOperator):
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "endpoint", "sqlqueue_conn_id")
+    template_fields: Sequence[str] = ("queue_name", "endpoint", "filters", "sqlqueue_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json"}
     ui_color = "#dfe9f5"
 
     def __init__(
@@ -51,6 +57,7 @@ class SqlQueuePurgeOperator(RoutedTask, BaseOperator):
         endpoint: str | None = None,
         all_messages: bool = False,
         older_than: timedelta | None = None,
+        filters: Mapping[str, Any] | None = None,
         confirm: bool = False,
         sqlqueue_conn_id: str = "sqlqueue_default",
         chunk: int = 1_000,
@@ -67,6 +74,7 @@ class SqlQueuePurgeOperator(RoutedTask, BaseOperator):
         self.check_queue()
         self.all_messages = all_messages
         self.older_than = older_than
+        self.filters = filters
         self.confirm = confirm
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.chunk = chunk
@@ -78,12 +86,14 @@ class SqlQueuePurgeOperator(RoutedTask, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Purge; raises our errors, those that no retry can fix as AirflowFailException."""
+        from airflow_sqlqueue.queue.filters import MessageFilter
         from airflow_sqlqueue.queue.purge import PurgeOptions
 
         with fail_without_retry():
             options = PurgeOptions(
                 all_messages=self.all_messages,
                 older_than=self.older_than,
+                where=None if self.filters is None else MessageFilter.of(self.filters),
                 confirm=self.confirm,
                 dry_run=self.only_count,
                 chunk=self.chunk,
@@ -112,6 +122,9 @@ class SqlQueuePurgeExpiredOperator(SqlQueuePurgeOperator):
     :param sqlqueue_conn_id: the Airflow connection (templated)
     """
 
+    template_fields: Sequence[str] = ("queue_name", "endpoint", "sqlqueue_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {}
+
     def __init__(
         self,
         *,
@@ -126,5 +139,6 @@ class SqlQueuePurgeExpiredOperator(SqlQueuePurgeOperator):
             sqlqueue_conn_id=sqlqueue_conn_id,
             all_messages=False,
             older_than=None,
+            filters=None,
             **kwargs,
         )

@@ -51,6 +51,11 @@ class SparkJob:
         """Whether there is anything to run."""
         return self.python_callable is not None or self.application is not None
 
+    @property
+    def takes_session(self) -> bool:
+        """Whether the job uses a session of this process: an application brings one of its own."""
+        return self.python_callable is not None
+
     def session(self, settings: Mapping[str, str] | None = None) -> AbstractContextManager[SparkSession]:
         """A session, stopped at the end; ``settings`` are those that the user's go over."""
         target = SparkTarget.of(self.spark_conn_id, self.spark_conf)

@@ -1,29 +1,35 @@
 """Looking through a queue page by page without its bodies, and finding messages by their headers.
 
-Headers are read as :func:`decode_headers` reads them, never by SQL: they may be malformed or ``varchar``, and JSON in
-SQL needs a compatibility level that an old database does not have.
+Headers are read as :func:`decode_headers` reads them, never by SQL: the server leaves out those that cannot match
+(:mod:`airflow_sqlqueue.sql.narrowing`), and whether the others do is decided here.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property
 from typing import Any
 
-from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import DecodedHeaders, HeaderNames, decode_headers
+from airflow_sqlqueue.errors import LockTimeoutError
+from airflow_sqlqueue.message import DecodedHeaders, decode_headers
+from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess
-from airflow_sqlqueue.sql import Fragment
+from airflow_sqlqueue.sql import Fragment, readpast
 from airflow_sqlqueue.sql.columns import head_columns
+from airflow_sqlqueue.tables.layout import Layout
 
 WINDOW = 10_000
 """Messages at the head of a queue that a search looks at by default."""
 
 PAGE = 500
 """Messages whose headers a search holds in memory at one time."""
+
+STRETCH = 5_000
+"""Rows whose headers one statement of a search reads on the server."""
 
 MAX_VALUES = 1_000
 """Values that one statement names; a statement takes 2,100 parameters."""
@@ -44,40 +50,6 @@ class MessageHead:
     def decoded(self) -> DecodedHeaders:
         """The headers, read leniently."""
         return decode_headers(self.headers)
-
-
-@dataclass(frozen=True)
-class MessageFilter:
-    """Which messages are meant: those that match all that is given.
-
-    ``message_type`` is a full .NET name without the assembly, and matches any of the enclosed types. ``headers`` must
-    be equal, with case; a value of None matches a JSON null and no missing header. Malformed headers match by what can
-    be read of them. Raises :class:`ConfigurationError` where nothing is given: that would be every message.
-    """
-
-    message_id: str | None = None
-    message_type: str | None = None
-    correlation_id: str | None = None
-    headers: Mapping[str, str | None] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.message_type is None and not self._equal:
-            raise ConfigurationError("A filter without a condition matches every message: give it one.")
-
-    @cached_property
-    def _equal(self) -> dict[str, str | None]:
-        known = {HeaderNames.MESSAGE_ID: self.message_id, HeaderNames.CORRELATION_ID: self.correlation_id}
-        return {**self.headers, **{name: value for name, value in known.items() if value is not None}}
-
-    def matches(self, head: MessageHead) -> bool:
-        """Whether the message matches. Without a message id in its headers its row's Id stands for it."""
-        values = {HeaderNames.MESSAGE_ID: str(head.id), **head.decoded.values}
-        if any(name not in values or values[name] != value for name, value in self._equal.items()):
-            return False
-        types = values.get(HeaderNames.ENCLOSED_MESSAGE_TYPES) or ""
-        return self.message_type is None or self.message_type in {
-            enclosed.partition(",")[0].strip() for enclosed in types.split(";")
-        }
 
 
 def heads(table: TableAccess, limit: int, *, after: int = FIRST, up_to: int = LAST) -> list[MessageHead]:
@@ -104,13 +76,123 @@ def pages(
         window, after = window - len(page), page[-1].row_version
 
 
+@dataclass(frozen=True)
+class Span:
+    """Rows with RowVersions above ``after`` and not above ``up_to``; with ``chosen``, which ascend, only these."""
+
+    after: int = FIRST
+    up_to: int = LAST
+    chosen: tuple[int, ...] | None = None
+
+    def above(self, after: int) -> Span:
+        """What is left of it above a RowVersion."""
+        chosen = None if self.chosen is None else self.chosen[bisect_right(self.chosen, after) :]
+        return Span(max(self.after, after), self.up_to, chosen)
+
+    def pieces(self) -> Iterator[Span]:
+        """The same rows in pieces, each of which one statement can name."""
+        if self.chosen is None:
+            yield self
+            return
+        for start in range(0, len(self.chosen), MAX_VALUES):
+            chosen = self.chosen[start : start + MAX_VALUES]
+            yield Span(chosen[0] - 1, chosen[-1], chosen)
+
+    @property
+    def condition(self) -> Fragment:
+        """The condition on RowVersion, for a statement that seeks: it meets no other row."""
+        if self.chosen is None:
+            return Fragment("[RowVersion] > ? AND [RowVersion] <= ?")
+        return Fragment(f"[RowVersion] IN ({placeholders(self.values)})")
+
+    @property
+    def values(self) -> Sequence[int]:
+        """The values of the condition's parameters: those of a piece."""
+        return (self.after, self.up_to) if self.chosen is None else next(padded_chunks(self.chosen))
+
+
+def search(table: TableAccess, where: MessageFilter, span: Span, *, wait: bool = False) -> list[MessageHead]:
+    """A page of the messages of the span that may match, in order; the span is one piece. Nothing is removed.
+
+    Messages that others have locked are passed over; with ``wait`` they are waited for, as long as the session waits
+    for locks: then nothing was passed over, and :class:`LockTimeoutError` says that the wait was too short.
+    """
+    condition, hint = where.condition, readpast(not wait)
+
+    def run(layout: Layout) -> list[Any]:
+        columns = head_columns(layout.types)
+        statement = table.query(
+            "queue.search", columns=columns, span=span.condition, may_match=condition.text, readpast=hint
+        )
+        return table.session.run(statement, PAGE, *span.values, *condition.values)
+
+    return [_head(row) for row in table.run_for_layout(run, attempts=1)]
+
+
+class Search:
+    """A way through a span of a queue, a page of what may match at a time, each message once.
+
+    A statement reads the headers of a stretch at the most, so each is short, and all of them together are linear in the
+    queue, however few messages match. What an error interrupts is looked at again by the next call.
+
+    :param window: look at so many rows at the most.
+    """
+
+    def __init__(self, where: MessageFilter, span: Span | None = None, window: int = LAST) -> None:
+        self._where, self._rest, self._window = where, span or Span(), window
+        self._piece: Span | None = None
+        self._ended = False
+        self.passed: list[Span] = []
+        """Where messages that others have locked were passed over although they were waited for."""
+
+    def page(self, table: TableAccess, *, wait: float | None = None) -> list[MessageHead] | None:
+        """The next page, which may be empty; None at the end.
+
+        With ``wait``, messages that others have locked are waited for so many seconds; those that stay locked are
+        passed over, and where they are is noted in ``passed``.
+        """
+        if self._piece is None:
+            self._piece = self._next(table, certain=wait is not None)
+        if self._piece is None:
+            return None
+        page = self._find(table, self._piece, wait)
+        self._piece = self._piece.above(page[-1].row_version) if len(page) == PAGE else None
+        return page
+
+    def _next(self, table: TableAccess, *, certain: bool) -> Span | None:
+        rest, rows = self._rest, min(STRETCH, self._window)
+        if self._ended or rows <= 0:
+            return None
+        if rest.chosen is not None:
+            piece = next(rest.pieces(), None)
+        else:
+            end = table.value("queue.window_end", rows, rest.after, rest.up_to)
+            piece = None if end is None else Span(rest.after, int(end))
+        if piece is None:
+            self._ended = True
+            # A row that is being received is not seen without locks: it may come back.
+            return rest if certain and rest.chosen is None and rest.after < rest.up_to else None
+        self._rest, self._window = rest.above(piece.up_to), self._window - rows
+        return piece
+
+    def _find(self, table: TableAccess, piece: Span, wait: float | None) -> list[MessageHead]:
+        if wait is not None:
+            try:
+                with table.session.lock_timeout(wait):
+                    return search(table, self._where, piece, wait=True)
+            except LockTimeoutError:
+                self.passed.append(piece)
+        return search(table, self._where, piece)
+
+
 def find(
     table: TableAccess, where: MessageFilter, limit: int, window: int = WINDOW, *, expired: bool = True
 ) -> Iterator[MessageHead]:
     """The first ``limit`` messages that match, among the first ``window`` of the queue. Nothing is removed."""
-    for page in pages(table, window):
+    headers = Search(where, window=window)
+    while (page := headers.page(table)) is not None:
         for head in page:
-            if (head.expired and not expired) or not where.matches(head):
+            if (head.expired and not expired) or not where.matches(head.id, head.decoded):
                 continue
             yield head
             limit -= 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
+from airflow_sqlqueue.queue.browsing import Search
 from airflow_sqlqueue.queue.depth import Depth, check_kind, depth, oldest_seconds
+from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import TableAccess
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.sql import identifier, query
@@ -30,6 +32,10 @@ class QueueCondition:
     - ``min_expired``: at least so many expired messages that nobody has locked, which a purge would delete.
     - ``min_delayed``: at least so many messages in the queue's table of delayed messages.
 
+    With ``filters``, a :class:`~airflow_sqlqueue.queue.filters.MessageFilter` or what its ``of`` reads, only messages
+    that match are counted. It goes with ``min_messages`` and ``max_messages`` alone, and each look reads the headers of
+    the queue until enough match: all of them where too few do.
+
     ``kind`` is how messages are counted, see :mod:`airflow_sqlqueue.queue.depth`. Raises :class:`ConfigurationError`.
     """
 
@@ -39,16 +45,25 @@ class QueueCondition:
     min_expired: int | None = None
     min_delayed: int | None = None
     kind: str = "exact"
+    filters: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
-        given = {name for name, value in asdict(self).items() if value is not None and name != "kind"}
+        if self.filters is not None:
+            where = self.filters if isinstance(self.filters, MessageFilter) else MessageFilter.of(self.filters)
+            object.__setattr__(self, "filters", where.to_dict())
+        options = {"kind", "filters"}
+        given = {name for name, value in self.to_dict().items() if name not in options}
         if not given:
             object.__setattr__(self, "min_messages", 1)
         for name in given & _COUNTS.keys():
             object.__setattr__(self, name, _count(name, getattr(self, name)))
         if self.oldest_seconds is not None:
             object.__setattr__(self, "oldest_seconds", _seconds(self.oldest_seconds))
+        if self.filters is not None and (given - {"min_messages", "max_messages"} or self.kind != "exact"):
+            raise ConfigurationError(
+                "Messages that match filters are counted exactly: give min_messages or max_messages with them alone."
+            )
         if self.max_messages is not None and len(given) > 1:
             raise ConfigurationError("max_messages waits for a queue to run empty: give it without other conditions.")
 
@@ -62,10 +77,14 @@ class QueueCondition:
 
     def to_dict(self) -> dict[str, Any]:
         """What is asked for, for :meth:`of`."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
     def __str__(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.to_dict().items() if name != "kind")
+        given = self.to_dict()
+        conditions = [f"{name}={value}" for name, value in given.items() if name not in ("kind", "filters")]
+        # Without their values: headers do not belong into logs.
+        return ", ".join(conditions) + ("" if self.filters is None else f", filters on {', '.join(self.filters)}")
 
 
 @dataclass(frozen=True)
@@ -142,6 +161,8 @@ def _messages(table: TableAccess, condition: QueueCondition) -> tuple[Depth | No
         needed = condition.max_messages + 1
     if needed is None:
         return None, True
+    if condition.filters is not None:
+        return _matching(table, MessageFilter.of(condition.filters), needed)
     if condition.kind != "exact":
         return depth(table, condition.kind), True
     rows = needed + EXPIRED_ALLOWANCE
@@ -149,6 +170,17 @@ def _messages(table: TableAccess, condition: QueueCondition) -> tuple[Depth | No
     if head.total < rows:
         return head, True
     return (depth(table), True) if head.messages < needed else (head, False)
+
+
+def _matching(table: TableAccess, where: MessageFilter, needed: int) -> tuple[Depth, bool]:
+    search, messages, expired = Search(where), 0, 0
+    while (page := search.page(table)) is not None:
+        for head in page:
+            if where.matches(head.id, head.decoded):
+                expired, messages = expired + head.expired, messages + (not head.expired)
+                if messages >= needed:
+                    return Depth(messages, expired), False
+    return Depth(messages, expired), True
 
 
 def _delayed(table: TableAccess, address: ResolvedAddress | None, limit: int) -> int:

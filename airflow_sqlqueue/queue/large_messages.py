@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airflow_sqlqueue.budget import MIB
+from airflow_sqlqueue.queue.browsing import Span
 from airflow_sqlqueue.queue.table_access import TableAccess
 from airflow_sqlqueue.row import Row
 
@@ -27,9 +28,16 @@ class LargeMessage:
     expired: bool
 
 
-def lock_large(queue: TableAccess, after: int, up_to: int, max_body: int) -> LargeMessage | None:
-    """Lock the first message above ``after`` with more than ``max_body`` bytes of body, passing over locked ones."""
-    for row_version, row_id, expired in queue.rows("queue.lock_large", after, up_to, max_body):
+def lock_large(
+    queue: TableAccess, after: int, up_to: int, max_body: int, *, chosen: tuple[int, ...] | None = None
+) -> LargeMessage | None:
+    """Lock the first message above ``after`` with more than ``max_body`` bytes of body, passing over locked ones.
+
+    ``chosen`` as for :meth:`~airflow_sqlqueue.queue.QueueTable.take_head`.
+    """
+    span = Span(after, up_to, chosen)
+    found = queue.rows("queue.lock_large", *span.values, max_body, span=span.condition)
+    for row_version, row_id, expired in found:
         return LargeMessage(row_version, uuid.UUID(str(row_id)), bool(expired))
     return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Protocol
@@ -17,7 +17,8 @@ from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, TransactionError
 from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.queue.browsing import MAX_VALUES, MessageHead, heads, padded_chunks, placeholders
+from airflow_sqlqueue.queue.browsing import MessageHead, Search, Span, padded_chunks, placeholders
+from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess, check_rows
 from airflow_sqlqueue.session import retrying
 
@@ -31,17 +32,19 @@ class PurgeOptions:
 
     Without more it is what has expired, by the server's clock. ``all_messages`` is all that is in the queue when it
     begins. ``older_than`` is all that was sent longer ago, by the header TimeSent (no column has the time) and the
-    server's clock: the headers of the whole queue are read for it, and messages that do not say when they were sent
-    stay. The last two lose messages that a receiver may wait for, so they want ``confirm``, except for a ``dry_run``,
-    which only counts.
+    server's clock, and ``where`` is all that a filter matches; with both, both must hold. For these two the server
+    reads the headers of the whole queue, and messages that do not say when they were sent are not old. All but the
+    first lose messages that a receiver may wait for, so they want ``confirm``, except for a ``dry_run``, which only
+    counts.
 
-    ``chunk`` rows at most go in a transaction (1 to 2,000; 1,000 by age), with ``pause`` seconds between two.
+    ``chunk`` rows at most go in a transaction (1 to 2,000; 500 by age or filter), with ``pause`` seconds between two.
     ``lock_timeout`` is how long a chunk waits for a lock on the table as a whole; rows are never waited for.
     ``max_messages`` and ``max_seconds`` are the budget. Raises :class:`ConfigurationError`.
     """
 
     all_messages: bool = False
     older_than: timedelta | None = None
+    where: MessageFilter | None = None
     confirm: bool = False
     dry_run: bool = False
     chunk: int = CHUNK
@@ -52,13 +55,14 @@ class PurgeOptions:
 
     def __post_init__(self) -> None:
         check_rows(self.chunk)
-        if self.all_messages and self.older_than is not None:
-            raise ConfigurationError("A purge takes every message or those older than a time, not both: choose one.")
+        chooses = self.older_than is not None or self.where is not None
+        if self.all_messages and chooses:
+            raise ConfigurationError("A purge takes every message, or those of an age or a filter: choose one.")
         if self.older_than is not None and self.older_than < timedelta(0):
             raise ConfigurationError(f"older_than is {self.older_than}: give a time that is not below zero.")
         if min(self.pause, self.lock_timeout, self.max_messages or 0, self.max_seconds or 0) < 0:
             raise ConfigurationError("A purge's pause, lock timeout and budget are not below zero.")
-        if (self.all_messages or self.older_than is not None) and not (self.confirm or self.dry_run):
+        if (self.all_messages or chooses) and not (self.confirm or self.dry_run):
             raise ConfigurationError(
                 "This purge deletes messages that have not expired: confirm that they may be lost, or make a dry run."
             )
@@ -69,10 +73,11 @@ class PurgeResult:
     """What a purge did.
 
     ``remaining`` are messages of those that were asked for that are left and that nobody has locked; None where a
-    budget ended a search by age before it had seen them all. ``locked`` are those that others have locked: 0 is
-    certain, a number above it is the least there can be, as messages that are being received right now may not be seen.
-    (By age they are counted when they are met.) ``undated`` are messages that a purge by age left because they do not
-    say when they were sent. ``complete`` is False when a budget or a lock on the whole table ended it.
+    budget ended a search by age or filter before it had seen them all. ``locked`` are those that others have locked: 0
+    is certain, a number above it is the least there can be, as messages that are being received right now may not be
+    seen. (By age or filter they are counted when they are met, so 0 is not certain.) ``undated`` are messages that a
+    purge by age left because they do not say when they were sent. ``complete`` is False when a budget or a lock on the
+    whole table ended it.
     """
 
     deleted: int
@@ -111,7 +116,7 @@ def purge(table: TableAccess, options: PurgeOptions) -> PurgeResult:
                 break
             deleted += count
             budget.give_back(take - count)
-            if options.pause and not complete:
+            if options.pause and count and not complete:
                 time.sleep(options.pause)
     remaining, locked, undated = work.report(complete or options.dry_run)
     done = complete or (remaining == 0 and not locked)
@@ -121,7 +126,9 @@ def purge(table: TableAccess, options: PurgeOptions) -> PurgeResult:
 def _work(table: TableAccess, options: PurgeOptions) -> _Work:
     if options.all_messages:
         return _All(table)
-    return _Expired(table) if options.older_than is None else _Older(table, options.older_than, options.dry_run)
+    if options.older_than is None and options.where is None:
+        return _Expired(table)
+    return _Matching(table, options)
 
 
 class _Expired:
@@ -160,56 +167,64 @@ class _All:
         return remaining, _held(self._table, "left", remaining, self._up_to), 0
 
 
-class _Older:
-    def __init__(self, table: TableAccess, age: timedelta, dry_run: bool) -> None:
-        self._table = table
-        self._before: datetime = table.value("queue.now").replace(tzinfo=timezone.utc) - age
-        self._after, self._up_to = FIRST, table.value("queue.high_water", FIRST)
+class _Matching:
+    """What a filter matches, an age among its conditions, up to the highest RowVersion at the start."""
+
+    def __init__(self, table: TableAccess, options: PurgeOptions) -> None:
+        self._table, self._chosen = table, options.where
+        self._counts_undated, self._dry_run = options.older_than is not None, options.dry_run
+        before = None
+        if options.older_than is not None:
+            before = table.value("queue.now").replace(tzinfo=timezone.utc) - options.older_than
+        self._where = _sent_before(options.where, before)
         self._missed = self._undated = 0
-        self._dry_run = dry_run
+        up_to = table.value("queue.high_water", FIRST)
+        self._search = None if up_to is None else Search(self._where, Span(up_to=int(up_to)))
+        self._waiting: list[int] = []
+
+    def _look(self) -> list[int] | None:
+        """The RowVersions of what matches in the next page; None at the end."""
+        page = None if self._search is None else self._search.page(self._table)
+        if page is None:
+            return None
+        self._undated += sum(map(self._is_undated, page))
+        return [head.row_version for head in page if self._where.matches(head.id, head.decoded)]
+
+    def _is_undated(self, head: MessageHead) -> bool:
+        return (
+            self._counts_undated
+            and parse_time(head.decoded.values.get(HeaderNames.TIME_SENT)) is None
+            and (self._chosen is None or self._chosen.matches(head.id, head.decoded))
+        )
 
     def delete(self, take: int) -> tuple[int, bool]:
-        if self._up_to is None:
-            return 0, True
-        page, last = self._page()
-        old = [head.row_version for head in page if self._is_old(head)]
-        if len(old) > take:
-            page, last, old = [head for head in page if head.row_version <= old[take - 1]], False, old[:take]
-        deleted = 0
-        for chunk in padded_chunks(old):
-            statement = self._table.query("queue.purge_these", row_versions=placeholders(chunk))
-            deleted = int(self._table.session.value(statement, *chunk))
-        self._seen(page, len(old) - deleted)
-        return deleted, last
-
-    def _page(self) -> tuple[list[MessageHead], bool]:
-        """The next messages, at most what one statement can name, and whether they are the last."""
-        page = heads(self._table, MAX_VALUES, after=self._after, up_to=self._up_to)
-        return page, len(page) < MAX_VALUES
-
-    def _seen(self, page: list[MessageHead], missed: int) -> None:
-        self._missed += missed
-        self._undated += sum(_sent(head) is None for head in page)
-        if page:
-            self._after = page[-1].row_version
-
-    def _is_old(self, head: MessageHead) -> bool:
-        sent = _sent(head)
-        return sent is not None and sent < self._before
+        if not self._waiting:
+            page = self._look()
+            if page is None:
+                return 0, True
+            self._waiting = page
+        chunk, deleted = self._waiting[:take], 0
+        for piece in padded_chunks(chunk):
+            statement = self._table.query("queue.purge_these", row_versions=placeholders(piece))
+            deleted = int(self._table.session.value(statement, *piece))
+        self._missed += len(chunk) - deleted
+        self._waiting = self._waiting[take:]
+        return deleted, False
 
     def report(self, complete: bool) -> tuple[int | None, int, int]:
-        if not self._dry_run:
-            return 0 if complete else None, self._missed, self._undated
-        found, last = 0, self._up_to is None
-        while not last:
-            page, last = self._page()
-            found += sum(map(self._is_old, page))
-            self._seen(page, 0)
-        return found, 0, self._undated
+        if self._dry_run:
+            found = 0
+            while (page := self._look()) is not None:
+                found += len(page)
+            return found, 0, self._undated
+        return 0 if complete else None, self._missed, self._undated
 
 
-def _sent(head: MessageHead) -> datetime | None:
-    return parse_time(head.decoded.values.get(HeaderNames.TIME_SENT))
+def _sent_before(where: MessageFilter | None, moment: datetime | None) -> MessageFilter:
+    """The filter, for messages that were sent before the moment as well."""
+    if where is None or moment is None:
+        return where or MessageFilter(until=moment)
+    return where if where.until is not None and where.until < moment else replace(where, until=moment)
 
 
 def _held(table: TableAccess, name: str, visible: int, *values: int) -> int:

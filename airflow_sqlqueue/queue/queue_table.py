@@ -11,8 +11,9 @@ from typing import Any
 from airflow_sqlqueue.errors import LockTimeoutError, NotAQueueError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import browsing
-from airflow_sqlqueue.queue.browsing import WINDOW, MessageFilter, MessageHead
+from airflow_sqlqueue.queue.browsing import WINDOW, MessageHead, Span
 from airflow_sqlqueue.queue.depth import Backlog, Depth, backlog, depth
+from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions, PurgeResult, purge
 from airflow_sqlqueue.queue.restoring import parameters_of
 from airflow_sqlqueue.queue.sending import chunks, rows_of
@@ -153,8 +154,19 @@ class QueueTable(TableAccess):
             taken += self.delete_output("queue.take", *chunk, row_versions=browsing.placeholders(chunk))
         return _in_order(taken)
 
-    def take_head(self, count: int, after: int, up_to: int, max_bytes: int, max_body: int = LAST) -> list[Any]:
+    def take_head(
+        self,
+        count: int,
+        after: int,
+        up_to: int,
+        max_bytes: int,
+        max_body: int = LAST,
+        *,
+        chosen: tuple[int, ...] | None = None,
+    ) -> list[Any]:
         """Take the rows of a drain: like :meth:`receive`, for RowVersions above ``after`` and not above ``up_to``.
+
+        With ``chosen``, which are as many as a statement can name and in these bounds, only for these RowVersions.
 
         They are at most ``max_bytes`` of headers and bodies and one row more, and at least one row where there is one.
         Rows with more than ``max_body`` bytes of body are passed over: they are for ``large_messages``. Only in a
@@ -163,7 +175,9 @@ class QueueTable(TableAccess):
         of :data:`~airflow_sqlqueue.row.COLUMNS`, because a :class:`Row` each is what a drain would spend most time on.
         """
         check_rows(count)
-        return self.delete_output_raw("queue.take_head", count, after, up_to, max_body, max_bytes)
+        span = Span(after, up_to, chosen)
+        values = (count, *span.values, max_body, max_bytes)
+        return self.delete_output_raw("queue.take_head", *values, span=span.condition)
 
     def mean_bytes(self, up_to: int = LAST, *, rows: int = 100) -> int | None:
         """The mean size of headers and body at the head of the queue, locked rows included; None where it is empty."""
@@ -207,6 +221,10 @@ class QueueTable(TableAccess):
             except LockTimeoutError:
                 pass
         return max(1, int(self.value("queue.count_left", up_to)))
+
+    def count_visible(self, up_to: int) -> int:
+        """How many messages up to a RowVersion nobody has locked."""
+        return int(self.value("queue.count_up_to", up_to))
 
     def purge(self, options: PurgeOptions | None = None) -> PurgeResult:
         """Delete what has expired, or what the options say: see :func:`airflow_sqlqueue.queue.purge.purge`."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 
@@ -44,6 +44,8 @@ class SqlQueueDepthSensor(DeferringSensor, RoutedTask, BaseSensorOperator):
     :param min_expired: how many expired messages to wait for, at least 1 (templated)
     :param min_delayed: how many messages to wait for in the table of delayed messages, at least 1 (templated)
     :param kind: how messages are counted: exact, quick or catalog (templated)
+    :param filters: count only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`, for
+        ``min_messages`` and ``max_messages`` alone. A poke reads headers of the queue until enough match (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` unless given.
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
@@ -58,8 +60,10 @@ class SqlQueueDepthSensor(DeferringSensor, RoutedTask, BaseSensorOperator):
         "min_expired",
         "min_delayed",
         "kind",
+        "filters",
         "sqlqueue_conn_id",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json"}
     ui_color = "#dfe9f5"
 
     def __init__(
@@ -73,6 +77,7 @@ class SqlQueueDepthSensor(DeferringSensor, RoutedTask, BaseSensorOperator):
         min_expired: int | str | None = None,
         min_delayed: int | str | None = None,
         kind: str = "exact",
+        filters: Mapping[str, Any] | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         sqlqueue_conn_id: str = "sqlqueue_default",
         hook_params: dict[str, Any] | None = None,
@@ -88,6 +93,7 @@ class SqlQueueDepthSensor(DeferringSensor, RoutedTask, BaseSensorOperator):
         self.min_expired = min_expired
         self.min_delayed = min_delayed
         self.kind = kind
+        self.filters = filters
         self.deferrable = deferrable
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
@@ -122,5 +128,6 @@ class SqlQueueDepthSensor(DeferringSensor, RoutedTask, BaseSensorOperator):
                 "min_expired": self.min_expired,
                 "min_delayed": self.min_delayed,
                 "kind": self.kind,
+                "filters": self.filters,
             }
         )

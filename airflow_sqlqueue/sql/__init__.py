@@ -6,7 +6,8 @@ A ``.sql`` file here holds sections of the form::
     SELECT ... FROM {queue} WHERE RowVersion <= ?;
 
 Values are parameters, always. What stands in braces is an identifier or a list of columns, and goes in only as
-:class:`Fragment`, which nothing but :func:`identifier`, :func:`literal`, :func:`seek` and ``columns.py`` makes.
+:class:`Fragment`, which nothing but :func:`identifier`, :func:`literal`, :func:`seek`, :func:`readpast`,
+``columns.py`` and ``narrowing.py`` makes.
 """
 
 from __future__ import annotations
@@ -58,6 +59,11 @@ def seek(index: str | None) -> Fragment:
     the index, 308). Source: "Table hints (Transact-SQL)", which allows FORCESEEK and INDEX together in a FROM clause.
     """
     return Fragment("" if index is None else f", FORCESEEK, INDEX ({identifier(index)})")
+
+
+def readpast(passes: bool) -> Fragment:
+    """A table hint before others: step over rows that others have locked. Nothing where they are to be waited for."""
+    return Fragment("READPAST, " if passes else "")
 
 
 def query(name: str, **fragments: Fragment) -> Query:

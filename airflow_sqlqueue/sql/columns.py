@@ -104,6 +104,12 @@ def row_columns(types: Mapping[str, str], source: str = "", *, body: bool = True
     return Fragment(", ".join([*columns.values(), _expired(source)]))
 
 
+def copied_columns(types: Mapping[str, str], max_body: int) -> Fragment:
+    """:func:`row_columns` of a table that also has ``BodyBytes``: NULL for bodies with more bytes than ``max_body``."""
+    body = f"CASE WHEN [BodyBytes] <= {int(max_body)} THEN [Body] END AS [Body]"
+    return Fragment(row_columns(types).replace("[Body]", body, 1))
+
+
 def suspect(types: Mapping[str, str]) -> Fragment:
     """The condition that holds for every staged row that a reader may refuse, and for few others.
 

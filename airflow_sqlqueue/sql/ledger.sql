@@ -7,6 +7,8 @@ CREATE TABLE {batch} (
     [State] varchar(10) NOT NULL,
     [Stage] varchar(10) NOT NULL,
     [UpTo] bigint NULL,
+    [Filter] nvarchar(max) NULL,
+    [Kept] bit NOT NULL,
     [OpenedAt] datetime2(3) NOT NULL,
     [SealedAt] datetime2(3) NULL,
     [ConsumedAt] datetime2(3) NULL,
@@ -48,13 +50,14 @@ EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive
 SELECT @result;
 
 -- open: open the batch
-INSERT INTO {batch} ([BatchId], [Queue], [Origin], [Owner], [State], [Stage], [UpTo], [OpenedAt])
-SELECT ?, ?, ?, CAST(NULLIF(?, N'') AS uniqueidentifier), 'open', ?, CAST(NULLIF(?, N'') AS bigint), SYSUTCDATETIME()
+INSERT INTO {batch} ([BatchId], [Queue], [Origin], [Owner], [State], [Stage], [UpTo], [Filter], [Kept], [OpenedAt])
+SELECT ?, ?, ?, CAST(NULLIF(?, N'') AS uniqueidentifier), 'open', ?, CAST(NULLIF(?, N'') AS bigint), NULLIF(?, N''), ?,
+       SYSUTCDATETIME()
 WHERE NOT EXISTS (SELECT * FROM {batch} WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE [BatchId] = ?);
 
 -- find: read the batch
 SELECT [Queue], [Origin], [State], [Stage], [UpTo], [Parts], [Messages], [Expired], [Quarantined], [Bytes],
-       DATEDIFF(second, [OpenedAt], SYSUTCDATETIME())
+       DATEDIFF(second, [OpenedAt], SYSUTCDATETIME()), [Filter], [Kept]
 FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 
 -- commit_part: commit the part
@@ -75,6 +78,15 @@ BEGIN
     THROW 50001, N'The batch is not open.', 1;
 END;
 COMMIT TRANSACTION;
+
+-- lock_copy: take the application lock for copying into the batch
+-- The transaction's lock: each part of a copy begins where the last one ended, whichever try has made that.
+DECLARE @result int;
+EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction';
+SELECT @result;
+
+-- copied_up_to: read how far the batch has copied
+SELECT MAX([MaxRowVersion]) FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 
 -- lock_window: take the application lock of a window of the batch
 -- The session's lock: the server lets go of it once the connection is gone and nothing of it is under way any more.
@@ -127,7 +139,7 @@ SELECT @@ROWCOUNT;
 -- list: list the batches
 -- No hint: a reader of the list need not wait for a batch that is being requeued where the database has
 -- READ_COMMITTED_SNAPSHOT on. Parts with messages are counted, for an open batch all else too: nothing is frozen yet.
-SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[Stage],
+SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[Stage], b.[Kept],
        b.[OpenedAt], b.[SealedAt], b.[ConsumedAt], b.[RequeuedAt],
        p.[Parts], COALESCE(b.[Messages], p.[Messages]), COALESCE(b.[Expired], p.[Expired]),
        COALESCE(b.[Quarantined], p.[Quarantined]), COALESCE(b.[Bytes], p.[Bytes]), SYSUTCDATETIME()

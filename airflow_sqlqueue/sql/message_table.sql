@@ -20,7 +20,7 @@ WITH sized AS (
     FROM (
         SELECT TOP (?) {names}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
         FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
-        WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
+        WHERE {span} ORDER BY [RowVersion]
     ) AS first
 ),
 head AS (SELECT * FROM sized WHERE [BytesBefore] < ?)

@@ -51,7 +51,7 @@ SAVE TRANSACTION [sqlqueue];
     FROM (
         SELECT TOP (?) {names}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
         FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
-        WHERE [RowVersion] > ? AND [RowVersion] <= ? AND COALESCE(DATALENGTH([Body]), 0) <= ? ORDER BY [RowVersion]
+        WHERE {span} AND COALESCE(DATALENGTH([Body]), 0) <= ? ORDER BY [RowVersion]
     ) AS first
 ),
 head AS (SELECT * FROM sized WHERE [BytesBefore] < ?)
@@ -77,7 +77,7 @@ SELECT COUNT(*), MAX([RowVersion]) FROM @taken;
 -- What is locked stays as it is, and the transaction's, until its body is read and the row deleted.
 SELECT TOP (1) [RowVersion], [Id], CAST(CASE WHEN [Expires] <= GETUTCDATE() THEN 1 ELSE 0 END AS bit)
 FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
-WHERE [RowVersion] > ? AND [RowVersion] <= ? AND DATALENGTH([Body]) > ? ORDER BY [RowVersion];
+WHERE {span} AND DATALENGTH([Body]) > ? ORDER BY [RowVersion];
 
 -- read_body: read a piece of a message's body
 -- Its row is locked by this transaction already. Without an index those that others hold would be waited for.
@@ -113,6 +113,33 @@ FROM (
 SELECT TOP (?) {columns}
 FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
 WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion];
+
+-- search: look for messages of the queue
+-- Where no index can help, headers are read row by row. READPAST, READCOMMITTEDLOCK and ROWLOCK as for peek: the lock of a
+-- row that does not match is over when the next one is read, where UPDLOCK would keep it to the end of the transaction
+-- and, of thousands, lock the table. So what is found is taken by a statement of its own, by its RowVersion. Without
+-- READPAST it stops at a row that others have locked, which may match once they roll back.
+SELECT TOP (?) {columns}
+FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek})
+WHERE {span} AND {may_match} ORDER BY [RowVersion];
+
+-- copy_head: copy messages of the queue
+-- What take_head deletes, read. Shared locks, each for a moment: receivers pass over no row of it. Bodies over a limit are
+-- left out, for copy_body.
+SELECT {columns}, [BodyBytes]
+FROM (
+    SELECT *, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
+    FROM (
+        SELECT TOP (?) {names}, COALESCE(DATALENGTH([Body]), 0) AS [BodyBytes],
+               COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
+        FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek})
+        WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
+    ) AS first
+) AS sized
+WHERE [BytesBefore] < ? ORDER BY [RowVersion];
+
+-- copy_body: copy a piece of a message's body
+SELECT SUBSTRING([Body], ?, ?) FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
 
 -- find_ids: look for messages in the queue
 -- No version has an index on Id: this reads the whole table, and takes no lock that it keeps.

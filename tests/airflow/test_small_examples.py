@@ -107,5 +107,5 @@ def test_a_batch_is_counted_without_spark(
     run: Any = load("batch_without_spark").test(run_conf={"queue": own})
     assert run.state == "success"
     batch = xcom(run, "drain")["batch"]
-    assert sum(xcom(run, "count_types").values()) == batch["messages"] > 0
+    assert sum(xcom(run, "drain")["result"].values()) == batch["messages"] > 0
     assert hook.client.batches.list(own, states=["consumed"])

@@ -9,7 +9,8 @@ import pytest
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.browsing import PAGE, MessageFilter
+from airflow_sqlqueue.queue.browsing import PAGE
+from airflow_sqlqueue.queue.filters import MessageFilter
 from tests.contract.conftest import Connect
 
 ORDER = "Shop.PlaceOrder, Shop.Messages, Version=1.0.0.0;Shop.ICommand, Shop.Messages"

@@ -35,10 +35,13 @@ ODD = "a]b'c?--d"
 
 STAND_INS = {
     "declare": "",
+    "may_match": "[x] LIKE ?",
     "milliseconds": "1",
     "options": " WITH (ONLINE = ON)",
     "output": "deleted.[x]",
+    "readpast": "READPAST, ",
     "seek": ", FORCESEEK, INDEX ([x])",
+    "span": "[x] > ?",
     "staged": "[x] int NULL",
     "statement": "N'x'",
     "suspect": "[x] = 1",

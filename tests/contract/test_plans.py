@@ -14,15 +14,17 @@ from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import Span
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue import QueueTable, browsing
+from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.large_messages import lock_large, read_body, take_large
 from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.row import ROW_VERSION
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Fragment, identifier
-from airflow_sqlqueue.sql.columns import forwarding
+from airflow_sqlqueue.sql import Fragment, identifier, readpast
+from airflow_sqlqueue.sql.columns import copied_columns, forwarding, row_names
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.shapes import SHAPES
 from tests.contract.conftest import HEADERS, run_sql
@@ -74,6 +76,13 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     queue.peek(1_000)
     queue.browse(1_000)
     queue.window_end(1_000, FIRST, LAST)
+    types, passing = queue.layout.types, readpast(True)
+    fragments = {"columns": copied_columns(types, 2**20), "names": row_names(types), "readpast": passing}
+    (first, *_) = queue.rows("queue.copy_head", 500, FIRST, LAST, 2**40, **fragments)
+    assert queue.rows("queue.copy_body", 1, 100, first[ROW_VERSION], str(first[0]), readpast=passing)[0][0] == b"0"
+    where = MessageFilter(headers={"NServiceBus.CorrelationId": "c-1"})
+    assert browsing.search(queue, where, browsing.Span(FIRST, LAST)) != []
+    assert browsing.search(queue, where, browsing.Span(FIRST, LAST), wait=True) != []
     queue.mean_bytes()
     queue.depth("quick")
     queue.depth(limit=1_000)

@@ -18,6 +18,7 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.errors import BatchError
+from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -40,9 +41,10 @@ class Draining:
         stage: Stage,
         batch_id: uuid.UUID,
         options: DrainOptions = SMALL_PARTS,
+        where: MessageFilter | None = None,
     ) -> None:
         self._reports, child = _context.Pipe(duplex=False)
-        arguments = (url, queue.canonical, stage, batch_id, options, child)
+        arguments = (url, queue.canonical, stage, batch_id, options, where, child)
         self._process: Any = _context.Process(target=_drain, args=arguments, daemon=True)
         self._process.start()
         child.close()
@@ -86,13 +88,19 @@ class Draining:
 
 
 def _drain(
-    url: str, queue: str, stage: Stage, batch_id: uuid.UUID, options: DrainOptions, reports: Connection[str, str]
+    url: str,
+    queue: str,
+    stage: Stage,
+    batch_id: uuid.UUID,
+    options: DrainOptions,
+    where: MessageFilter | None,
+    reports: Connection[str, str],
 ) -> None:
     settings = ConnectionSettings.from_url(url)
     address = AddressResolver(default_catalog=settings.database).resolve(queue)
     reports.send(STARTED)
     try:
-        Drain(lambda: Session(settings), address, stage, batch_id=batch_id, options=options).run()
+        Drain(lambda: Session(settings), address, stage, batch_id=batch_id, options=options, where=where).run()
     except BatchError:
         reports.send(REFUSED)
     else:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import Span
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,20 @@ class PartCounts:
 
 @dataclass(frozen=True)
 class PartWindow:
-    """The part to be taken: its ids, and the window, RowVersions above ``after`` and not above ``up_to``."""
+    """The part to be taken: its ids, and the window, RowVersions above ``after`` and not above ``up_to``.
+
+    With ``chosen``, which ascend, only the rows of the window that have these RowVersions.
+    """
 
     batch_id: uuid.UUID
     part_id: uuid.UUID
     after: int
     up_to: int
+    chosen: tuple[int, ...] | None = None
+
+    def pieces_above(self, after: int) -> Iterator[Span]:
+        """What is above a RowVersion, in pieces each of which one statement can name."""
+        return Span(self.after, self.up_to, self.chosen).above(after).pieces()
 
 
 class PartWriter(Protocol):
@@ -69,6 +79,12 @@ class Stage(Protocol):
 
     def check(self, options: DrainOptions) -> None:
         """Raise :class:`StagingError` where nothing can be staged; asked before a batch is opened."""
+
+    def copy(self, queue: QueueTable, plan: PartWindow, options: DrainOptions, wait: float | None) -> PartWriter:
+        """A part that copies the queue's rows; ``wait`` as :meth:`~airflow_sqlqueue.drain.worker.Worker.copy_part` has.
+
+        Raises :class:`ConfigurationError` for a stage that copies nothing.
+        """
 
     def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions) -> PartWriter:
         """A part that stages the queue's rows."""

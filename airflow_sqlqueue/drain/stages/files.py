@@ -10,6 +10,7 @@ from typing import Any
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow
+from airflow_sqlqueue.drain.stages.file_copy import FileCopyWriter
 from airflow_sqlqueue.drain.stages.part_file import PartFile, UnwritableError
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import StagingError
@@ -29,6 +30,10 @@ class FileStage:
 
     def check(self, options: DrainOptions) -> None:
         self.folder.check(options.file_mode)
+
+    def copy(self, queue: QueueTable, plan: PartWindow, options: DrainOptions, wait: float | None) -> FileCopyWriter:
+        file = PartFile(self.folder, plan.batch_id, plan.part_id, options.file_mode)
+        return FileCopyWriter(queue, file, plan, options, wait)
 
     def part(
         self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions
@@ -61,7 +66,9 @@ class FilePartWriter:
 
     def _take_inline(self, rows: int) -> PartCounts | None:
         limits = (self._options.bytes_per_statement, self._options.inline_body_bytes)
-        taken = self._queue.take_head(rows, self._after, self._plan.up_to, *limits)
+        pieces = self._plan.pieces_above(self._after)
+        head = (self._queue.take_head(rows, piece.after, piece.up_to, *limits, chosen=piece.chosen) for piece in pieces)
+        taken = next(filter(None, head), None)
         if not taken:
             return None
         self._kind = _INLINE
@@ -74,7 +81,9 @@ class FilePartWriter:
     def _take_large(self) -> PartCounts | None:
         """Take one message that ``take_head`` passes over."""
         self._queue.session.save()
-        found = lock_large(self._queue, self._after, self._plan.up_to, self._options.inline_body_bytes)
+        pieces, limit = self._plan.pieces_above(self._after), self._options.inline_body_bytes
+        large = (lock_large(self._queue, piece.after, piece.up_to, limit, chosen=piece.chosen) for piece in pieces)
+        found = next(filter(None, large), None)
         if found is None:
             return None
         body_file, size = None, 0

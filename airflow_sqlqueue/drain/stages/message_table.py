@@ -16,6 +16,7 @@ from typing import Any
 from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.errors import BatchMismatchError
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
+from airflow_sqlqueue.queue.browsing import Span
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.row import Row
@@ -86,12 +87,15 @@ class MessageTable:
         up_to: int,
         max_bytes: int,
         keep_expired: bool,
+        chosen: tuple[int, ...] | None = None,
     ) -> MovedRows | None:
         """Move the next rows above ``after`` and not above ``up_to`` out of the queue; None where there is none.
 
-        The limits are those of :meth:`~airflow_sqlqueue.queue.QueueTable.take_head`; ``after`` is not below the
-        RowVersions that the part has. One round trip, in a transaction of the caller's, and no message in it.
+        The limits and ``chosen`` are those of :meth:`~airflow_sqlqueue.queue.QueueTable.take_head`; ``after`` is not
+        below the RowVersions that the part has. One round trip, in a transaction of the caller's, and no message in it.
         """
+
+        span = Span(after, up_to, chosen)
 
         def run(layout: Layout) -> Any:
             types = layout.types
@@ -103,9 +107,10 @@ class MessageTable:
                 values=row_columns(types, "deleted."),
                 columns=STAGED_NAMES,
                 suspect=suspect(types),
+                span=span.condition,
             )
             part = (str(batch_id), str(part_id), after, keep_expired)
-            return self._session.run(statement, *part, rows, after, up_to, max_bytes)[0]
+            return self._session.run(statement, *part, rows, *span.values, max_bytes)[0]
 
         moved = queue.run_for_layout(run)
         return MovedRows(*map(int, moved)) if moved[0] else None

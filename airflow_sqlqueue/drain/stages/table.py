@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
-from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow
-from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow, PartWriter
+from airflow_sqlqueue.drain.stages.message_table import MessageTable, MovedRows
 from airflow_sqlqueue.drain.stages.part_file import unwritable
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import Span
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 
@@ -26,6 +28,9 @@ class TableStage:
 
     def check(self, options: DrainOptions) -> None:
         """Nothing: the table is made with the ledger."""
+
+    def copy(self, queue: QueueTable, plan: PartWindow, options: DrainOptions, wait: float | None) -> PartWriter:
+        raise ConfigurationError('A copy goes to files: leave out stage="table" and name a staging folder.')
 
     def part(
         self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions
@@ -45,22 +50,27 @@ class TablePartWriter:
         self._after = plan.after
 
     def take(self, rows: int) -> PartCounts | None:
-        moved = self._table.take(
-            self._queue,
-            self._plan.batch_id,
-            self._plan.part_id,
-            rows=rows,
-            after=self._after,
-            up_to=self._plan.up_to,
-            max_bytes=self._options.bytes_per_statement,
-            keep_expired=self._options.keep_expired,
-        )
+        pieces = self._plan.pieces_above(self._after)
+        moved = next(filter(None, (self._move(rows, piece) for piece in pieces)), None)
         if moved is None:
             return None
         quarantined, size = self._set_aside() if moved.suspect else (0, 0)
         self._after = moved.high
         messages = moved.rows - moved.expired - quarantined
         return PartCounts(messages, moved.expired, quarantined, moved.bytes - size, moved.low, moved.high)
+
+    def _move(self, rows: int, piece: Span) -> MovedRows | None:
+        return self._table.take(
+            self._queue,
+            self._plan.batch_id,
+            self._plan.part_id,
+            rows=rows,
+            after=piece.after,
+            up_to=piece.up_to,
+            chosen=piece.chosen,
+            max_bytes=self._options.bytes_per_statement,
+            keep_expired=self._options.keep_expired,
+        )
 
     def _set_aside(self) -> tuple[int, int]:
         """Move what Spark cannot read from the last statement's rows into quarantine; how many, and their bytes."""

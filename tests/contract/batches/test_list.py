@@ -81,4 +81,5 @@ def test_a_batch_as_json_values() -> None:
         "expired": 3,
         "quarantined": 0,
         "bytes": 4,
+        "kept": False,
     }

@@ -1,0 +1,130 @@
+"""A drain of the messages that match a filter: found first, without a lock that lasts, then taken by their RowVersions.
+
+The queue is gone through once, in its order, so the work is linear in it however few messages match. Only where others
+had locked a message, which may match and may come back, the same stretch is looked at again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from airflow_sqlqueue.budget import Budget
+from airflow_sqlqueue.drain.ledger import Part
+from airflow_sqlqueue.drain.worker import CommittedPart, DrainTask, Worker
+from airflow_sqlqueue.queue.browsing import MessageHead, Search, Span
+from airflow_sqlqueue.queue.filters import MessageFilter
+from airflow_sqlqueue.queue.table_access import LAST
+
+SETTLE_PAUSE = 0.2
+"""Seconds between two looks at messages that others have locked."""
+
+
+@dataclass
+class _Found:
+    """Messages that are to be taken: their RowVersions, which ascend, with their bytes."""
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    bytes: int = 0
+
+    def add(self, head: MessageHead) -> None:
+        size = len(head.headers or "") + head.body_bytes
+        self.bytes += size - self.sizes.get(head.row_version, 0)
+        self.sizes[head.row_version] = size
+
+    def first(self, count: int, max_bytes: int) -> tuple[int, ...]:
+        """The first of them, within the limits and at least one."""
+        chosen: list[int] = []
+        for row_version in sorted(self.sizes):
+            if chosen and (len(chosen) == count or max_bytes <= 0):
+                break
+            chosen.append(row_version)
+            max_bytes -= self.sizes[row_version]
+        return tuple(chosen)
+
+    def remove(self, row_versions: tuple[int, ...]) -> None:
+        self.bytes -= sum(self.sizes.pop(row_version) for row_version in row_versions)
+
+
+class MatchingDrain:
+    """One run of it, through one worker at a time: a later worker goes on where an error ended an earlier one.
+
+    :param up_to: the high-water mark, the highest RowVersion that is taken.
+    """
+
+    def __init__(self, task: DrainTask, where: MessageFilter, up_to: int) -> None:
+        self._options, self._where, self._up_to = task.options, where, up_to
+        # A part has messages with inline bodies or with large ones; a table has no such difference.
+        self._inline_bytes = task.options.inline_body_bytes if task.stage.name == "files" else LAST
+        self._searches = deque([Search(where, Span(up_to=up_to))])
+        self._inline, self._large = _Found(), _Found()
+        self._locked: list[Span] = []
+
+    def run(self, worker: Worker, budget: Budget, on_part: Callable[[Part], None]) -> int:
+        """Take parts until nothing that matches is left or a limit is reached; return how many stay locked.
+
+        0 is certain. Others' locks hide what a message is: all that they hold up to the mark are counted, and at least
+        one where only those are left that cannot be counted.
+        """
+        settle_until: float | None = None
+        while True:
+            for part in self._parts(worker, budget, settle_until):
+                on_part(part)
+                settle_until = None
+            if budget.used or not self._locked:
+                return 0
+            if settle_until is not None and time.monotonic() >= settle_until:
+                return max(1, worker.queue.count_left(self._up_to) - worker.queue.count_visible(self._up_to))
+            settle_until = settle_until or time.monotonic() + self._options.settle_seconds
+            time.sleep(min(SETTLE_PAUSE, self._options.settle_seconds))
+            self._searches = deque(Search(self._where, span) for span in self._locked)
+            self._locked = []
+
+    def _parts(self, worker: Worker, budget: Budget, settle_until: float | None) -> Iterator[Part]:
+        """Take what matches and is not locked. What was reserved for a part that raises is not given back."""
+        while reserved := budget.reserve(worker.most_rows):
+            done = None
+            if self._find(worker, reserved, budget, settle_until):
+                done = self._take(worker, reserved)
+            budget.give_back(reserved - (done.part.rows if done else 0))
+            if done is not None:
+                yield done.part
+            elif not (self._searches or self._inline.sizes or self._large.sizes):
+                return
+
+    def _find(self, worker: Worker, count: int, budget: Budget, settle_until: float | None) -> bool:
+        """Look for what makes a part; whether there is anything to take."""
+        part_until: float | None = None
+        while self._searches and not self._is_enough(count) and budget.seconds_left != 0:
+            wait = 0.0 if settle_until is None else max(0.0, settle_until - time.monotonic())
+            page = self._searches[0].page(worker.queue, wait=wait)
+            if page is None:
+                self._locked += self._searches.popleft().passed
+                continue
+            for head in page:
+                if self._where.matches(head.id, head.decoded):
+                    (self._large if head.body_bytes > self._inline_bytes else self._inline).add(head)
+            if self._inline.sizes or self._large.sizes:
+                part_until = part_until or time.monotonic() + self._options.seconds_per_part
+                if time.monotonic() >= part_until:
+                    break
+        return bool(self._inline.sizes or self._large.sizes)
+
+    def _is_enough(self, count: int) -> bool:
+        limit = self._options.bytes_per_part
+        return len(self._inline.sizes) >= count or max(self._inline.bytes, self._large.bytes) >= limit
+
+    def _take(self, worker: Worker, count: int) -> CommittedPart | None:
+        """Take a part of what was found; None where others have all of it."""
+        found = self._inline if self._inline.sizes else self._large
+        chosen = found.first(count, self._options.bytes_per_part)
+        done = worker.drain_part(chosen[0] - 1, chosen[-1], len(chosen), chosen)
+        if done is not None and not done.reached_end:
+            chosen = tuple(number for number in chosen if number <= done.part.max_row_version)
+        found.remove(chosen)
+        if done is None or done.part.rows < len(chosen):
+            # Others received or locked some since they were found; which, the next look says.
+            self._locked.append(Span(chosen[0] - 1, chosen[-1], chosen))
+        return done

@@ -1,0 +1,71 @@
+"""The job of a drain as a Python function, which gets the messages one by one."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.hooks.staging import staging_folder
+from airflow_sqlqueue.operators.arguments import arguments_for
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, ObjectStoragePath
+    from pyspark.sql import SparkSession
+
+    from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+
+
+@dataclass
+class PythonJob:
+    """A function of the messages of a batch; ``staging`` is where the task's own batches are drained to."""
+
+    hook: SqlQueueHook
+    log: logging.Logger | Any
+    staging: str | ObjectStoragePath | None
+    function: Callable[..., Any] | None
+    op_kwargs: Mapping[str, Any]
+    context: Context
+    takes_session = False
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is a function."""
+        return self.function is not None
+
+    def check(self) -> None:
+        """Raise :class:`ConfigurationError`, before anything is drained, for what cannot be called as it will be."""
+        if self.function is None:
+            return
+        if not callable(self.function):
+            raise ConfigurationError("python_callable cannot be called: give a function of an iterator of messages.")
+        kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+        if any(kind(self.function) for kind in kinds):
+            raise ConfigurationError("python_callable is asynchronous or a generator, of which nothing would run.")
+        self._arguments(self.function, None)
+
+    def _arguments(self, function: Callable[..., Any], batch: Batch | None) -> dict[str, Any]:
+        return arguments_for(function, {"hook": self.hook, "batch": batch, **self.context}, self.op_kwargs)
+
+    def run(self, batch: Batch, spark: SparkSession | None = None) -> Any:
+        """Call the function and return its result."""
+        assert self.function is not None
+        started = time.monotonic()
+        self.log.info("The function gets batch %s: %d messages", batch.batch_id, batch.messages)
+        # A batch of an earlier run may be in another folder than the task has now.
+        folder = None if self.staging is None else staging_folder(self.staging)
+        if folder is not None and not all(path.startswith(f"{folder.uri}/") for path in batch.paths):
+            folder = None
+        with closing(self.hook.client.batches.messages(batch, staging=folder)) as messages:
+            result = self.function(messages, **self._arguments(self.function, batch))
+        self.log.info("The function on batch %s ended after %.1f s", batch.batch_id, time.monotonic() - started)
+        return result
+
+    def kill(self) -> None:
+        """Nothing: Airflow ends the process, and the next try calls the function again."""

@@ -1,0 +1,119 @@
+"""Batches for a Python function, and filters of operators, on a server: what ``execute`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
+from airflow_sqlqueue.operators import SqlQueueConsumeOperator, SqlQueueDrainOperator, SqlQueuePurgeOperator
+from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+from airflow_sqlqueue.triggers import SqlQueueDepthTrigger
+
+Messages = Iterator[ReceivedMessage]
+
+
+def drain(queue_name: str, staging: Any, **arguments: Any) -> SqlQueueDrainOperator:
+    return SqlQueueDrainOperator(task_id="task", queue_name=queue_name, staging=staging, **arguments)
+
+
+def numbers(hook: SqlQueueHook, queue_name: str, count: int) -> None:
+    endpoints = ("Sales", "Billing")
+    messages = [Message({HeaderNames.ORIGINATING_ENDPOINT: endpoints[n % 2]}, b"%d" % n) for n in range(count)]
+    hook.send(queue_name, messages)
+
+
+@pytest.mark.parametrize("stage", ["files", "table"])
+def test_a_function_gets_the_messages_in_order(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, run_id: str, stage: str
+) -> None:
+    numbers(hook, queue_name, 50)
+
+    def total(messages: Messages, batch: Batch, hook: SqlQueueHook, ti: Any, factor: int) -> list[Any]:
+        seen = [int(message.body) for message in messages]
+        assert seen == list(range(50))
+        return [sum(seen) * factor, batch.batch_id, hook.client.batches.list(queue_name)[0].state, ti.run_id]
+
+    staging = str(tmp_path) if stage == "files" else None
+    done = drain(queue_name, staging, stage=stage, python_callable=total, op_kwargs={"factor": 2}).execute(context())
+    assert done["result"] == [2450, done["batch"]["batch_id"], "sealed", run_id]
+    assert done["batch"]["state"] == "consumed"
+
+
+def test_a_function_that_fails_gets_the_same_batch_again(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
+) -> None:
+    numbers(hook, queue_name, 20)
+    got: list[tuple[str, list[bytes]]] = []
+
+    def fails_at_first(messages: Messages, batch: Batch) -> None:
+        got.append((batch.batch_id, [message.body for message in messages]))
+        if len(got) == 1:
+            raise ValueError("the sink is away")
+
+    task = drain(queue_name, str(tmp_path), python_callable=fails_at_first)
+    with pytest.raises(ValueError, match="the sink is away"):
+        task.execute(context())
+    assert hook.client.batches.list(queue_name)[0].state == "sealed"
+    numbers(hook, queue_name, 5)
+    assert task.execute(context())["batch"]["state"] == "consumed"
+    assert got[0] == got[1]
+    task.execute(context())
+    assert len(got) == 2, "a consumed batch is not handed out again"
+    assert hook.depth(queue_name).messages == 5
+
+
+def test_what_cannot_be_called_is_refused_before_the_drain(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
+) -> None:
+    def generator(messages: Messages) -> Iterator[int]:
+        yield 1
+
+    async def coroutine(messages: Messages) -> None:
+        pass
+
+    def too_much(messages: Messages, something: int) -> None:
+        pass
+
+    numbers(hook, queue_name, 2)
+    for function, sentence in ((generator, "generator"), (coroutine, "asynchronous"), (too_much, "something")):
+        with pytest.raises(AirflowFailException, match=sentence):
+            drain(queue_name, str(tmp_path), python_callable=function).execute(context())
+    assert hook.depth(queue_name).messages == 2
+
+
+def test_operators_take_filters(hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any) -> None:
+    numbers(hook, queue_name, 40)
+    done = drain(queue_name, str(tmp_path), filters={"endpoint": "Sales"}).execute(context())
+    assert done["batch"]["messages"] == 20
+    with pytest.raises(AirflowFailException, match="another filter"):
+        drain(queue_name, str(tmp_path), filters={"endpoint": "Billing"}).execute(context())
+    with pytest.raises(AirflowFailException, match="There is no filter 'type'"):
+        drain(queue_name, str(tmp_path), filters={"type": "Billing"}).execute(context())
+    sensor = SqlQueueDepthSensor(task_id="s", queue_name=queue_name, min_messages=20, filters={"endpoint": "Billing"})
+    assert sensor.poke(context()).xcom_value == {"messages": 20, "expired": 0}
+    path, arguments = sensor.trigger().serialize()
+    assert SqlQueueDepthTrigger(**arguments).serialize() == (path, arguments)
+    hook.create_queue(f"{queue_name}.error")
+    seen: list[bytes] = []
+    consume = SqlQueueConsumeOperator(
+        task_id="c",
+        queue_name=queue_name,
+        python_callable=lambda message: seen.append(message.body),
+        filters={"endpoint": "Billing"},
+        max_messages=1,
+        max_handlers=1,
+        error_queue=f"{queue_name}.error",
+    )
+    consume.execute(context())
+    hook.client.tables.drop(f"{queue_name}.error")
+    assert seen == [b"1"]
+    purge = SqlQueuePurgeOperator(task_id="p", queue_name=queue_name, filters={"endpoint": "Billing"}, confirm=True)
+    assert purge.execute(context())["deleted"] == 19
+    assert hook.depth(queue_name).messages == 0

@@ -1,0 +1,191 @@
+"""A drain that copies: what was there throughout is in the batch once, and in the queue still."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.drain.abandon import abandon
+from airflow_sqlqueue.drain.batch_reader import batch_rows
+from airflow_sqlqueue.drain.batches import batches
+from airflow_sqlqueue.drain.drain import Drain, DrainResult
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.liveness import BatchLocks
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.progress import Progress
+from airflow_sqlqueue.drain.requeue import requeue
+from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
+from airflow_sqlqueue.errors import BatchError, ConfigurationError, WrongBatchError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import MessageFilter, QueueTable
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+from tests.contract.conftest import Connect, run_sql
+
+SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> StagingFolder:
+    return StagingFolder.of(tmp_path / "staging")
+
+
+def fill(queue: QueueTable, count: int) -> list[bytes]:
+    bodies = [b"%d" % n for n in range(count)]
+    queue.send(Message({"n": "1"}, body) for body in bodies)
+    return bodies
+
+
+def copy(connect: Connect, queue: QueueTable, staging: Any, **further: Any) -> DrainResult:
+    options = further.pop("options", SMALL_PARTS)
+    return Drain(connect, queue.address, staging, options=options, keep=True, **further).run()
+
+
+def read(connect: Connect, queue: QueueTable, done: DrainResult) -> list[bytes]:
+    with connect() as session:
+        ledger = Ledger(session, queue.address.catalog)
+        return [bytes(row.body or b"") for row in batch_rows(ledger, uuid.UUID(done.batch.batch_id), "files")]
+
+
+def test_the_messages_stay(connect: Connect, any_queue: QueueTable, staging: StagingFolder) -> None:
+    expected = fill(any_queue, 105)
+    any_queue.send([Message(body=b"late", time_to_be_received=timedelta(seconds=-5))])
+    done = copy(connect, any_queue, staging)
+    assert (done.batch.kept, done.batch.state, done.batch.parts, done.batch.expired) == (True, "sealed", 6, 1)
+    assert read(connect, any_queue, done) == expected
+    assert Batch.from_dict(done.batch.to_dict()) == done.batch
+    assert (any_queue.depth().messages, any_queue.depth().expired) == (105, 1)
+
+
+def test_large_bodies_are_copied_in_their_place(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    bodies = [b"%d" % n * (1_000 if n % 4 == 1 else 1) for n in range(20)]
+    queue.send(Message(body=body) for body in bodies)
+    done = copy(connect, queue, staging, options=replace(SMALL_PARTS, inline_body_bytes=500))
+    assert read(connect, queue, done) == bodies
+    assert queue.depth().messages == 20
+
+
+def test_a_retry_goes_on_where_the_last_part_ended(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    expected, batch_id = fill(queue, 100), uuid.uuid4()
+
+    def stop(done: Progress) -> None:
+        if done.messages >= 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copy(connect, queue, staging, batch_id=batch_id, on_progress=stop)
+    fill(queue, 10)
+    with pytest.raises(WrongBatchError, match="give keep=True"):
+        Drain(connect, queue.address, staging, batch_id=batch_id).run()
+    done = copy(connect, queue, staging, batch_id=batch_id)
+    assert done.resumed
+    assert read(connect, queue, done) == expected, "what came after the mark is not in it"
+    assert queue.depth().messages == 110
+
+
+def test_two_tries_at_once_copy_each_message_once(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    """As where a try that was thought dead goes on: whoever comes to the end first seals the batch."""
+    expected, batch_id = fill(queue, 300), uuid.uuid4()
+    refused: list[BatchError] = []
+
+    def another() -> None:
+        try:
+            copy(connect, queue, staging, batch_id=batch_id)
+        except BatchError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=another) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) < 3
+    done = copy(connect, queue, staging, batch_id=batch_id)
+    assert read(connect, queue, done) == expected
+
+
+def test_what_others_hold_for_a_while_is_copied(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    expected = fill(queue, 50)
+    with connect() as other:
+        other.begin()
+        assert len(QueueTable(other, queue.address).receive(1)) == 1
+        timer = threading.Timer(0.5, other.roll_back)
+        timer.start()
+        done = copy(connect, queue, staging, options=replace(SMALL_PARTS, settle_seconds=30))
+        timer.join()
+    assert done.locked == 0
+    assert read(connect, queue, done) == expected
+
+
+def test_what_others_hold_for_long_is_left_out_and_reported(
+    connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
+    expected = fill(queue, 50)
+    with connect() as other, other.transaction():
+        assert len(QueueTable(other, queue.address).receive(1)) == 1
+        done = copy(connect, queue, staging)
+        assert done.locked >= 1
+        assert read(connect, queue, done) == expected[1:]
+
+
+def test_receivers_pass_over_nothing(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    """Between two statements of a part, whose transaction is open, every message of it can be received."""
+    expected, received = fill(queue, 60), []
+
+    def on_progress(done: Progress) -> None:
+        received.extend(message.body for message in queue.receive(10))
+
+    done = copy(connect, queue, staging, on_progress=on_progress)
+    assert received == expected[:30]
+    assert read(connect, queue, done) == expected
+
+
+def test_a_copy_is_not_put_back_and_is_swept(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    expected = fill(queue, 10)
+    batch = copy(connect, queue, staging).batch
+    batch_id = uuid.UUID(batch.batch_id)
+    with connect() as session, BatchLocks(connect, queue.address.catalog, LEDGER_SCHEMA) as locks:
+        ledger = Ledger(session, queue.address.catalog)
+        (info,) = batches(ledger, batch_id=batch_id)
+        assert (info.kept, info.state) == (True, "sealed")
+        with pytest.raises(BatchError, match="is a copy"):
+            requeue(ledger, batch_id)
+        with pytest.raises(BatchError, match="is a copy"):
+            abandon(ledger, locks, batch_id)
+        assert ledger.find(batch_id).state == "sealed"
+        ledger.consume(batch)
+        swept = sweep(ledger, staging, SweepOptions(retain=timedelta(0), grace=timedelta(0)))
+        assert swept.batches >= 1
+        assert batches(ledger, batch_id=batch_id) == []
+    assert [message.body for message in queue.peek(100)] == expected
+
+
+def test_what_no_file_can_keep_is_left_out_and_counted(
+    connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
+    fill(queue, 3)
+    first = queue.browse(1)[0].row_version
+    text = "REPLACE([Headers], N'}', N',\"a\":\"' + NCHAR(55357) + N'\"}')"
+    table = queue.address.qualified_name
+    run_sql(queue.session, f"UPDATE {table} SET [Headers] = {text} WHERE [RowVersion] = {first}")
+    done = copy(connect, queue, staging)
+    assert (done.batch.messages, done.batch.quarantined) == (2, 1)
+    assert queue.depth().messages == 3
+
+
+def test_what_does_not_go_together_is_refused(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    fill(queue, 1)
+    with pytest.raises(ConfigurationError, match="leave out the filter"):
+        copy(connect, queue, staging, where=MessageFilter(endpoint="Sales"))
+    with pytest.raises(ConfigurationError, match="one worker"):
+        copy(connect, queue, staging, engine=object())
+    with pytest.raises(ConfigurationError, match="A copy goes to files"):
+        copy(connect, queue, TableStage())
