@@ -15,6 +15,7 @@ from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import DecodedHeaders, HeaderNames, decode_headers
+from airflow_sqlqueue.message_types import full_names
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess
 from airflow_sqlqueue.sql import Fragment
 from airflow_sqlqueue.sql.columns import head_columns
@@ -75,9 +76,7 @@ class MessageFilter:
         if any(name not in values or values[name] != value for name, value in self._equal.items()):
             return False
         types = values.get(HeaderNames.ENCLOSED_MESSAGE_TYPES) or ""
-        return self.message_type is None or self.message_type in {
-            enclosed.partition(",")[0].strip() for enclosed in types.split(";")
-        }
+        return self.message_type is None or self.message_type in full_names(types)
 
 
 def heads(table: TableAccess, limit: int, *, after: int = FIRST, up_to: int = LAST) -> list[MessageHead]:
