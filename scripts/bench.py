@@ -1,7 +1,8 @@
-"""Measure sends, purges, drains, their growth and memory, and handling: all parts on one server, or those named.
+"""Measure sends, purges, drains, their growth and memory, handling, and reading in Spark: all parts, or those named.
 
-``python scripts/bench.py [queue] [drain] [growth] [memory] [consume] [--json]``, or ``make bench PARTS="drain"``. It
-runs on fakemssql, or on the one that ``SQLQUEUE_TEST_SERVER`` names (``mssql://user:password@host:port/database``).
+``python scripts/bench.py [queue] [drain] [growth] [memory] [consume] [spark] [--json]``, or
+``make bench PARTS="drain"``. All run on one server: fakemssql, or the one that ``SQLQUEUE_TEST_SERVER`` names
+(``mssql://user:password@host:port/database``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from bench_growth import compare_growth
 from bench_memory import compare_memory
 from bench_queue import compare_queue
 from bench_report import report
+from bench_spark import compare_spark
 
 PARTS = {
     "queue": compare_queue,
@@ -21,6 +23,7 @@ PARTS = {
     "growth": compare_growth,
     "memory": compare_memory,
     "consume": compare_consuming,
+    "spark": compare_spark,
 }
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
+from spark_archive import java_options
 
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
@@ -120,6 +121,7 @@ def run_dag(settings: ConnectionSettings, steps: Steps) -> dict[str, Any]:
                 "extra": {"encrypt": "yes", "trust_server_certificate": True},
             }
         ),
+        "SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", java_options()),
         "SQLQUEUE_FOLDER": str(FOLDER),
         "SQLQUEUE_QUEUE": QUEUE,
     }

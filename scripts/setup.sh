@@ -34,3 +34,5 @@ awk '/^[^ ]/ { wanted = /^uv==/ } wanted' requirements-dev.txt >"$uv_alone"
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes -r requirements-dev.txt
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-build-isolation --no-deps -e fakemssql -e .
 "$venv/bin/python" scripts/system_parts.py
+echo "Making an archive of Spark's classes ..."
+"$venv/bin/python" scripts/spark_archive.py

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import pytest
+from spark_archive import QUICK, java_options
 from xdist.scheduler import LoadFileScheduling
 
 from airflow_sqlqueue.queue import QueueTable
@@ -21,8 +22,8 @@ from fakemssql import FakeServer
 
 Connect = Callable[[], Session]
 
-# A Java machine of a test lives for seconds: it would spend more on its best code than that code gains.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICK} {java_options()}")
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK)
 
 
 class ByFileScheduling(LoadFileScheduling):

@@ -14,6 +14,7 @@ from airflow_sqlqueue.delayed.mover import DEFAULT_CHUNK, MAX_CHUNK
 from airflow_sqlqueue.delayed.table import DelayedMessage
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError
 from airflow_sqlqueue.message import HeaderNames, decode_headers
+from airflow_sqlqueue.message_types import first_type
 
 
 def delayed(
@@ -31,12 +32,11 @@ def delayed(
 
 def _summary(message: DelayedMessage) -> dict[str, Any]:
     decoded = decode_headers(message.headers)
-    types = decoded.values.get(HeaderNames.ENCLOSED_MESSAGE_TYPES) or ""
     return {
         "row_version": message.row_version,
         "due": message.due.isoformat(),
         "message_id": decoded.values.get(HeaderNames.MESSAGE_ID),
-        "type": types.partition(",")[0].partition(";")[0] or None,
+        "type": first_type(decoded.values.get(HeaderNames.ENCLOSED_MESSAGE_TYPES)),
         "forward_to": decoded.values.get(HeaderNames.FORWARD_DESTINATION),
         "problem": decoded.problem,
     }

@@ -19,6 +19,7 @@ from airflow_sqlqueue.address import QueueAddress
 from airflow_sqlqueue.envelope.times import parse_interval, parse_time
 from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.message import HeaderNames, Headers
+from airflow_sqlqueue.message_types import full_name
 
 Intent = Literal["Send", "Publish", "Reply", "Subscribe", "Unsubscribe"]
 INTENTS: tuple[Intent, ...] = get_args(Intent)
@@ -111,7 +112,7 @@ class Content(HeaderGroup):
     @property
     def message_types(self) -> tuple[str, ...]:
         """The types' full names, without their assemblies."""
-        return tuple(filter(None, map(_full_name, self.enclosed_message_types)))
+        return tuple(filter(None, map(full_name, self.enclosed_message_types)))
 
     @property
     def message_type(self) -> str | None:
@@ -131,16 +132,6 @@ class Content(HeaderGroup):
             if name.strip().lower() == "charset":
                 return value.strip().strip("\"'").lower() or None
         return None
-
-
-def _full_name(assembly_qualified: str) -> str:
-    """``Shop.Order`` of ``Shop.Order, Shop``; the commas between a generic type's brackets are part of its name."""
-    depth = 0
-    for index, character in enumerate(assembly_qualified):
-        depth += (character == "[") - (character == "]")
-        if character == "," and depth <= 0:
-            return assembly_qualified[:index].strip()
-    return assembly_qualified
 
 
 @dataclass(frozen=True)

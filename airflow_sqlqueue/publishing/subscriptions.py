@@ -5,12 +5,12 @@ Source: docs/transport/queue-tables.md, "Subscriptions". Versions 5 and later of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.message_types import full_name
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
@@ -27,8 +27,6 @@ ALL_EVENTS = "System.Object"
 
 _TOPICS = (2, 8, 32, 128)
 """Topics of a statement. A few fixed sizes, so that the server sees few texts."""
-
-_FULL_NAME = re.compile(r"(?:[^,;\[\]]|\[.*\])*")
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,7 @@ def topic_of(type_name: str) -> str:
     A generic type's arguments stay with their assemblies, as .NET has them in the full name. Raises
     :class:`MessageError` for a blank name, or for several.
     """
-    found = _FULL_NAME.match(type_name)
-    topic = found[0].strip() if found else ""
+    topic = full_name(type_name)
     if not topic or ";" in type_name:
         raise MessageError(f"{type_name!r} is not the name of one type: give Namespace.Name, and base types apart.")
     return topic

@@ -12,7 +12,7 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.row import spark_schema
-from airflow_sqlqueue.spark.headers import first_type, headers_malformed, last_wins, parse_headers, wire_time
+from airflow_sqlqueue.spark.headers import all_headers, first_type, known_headers, last_wins, readable, wire_time
 from airflow_sqlqueue.spark.read_errors import translate_read_errors
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _TIMES = {
     "processing_ended": HeaderNames.PROCESSING_ENDED,
     "time_of_failure": HeaderNames.TIME_OF_FAILURE,
 }
+_KNOWN = (HeaderNames.MESSAGE_ID, HeaderNames.ENCLOSED_MESSAGE_TYPES, *_TEXTS.values(), *_TIMES.values())
 
 
 def raw_schema() -> StructType:
@@ -87,19 +88,25 @@ def read_batch(
     in_table = batch.stage == "table"
     rows = _table_rows(spark, batch, connection, ledger_schema) if in_table else _file_rows(spark, batch)
     raw = rows.withColumnRenamed("Headers", "headers_raw")
-    parsed, malformed = sf.col("_headers"), sf.col("headers_malformed")
-    flagged = raw.withColumn("_headers", parse_headers(sf.col("headers_raw")))
-    flagged = flagged.withColumn("headers_malformed", headers_malformed(parsed))
-    header = sf.col("headers").getItem
-    read = flagged.withColumn("headers", sf.when(~malformed, last_wins(parsed))).drop("_headers")
-    typed = read.withColumns(
+    # Each step is a projection of its own, of which Spark computes once what is used, and nothing else.
+    checked = raw.withColumn("_readable", readable(sf.col("headers_raw")))
+    parsed = checked.withColumns(
         {
+            "headers_malformed": sf.col("_readable").isNull(),
+            "_all": all_headers(sf.col("_readable")),
+            "_known": known_headers(sf.col("_readable"), _KNOWN),
+        }
+    )
+    header = sf.col("_known").getField
+    typed = parsed.withColumns(
+        {
+            "headers": last_wins(sf.col("_all")),
             "message_id": sf.coalesce(header(HeaderNames.MESSAGE_ID), sf.col("Id")),
             "message_type": first_type(header(HeaderNames.ENCLOSED_MESSAGE_TYPES)),
             **{column: header(name) for column, name in _TEXTS.items()},
             **{column: wire_time(header(name)) for column, name in _TIMES.items()},
         }
-    )
+    ).drop("_readable", "_all", "_known")
     elapsed = sf.unix_micros("processing_ended") - sf.unix_micros("processing_started")
     return typed.withColumn("processing_ms", elapsed.cast("double") / 1000)
 

@@ -8,50 +8,73 @@ Source: docs/transport/messages.md, "Headers as JSON" and "Times".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.message_types import MAX_GENERIC, SPACE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _SPACE = r"[ \t\n\r]*+"
-_STRING = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
+_PLAIN = r'[^"\\' + "".join(rf"\x{code:02x}" for code in range(32)) + "]*"
+_STRING = rf'"{_PLAIN}(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{{4}}){_PLAIN})*+"'
 _MEMBER = rf"{_STRING}{_SPACE}:{_SPACE}(?:{_STRING}|null){_SPACE}"
 FLAT_OBJECT = rf"\A{_SPACE}\{{{_SPACE}(?:{_MEMBER}(?:,{_SPACE}{_MEMBER})*+)?+\}}{_SPACE}\z"
 """A JSON object whose values are all texts or null, as a Java regular expression.
 
 ``from_json`` alone cannot see that: it makes text of numbers and nested objects, and it accepts what follows the
-object. Every quantifier is possessive because Java matches such groups in a loop; the others recurse, and overflow the
-stack on a long stack trace.
+object. The quantifier of every group is possessive because Java matches such groups in a loop; the others recurse, and
+overflow the stack on a long stack trace. That of the single characters is greedy, and the class lists the control
+characters one by one, because Java has a loop of its own for the one and a table for the other: together they take a
+third of the time. What follows such a run is never one of its characters, so giving some of them back fails at once.
 """
 
 _WIRE_TIME = r"\A\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{6} Z\z"
-
 
 MAX_HEADERS = 10_000
 """Headers of one message, each occurrence of a repeated one counted, beyond which they count as malformed.
 
 Endpoints write some twenty. What looks for a header in a map passes over all of them, so their number is bounded."""
 
+_SURELY_TAKEN = 50_000
+"""Bytes of headers up to which Spark's reader takes every flat object, and there are not more than MAX_HEADERS."""
 
-def parse_headers(text: Column) -> Column:
-    """The headers as ``map<string,string>``, empty for empty text and null; duplicate keys are kept.
+_MAP = "map<string,string>"
 
-    Null where the text is no JSON object of texts, or one that Spark's reader does not take: with a value of more than
-    20,000,000 characters or a key of more than 50,000. Half a surrogate pair, which a text of Spark cannot hold,
-    becomes ``?``. Give the other functions the result as a column of its own: Spark then parses each text once.
+
+def readable(text: Column) -> Column:
+    """The text of headers that can be read, that of an empty object for empty text and null; null where malformed.
+
+    Malformed is a text that is no JSON object of texts, has more than :data:`MAX_HEADERS` of them, or that Spark's
+    reader does not take: with a value of more than 20,000,000 characters or a key of more than 50,000. Give the other
+    functions the result as a column of its own: Spark then looks at each text once, and not at all where no column that
+    depends on it is wanted.
     """
     from pyspark.sql import functions as sf
 
     none = sf.coalesce(text, sf.lit("")) == ""
-    full = sf.when(none, sf.lit("{}")).when(text.rlike(FLAT_OBJECT), text)
-    return sf.from_json(full, "map<string,string>")
+    taken = sf.from_json(text, _MAP)
+    fits = (sf.octet_length(text) <= _SURELY_TAKEN) | (taken.isNotNull() & (sf.size(taken) <= MAX_HEADERS))
+    return sf.when(none, sf.lit("{}")).when(text.rlike(FLAT_OBJECT) & fits, text)
 
 
-def headers_malformed(parsed: Column) -> Column:
-    """True where there are headers that cannot be read, or more than :data:`MAX_HEADERS` of them."""
+def known_headers(readable: Column, names: Iterable[str]) -> Column:
+    """A struct of the headers that are named, of each the last value; its fields are null where the text is.
+
+    Half a surrogate pair, which a text of Spark cannot hold, becomes ``?``. Much cheaper than a map of all headers.
+    """
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    return sf.from_json(readable, StructType([StructField(name, StringType()) for name in names]))
+
+
+def all_headers(readable: Column) -> Column:
+    """The headers as ``map<string,string>``, where a header is repeated all its values; null where the text is."""
     from pyspark.sql import functions as sf
 
-    return parsed.isNull() | (sf.size(parsed) > MAX_HEADERS)
+    return sf.from_json(readable, _MAP)
 
 
 def last_wins(parsed: Column) -> Column:
@@ -84,8 +107,36 @@ def wire_time(text: Column) -> Column:
 
 
 def first_type(enclosed: Column) -> Column:
-    """The full name of the first enclosed type, without its assembly; null where there is none."""
+    """The full name of the first enclosed type, without its assembly; null where there is none.
+
+    The rule is that of :func:`airflow_sqlqueue.message_types.first_type`.
+    """
     from pyspark.sql import functions as sf
 
-    name = sf.trim(sf.substring_index(sf.substring_index(enclosed, ";", 1), ",", 1))
-    return sf.when(name != "", name)
+    first = sf.regexp_extract(enclosed, _FIRST.format("[^;]"), 1)
+    plain = sf.regexp_extract(enclosed, _FIRST.format("[^,;]"), 1)
+    generic = sf.contains(enclosed, sf.lit("[")) & sf.contains(first, sf.lit("["))
+    name = sf.when(generic, _generic_name(first)).otherwise(plain)
+    return sf.nullif(sf.rtrim(name, sf.lit(SPACE)), sf.lit(""))
+
+
+_FIRST = r"\A(?:[ \t\n\r\x0b\f]*+(?:,[^;]*+)?+;)*+[ \t\n\r\x0b\f]*+({}*)"
+"""Past the types without a name to the first that has one, from its first character on."""
+
+
+def _generic_name(assembly_qualified: Column) -> Column:
+    """The pieces between commas up to the first that closes as many brackets as it and those before it open."""
+    from pyspark.sql import functions as sf
+
+    def count(piece: Column, bracket: str) -> Column:
+        return sf.length(piece) - sf.length(sf.replace(piece, sf.lit(bracket), sf.lit("")))
+
+    def add(state: Column, piece: Column) -> Column:
+        depth = state["depth"] + count(piece, "[") - count(piece, "]")
+        added = sf.struct(depth.alias("depth"), (state["taken"] + 1).alias("taken"), (depth <= 0).alias("done"))
+        return sf.when(state["done"], state).otherwise(added)
+
+    start = sf.struct(sf.lit(0).alias("depth"), sf.lit(0).alias("taken"), sf.lit(False).alias("done"))
+    pieces = sf.split(sf.substring(assembly_qualified, 1, MAX_GENERIC), ",")
+    taken = sf.aggregate(pieces, start, add, lambda state: state["taken"])
+    return sf.array_join(sf.slice(pieces, sf.lit(1), taken), ",")

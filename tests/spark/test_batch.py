@@ -16,6 +16,7 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers, encode_headers
+from airflow_sqlqueue.message_types import first_type
 from airflow_sqlqueue.row import drained_row_schema
 from airflow_sqlqueue.spark import raw_schema, read_batch, verify_count
 from airflow_sqlqueue.spark.headers import MAX_HEADERS
@@ -210,17 +211,32 @@ def test_times_do_not_depend_on_the_sessions_zone(spark: SparkSession, make_batc
     assert row["sent"] == micros_of(format_time(moment))
 
 
-@pytest.mark.parametrize(
-    ("enclosed", "name"),
-    [("A.B, C, Version=1", "A.B"), ("A.B;C.D", "A.B"), (" A.B , C;E", "A.B"), ("A.B", "A.B"), ("", None), (None, None)],
-)
-def test_the_message_type_is_the_first_that_is_enclosed(
-    spark: SparkSession, make_batch: MakeBatch, enclosed: str | None, name: str | None
-) -> None:
-    batch = make_batch([Message({HeaderNames.ENCLOSED_MESSAGE_TYPES: enclosed})])
-    row = read_batch(spark, batch).select("message_type").first()
-    assert row is not None
-    assert row["message_type"] == name
+def enclosed_types(count: int) -> list[str | None]:
+    """Lists of types, with brackets and separators anywhere, and some too long to be looked at whole."""
+    rng = random.Random(7)
+    pieces = ["A.B", "List`1", "[", "]", "[[", "]]", ",", ", ", ";", " ", "\t", "\u00a0", "Ł", "\\", "Version=1"]
+    random_ones = ["".join(rng.choices(pieces, k=rng.randrange(1, 14))) for _ in range(count)]
+    generic = "Ns.Evt`1[[System.Int32, mscorlib, Version=4.0.0.0]], Shop, Version=1.0.0.0"
+    long = ["[" + "," * 70_000 + "]", "A" * 65_530 + "[[x, y]], B", "[" + ",;" * 40_000]
+    return [None, "", generic, f"{generic};Ns.Base", f" ;{generic}", *long, *random_ones]
+
+
+def test_spark_and_python_agree_on_the_message_type(spark: SparkSession, make_batch: MakeBatch) -> None:
+    texts = enclosed_types(3_000)
+    batch = make_batch([Message({HeaderNames.ENCLOSED_MESSAGE_TYPES: text}) for text in texts])
+    for row in read_batch(spark, batch).select("RowVersion", "message_type").collect():
+        text = texts[row["RowVersion"]]
+        assert row["message_type"] == first_type(text), repr((text or "")[:200])
+
+
+def test_the_last_of_a_known_header_counts(spark: SparkSession, make_batch: MakeBatch) -> None:
+    name = HeaderNames.MESSAGE_INTENT
+    values = ['"Send"', "null", '"Publish"']
+    texts = [f'{{"{name}":{one},"other":"x","{name}":{two}}}' for one in values for two in values]
+    rows = read_batch(spark, make_batch(texts)).select("RowVersion", "intent", "headers").collect()
+    for row in rows:
+        expected = decode_headers(texts[row["RowVersion"]]).values
+        assert (row["intent"], row["headers"]) == (expected[name], expected)
 
 
 def test_the_schema_is_that_of_a_drained_row(spark: SparkSession) -> None:

@@ -1,0 +1,80 @@
+"""Make an archive of the classes that Spark loads, with which Java machines of the tests and the demo start faster.
+
+``python scripts/spark_archive.py``, which ``make setup`` does once for the virtual environment. Java compares the
+archive with itself and with its class path, and starts without it where they are not those that it was made with.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import uuid
+from importlib.metadata import version
+from pathlib import Path
+
+ARCHIVE = Path(sys.prefix, f"spark-{version('pyspark')}.jsa")
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A Java machine of a test lives for seconds: it would spend more on its best code than that code gains."""
+
+
+def java_options() -> str:
+    """What ``SPARK_SUBMIT_OPTS`` needs to use the archive; empty where there is none."""
+    return f'"-XX:SharedArchiveFile={ARCHIVE}" -Xshare:auto -Xlog:disable' if ARCHIVE.exists() else ""
+
+
+def make() -> None:
+    """Run an example job in a Java machine that writes the archive when it ends."""
+    new = ARCHIVE.with_suffix(".new")
+    environment = os.environ | {"SPARK_SUBMIT_OPTS": f'{QUICK} "-XX:ArchiveClassesAtExit={new}"'}
+    with tempfile.TemporaryDirectory(prefix="sqlqueue-archive-") as folder:
+        # Java, which ends after Python, holds the pipe open until the archive is written.
+        done = subprocess.run(
+            [sys.executable, __file__, folder],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+    if done.returncode or not new.exists():
+        sys.stderr.write(f"Spark starts slower than it could: no archive of its classes was made.\n{done.stdout}\n")
+        return
+    new.replace(ARCHIVE)
+
+
+def load(folder: Path) -> None:
+    """Load what a session, a batch, a table and a report need."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from airflow_sqlqueue.drain.manifest import Batch
+    from airflow_sqlqueue.message import encode_headers
+    from airflow_sqlqueue.row import drained_row_schema
+    from airflow_sqlqueue.spark import local_session
+    from airflow_sqlqueue.traffic import generate
+
+    sys.path.insert(0, str(Path(__file__).parent.parent / "example_dags"))
+    import audit_job
+
+    rows = [
+        {
+            "Id": str(message.id),
+            "Headers": message.headers if isinstance(message.headers, str) else encode_headers(message.headers),
+            "Body": message.body,
+            "RowVersion": number,
+            "Expired": False,
+        }
+        for number, message in enumerate(generate(200, seed=1))
+    ]
+    path = folder / "batch" / f"part-{uuid.uuid4()}.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.Table.from_pylist(rows, schema=drained_row_schema()), path)
+    batch = Batch("batch", "audit", "sealed", (str(path),), len(rows), 0, path.stat().st_size, 1)
+    with local_session("archive", config={"spark.ui.enabled": "true", "spark.ui.port": "0"}) as spark:
+        audit_job.run(spark, batch, str(folder / "lake"), str(folder / "report.html"))
+
+
+if __name__ == "__main__":
+    make() if len(sys.argv) == 1 else load(Path(sys.argv[1]))

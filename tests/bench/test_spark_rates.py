@@ -1,0 +1,20 @@
+"""What ``scripts/bench_spark.py`` measures is done, in short; the ratios themselves are for ``make bench``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bench_spark
+import pytest
+
+
+@pytest.mark.spark
+def test_every_reading_is_measured_against_its_base(queue: Any) -> None:
+    found = bench_spark.compare_spark(queue, count=60, turns=1)
+    assert queue.depth().messages == 0
+    assert {(each.name, each.base_name): (each.bound, each.limit) for each in found[:3]} == {
+        ("typed columns", "bare from_json"): (2.5, True),
+        ("typed columns and the map", "bare from_json"): (None, True),
+        ("the example job's table", "rewrite"): (None, True),
+    }
+    assert all(each.ratio > 0 for each in found)

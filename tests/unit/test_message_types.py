@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_sqlqueue.envelope.typed_headers import Content
+from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.message_types import first_type, full_names
+
+GENERIC = "Ns.Evt`1[[System.Int32, mscorlib, Version=4.0.0.0]]"
+
+
+@pytest.mark.parametrize(
+    ("enclosed", "names"),
+    [
+        ("A.B, C, Version=1", ["A.B"]),
+        ("A.B;C.D", ["A.B", "C.D"]),
+        (" A.B , C;E", ["A.B", "E"]),
+        ("A.B", ["A.B"]),
+        ("", []),
+        (" ; , Shop;;A.B", ["A.B"]),
+        (f"{GENERIC}, Shop, Version=1.0.0.0;Ns.Base, Shop", [GENERIC, "Ns.Base"]),
+        (f"Ns.Of`2[[{GENERIC}, Shop],[Shop.B[], Shop]], Shop", [f"Ns.Of`2[[{GENERIC}, Shop],[Shop.B[], Shop]]"]),
+        ("A], B", ["A]"]),
+        ("A[, B", ["A[, B"]),
+    ],
+)
+def test_a_full_name_has_its_arguments_and_not_its_assembly(enclosed: str, names: list[str]) -> None:
+    assert full_names(enclosed) == tuple(names)
+    assert first_type(enclosed) == next(iter(names), None)
+    assert Content.of({HeaderNames.ENCLOSED_MESSAGE_TYPES: enclosed}).message_types == tuple(names)
+
+
+def test_no_header_is_no_type() -> None:
+    assert first_type(None) is None
