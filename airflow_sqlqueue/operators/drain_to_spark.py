@@ -16,6 +16,7 @@ from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.adoption import StrandedBatches, check_choices
 from airflow_sqlqueue.operators.base import note_batch, task_key
+from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.progress import DrainLog
 from airflow_sqlqueue.operators.spark_job import SparkJob
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
@@ -49,10 +50,9 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
     With ``wait_for`` the task first waits until the queue is deep or old enough; a try that finds the batch of an
     earlier one goes on with that at once. A wait that takes too long is a :class:`.ConditionNotMetError`.
 
-    XCom: ``batch`` (the manifest, see :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``locked`` (messages that
-    others had locked to the end, which stay in the queue), ``seconds`` of the drain, ``result``, what
-    ``python_callable`` returned, which must be something that XCom takes, and ``adopted``, the ``batch_id`` and the
-    ``messages`` of each batch that was adopted. The gauge ``sqlqueue.batches.stranded`` has how many were found.
+    XCom: ``batch`` (the :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``locked`` (messages that others had locked
+    to the end, which stay in the queue), ``seconds`` of the drain, ``result``, what ``python_callable`` returned, which
+    XCom must take, and ``adopted``, the ``batch_id`` and ``messages`` of each batch that was adopted.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
     :param endpoint: the endpoint whose queue it is, instead of ``queue_name``; resolved by the connection's endpoint
@@ -189,8 +189,8 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
         from airflow_sqlqueue.drain.options import owner_of
 
         dag_id, _, task_id, map_index = key = task_key(context)
-        owner = owner_of(dag_id, task_id, map_index)
-        drain_log = DrainLog(self.log)
+        owner, metrics = owner_of(dag_id, task_id, map_index), Metrics(self, self.sql_queue)
+        drain_log = DrainLog(self.log, metrics)
 
         def on_progress(done: Progress) -> None:
             drain_log.progress(done)
@@ -203,7 +203,7 @@ class SqlQueueDrainToSparkOperator(QueueWaitingTask):
             batch_id = self._batch_id(key)
             if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
                 self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
-            left = StrandedBatches(self.hook.client, self.address, owner, self.log)
+            left = StrandedBatches(self.hook.client, self.address, owner, self.log, metrics)
             adopted = left.adopt(locks, batch_id, self.stranded, has_job=job.is_given)
             settings = {"spark.speculation": "false"}  # A cluster's own default would let it run a drain's task twice.
             sessions = stack.enter_context(ExitStack())

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask, note_counts
+from airflow_sqlqueue.operators.metrics import Metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -64,5 +65,6 @@ class SqlQueueForwardOperator(QueueTask, BaseOperator):
                 self.to_queue, chunk=self.chunk, max_messages=self.max_messages, max_seconds=self.max_seconds
             )
         self.log.info("Moved %d messages of %s to %s", forwarded.messages, self.queue_name, self.to_queue)
+        Metrics(self, self.hook.queue(self.queue_name)).count("forward.messages", forwarded.messages)
         note_counts(self, context, messages=forwarded.messages, to_queue=self.to_queue)
         return asdict(forwarded)

@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import ServerTask, note_counts, task_key
+from airflow_sqlqueue.operators.metrics import Metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -85,5 +86,8 @@ class SqlQueuePublishOperator(ServerTask, BaseOperator):
             subscriptions = self.hook.client.subscriptions_in(self.subscription_table)
             published = subscriptions.publish([self.message_type, *self.base_types], sender.messages(written))
         self.log.info("Published %d events to %d queues", published.messages, len(published.queues))
+        metrics = Metrics(self)
+        metrics.count("publish.messages", published.messages)
+        metrics.count("publish.copies", published.copies)
         note_counts(self, context, messages=published.messages, copies=published.copies)
         return {"messages": published.messages, "queues": len(published.queues), "copies": published.copies}

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask, note_counts
+from airflow_sqlqueue.operators.metrics import Metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -107,6 +108,8 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
             self.log.warning("%d messages stay in %s: %s", messages, self.queue_name, reason)
         if done.unseen:
             self.log.warning("%d messages of %s were locked by others", done.unseen, self.queue_name)
+        if not self.only_count:
+            Metrics(self, self.hook.queue(self.queue_name)).count("return.messages", done.messages)
         note_counts(self, context, messages=done.messages)
         return done.to_dict()
 
