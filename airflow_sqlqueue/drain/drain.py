@@ -26,6 +26,7 @@ from airflow_sqlqueue.drain.worker import DrainTask, Worker
 from airflow_sqlqueue.drain.worker_pool import ThreadEngine, drain_window
 from airflow_sqlqueue.errors import BatchNotFoundError, WrongBatchError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.competitors import competitors
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.routing import ResolvedAddress
@@ -138,6 +139,11 @@ class Drain:
             budget = connection.run(lambda session: _budget(session, opened))
             self._engine.run(task, up_to, budget, self._progress.add)
         locked = connection.run(lambda session: self._drain_alone(session, opened, connection.made_progress))
+        for other in connection.run(lambda session: competitors(session, task.queue)):
+            log.warning(
+                "%s receives from %s as well: the batch has only what it left. Stop it, or drain another queue.",
+                *(other, task.queue.canonical),
+            )
         batch = connection.run(lambda session: task.ledger(session).seal(batch_id))
         log.info(
             "Batch %s is sealed: %d messages, %d bytes in %d parts, %d expired, %d in quarantine, %d locked by others",
