@@ -59,8 +59,11 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "notifications": ["airflow_sqlqueue.notifications.notifier.SqlQueueNotifier"],
-        "triggers": [_modules("triggers.depth", "triggers.reply")],
-        "queues": ["airflow_sqlqueue.queues.SqlQueueMessageQueueProvider"],
+        "triggers": [_modules("triggers.depth", "triggers.message", "triggers.reply", "triggers.stranded")],
+        "queues": [
+            "airflow_sqlqueue.queues.SqlQueueMessageQueueProvider",
+            "airflow_sqlqueue.queues.SqlQueueMessagesProvider",
+        ],
         "task-decorators": [
             {"class-name": "airflow_sqlqueue.decorators.consume.sqlqueue_consume_task", "name": "sqlqueue_consume"}
         ],

@@ -27,12 +27,10 @@ RETRIED = (TransientError, ServerUnreachableError)
 MAX_FAILURES = 8
 """Failures in a row, without progress in between, after which the error is raised."""
 
-_FIRST_PAUSE = 0.2
 
-
-def pause_after(failures: int) -> float:
-    """Seconds to wait after so many failures in a row."""
-    return _FIRST_PAUSE * float(2 ** min(failures, 5))
+def pause_after(failures: int, *, first: float = 0.2, longest: float = 6.4) -> float:
+    """Seconds to wait after so many failures in a row; each pause is twice the one before."""
+    return min(longest, first * 2.0 ** min(failures, 20))
 
 
 class Reconnecting(Generic[S]):

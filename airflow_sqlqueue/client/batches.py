@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.requeue import RequeueResult
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
     from airflow_sqlqueue.drain.sweep import SweepOptions, SweepResult
+    from airflow_sqlqueue.session import Session
 
 
 class BatchManager:
@@ -83,15 +84,22 @@ class BatchManager:
             return find_stranded(ledger, locks, others, tuple(states))
 
     def stranded(
-        self, queue_name: str | None = None, *, states: Sequence[str] = UNFINISHED, older_than: timedelta | None = None
+        self,
+        queue_name: str | None = None,
+        *,
+        states: Sequence[str] = UNFINISHED,
+        older_than: timedelta | None = None,
+        session: Session | None = None,
     ) -> Sequence[BatchInfo]:
-        """:meth:`list`, without the batches that somebody works on."""
-        found = self.list(queue_name, states=states, older_than=older_than)
-        if not found:
-            return []
-        with self._connector.ledger(queue_name) as ledger, self.locks(queue_name) as locks:
-            free = find_stranded(ledger, locks, [info.batch_id for info in found], tuple(states))
-            ids = {batch.batch_id for batch in free}
+        """:meth:`list`, without the batches that somebody works on. ``session`` is one that is open already."""
+        queue = self._connector.find(queue_name).canonical if queue_name else None
+        with self._connector.ledger(queue_name, session) as ledger:
+            found = batches(ledger, states=states, queue=queue, older_than=older_than)
+            if not found:
+                return []
+            with self.locks(queue_name) as locks:
+                free = find_stranded(ledger, locks, [info.batch_id for info in found], tuple(states))
+        ids = {batch.batch_id for batch in free}
         return [info for info in found if info.batch_id in ids]
 
     def seal(self, batch_id: uuid.UUID, queue_name: str | None = None) -> Batch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from airflow_sqlqueue.drain.ledger import Ledger
@@ -81,8 +81,8 @@ class Connector:
         return ledger
 
     @contextmanager
-    def ledger(self, queue_name: str | None = None) -> Iterator[Ledger]:
-        """The ledger of the queue's database, or of the connection's, in an :meth:`enlisted_session`."""
+    def ledger(self, queue_name: str | None = None, session: Session | None = None) -> Iterator[Ledger]:
+        """The ledger of the queue's database, or of the connection's, in ``session`` or an :meth:`enlisted_session`."""
         catalog = self.settings.database if queue_name is None else self.find(queue_name).catalog
-        with self.enlisted_session() as session:
-            yield Ledger(session, catalog, self.ledger_schema)
+        with nullcontext(session) if session else self.enlisted_session() as opened:
+            yield Ledger(opened, catalog, self.ledger_schema)

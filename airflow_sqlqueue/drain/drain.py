@@ -28,6 +28,7 @@ from airflow_sqlqueue.drain.worker import DrainTask, Worker
 from airflow_sqlqueue.drain.worker_pool import ThreadEngine, drain_window
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, WrongBatchError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.competitors import competitors
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.reconnecting import Reconnecting
@@ -153,6 +154,11 @@ class Drain:
             locked = self._drain_otherwise(connection, opened, up_to)
         else:
             locked = connection.run(lambda session: self._drain_alone(session, opened, connection.made_progress))
+        for other in () if self._keep else connection.run(lambda session: competitors(session, task.queue)):
+            log.warning(
+                "%s receives from %s as well: the batch has only what it left. Stop it, or drain another queue.",
+                *(other, task.queue.canonical),
+            )
         batch = connection.run(lambda session: task.ledger(session).seal(batch_id))
         log.info(
             "Batch %s is sealed: %d messages, %d bytes in %d parts, %d expired, %d in quarantine, %d locked by others",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseHook
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.hooks import ended_with
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,21 +87,36 @@ class SparkTarget:
     def submit(self, application: str, arguments: Sequence[str], *, name: str, folder: Path) -> subprocess.Popen[str]:
         """Start spark-submit in client mode; its output is one stream of text lines.
 
+        It ends with this process, driver and all, also where this process is killed: the driver of another try must not
+        run beside it. ``terminate`` gives them five seconds.
+
         Settings go through a file in ``folder``, since other users of the machine see command lines. Raises
         :class:`ConfigurationError` for a Spark Connect server, which takes no applications, and without spark-submit.
         """
         if self.url.startswith("sc://"):
             raise ConfigurationError("A Spark Connect server runs no applications: give a python_callable instead.")
+        if self.settings.get("spark.submit.deployMode", "client") != "client":
+            raise ConfigurationError(
+                "An application runs in client mode: in cluster mode it could outlive the task, and its batch would be "
+                "taken for consumed. Leave out spark.submit.deployMode."
+            )
         home = _spark_home()
         properties = folder / "spark.properties"
         properties.write_text("".join(f"{_property(k)} {_property(v)}\n" for k, v in self.settings.items()), "utf-8")
-        command = [str(home / "bin" / "spark-submit"), "--master", self.url, "--name", name]
+        command = [sys.executable, "-I", ended_with.__file__, str(home / "bin" / "spark-submit")]
+        command += ["--master", self.url, "--deploy-mode", "client", "--name", name]
         command += ["--properties-file", str(properties), "--load-spark-defaults", application, *arguments]
         environment = {"PYSPARK_PYTHON": sys.executable, **os.environ, "SPARK_HOME": str(home)}
         if self.url.startswith("local"):
             environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         return subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment,
         )
 
 

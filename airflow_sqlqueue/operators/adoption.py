@@ -6,8 +6,6 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow.sdk.observability import stats
-
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError
 
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
 
     from airflow_sqlqueue.client import QueueClient
     from airflow_sqlqueue.drain.liveness import BatchLocks
+    from airflow_sqlqueue.operators.metrics import Metrics
 
 STRANDED = ("adopt", "fail", "ignore")
 """What to do with batches that earlier runs left."""
@@ -39,6 +38,7 @@ class StrandedBatches:
     queue_name: str
     owner: uuid.UUID
     log: Logger
+    metrics: Metrics
 
     def adopt(self, locks: BatchLocks, own: uuid.UUID, stranded: str, *, has_job: bool) -> list[Batch]:
         """Those that the task is to run its job on, sealed and locked; ``own`` is the batch of its own run."""
@@ -50,7 +50,7 @@ class StrandedBatches:
         # Without a job, a sealed batch waits for the task that reads it.
         states = ("open", "sealed") if has_job else ("open",)
         found = batches.left_by(self.owner, locks, self.queue_name, states=states, own=own)
-        stats.gauge("sqlqueue.batches.stranded", len(found))
+        self.metrics.gauge("batches.stranded", len(found))
         if stranded == "fail":
             refuse_stranded(found)
         queue = self.client.queue(self.queue_name).address.canonical if found else None

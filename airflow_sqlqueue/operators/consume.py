@@ -5,16 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
-from airflow.sdk.observability import stats
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.arguments import arguments_for
 from airflow_sqlqueue.operators.base import ServerTask, check_named_once
+from airflow_sqlqueue.operators.metrics import Metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -41,9 +40,9 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
     committed, exactly once, whatever dies; effects elsewhere are repeated with an attempt. ``receive_only``: at least
     once, sends too. ``none``: at most once.
 
-    Metrics: the counters ``sqlqueue.consume.handled``, ``.failed``, ``.delayed``, ``.forwarded`` and ``.rolled_back``,
-    and the timer ``sqlqueue.consume.seconds``. XCom: the same counts, ``messages`` (that have left the queue),
-    ``handlers`` (the most at a time) and ``seconds``, as :class:`~airflow_sqlqueue.ConsumeResult` has them.
+    XCom: the counts ``handled``, ``failed``, ``delayed``, ``forwarded`` and ``rolled_back``, ``messages`` (that have
+    left the queue), ``handlers`` (the most at a time) and ``seconds``, as :class:`~airflow_sqlqueue.ConsumeResult` has
+    them.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]``; that of ``endpoint`` unless given (templated)
     :param python_callable: the function that handles a message; what it returns is ignored.
@@ -133,9 +132,9 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
         self._stop = stop = threading.Event()
         if self._killed:
             stop.set()
-        progress = _Progress(self.log)
         with fail_without_retry():
             queue = self.hook.queue(self.queue_name, endpoint=None if self.queue_name else self.endpoint)
+            progress = _Progress(self.log, Metrics(self, queue))
             done = queue.consume(self._handler(context), self._options(), on_progress=progress, stop=stop)
         progress.end(done)
         if self._killed:
@@ -191,8 +190,8 @@ class _Progress:
     _COUNTERS = ("handled", "failed", "delayed", "forwarded", "rolled_back")
     _EVERY = 10.0
 
-    def __init__(self, log: Any) -> None:
-        self._log, self._told = log, dict.fromkeys(self._COUNTERS, 0)
+    def __init__(self, log: Any, metrics: Metrics) -> None:
+        self._log, self._metrics, self._told = log, metrics, dict.fromkeys(self._COUNTERS, 0)
         self._next = time.monotonic() + self._EVERY
 
     def __call__(self, done: ConsumeResult) -> None:
@@ -204,7 +203,8 @@ class _Progress:
 
     def end(self, done: ConsumeResult) -> None:
         self._tell(done)
-        stats.timing("sqlqueue.consume.seconds", timedelta(seconds=done.seconds))
+        self._metrics.timing("consume.seconds", done.seconds)
+        self._metrics.depth()
         self._log.info("Handled %d messages with up to %d handlers", done.handled, done.handlers)
         if done.delayed:
             self._log.warning("%d times a message failed and is tried again later", done.delayed)
@@ -214,5 +214,4 @@ class _Progress:
     def _tell(self, done: ConsumeResult) -> None:
         for name, told in self._told.items():
             self._told[name] = getattr(done, name)
-            if self._told[name] > told:
-                stats.incr(f"sqlqueue.consume.{name}", self._told[name] - told)
+            self._metrics.count(f"consume.{name}", self._told[name] - told)

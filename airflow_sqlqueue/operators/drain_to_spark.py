@@ -36,10 +36,9 @@ class SqlQueueDrainToSparkOperator(DrainTask):
     With ``wait_for`` the task first waits until the queue is deep or old enough; a try that finds the batch of an
     earlier one goes on with that at once. A wait that takes too long is a :class:`.ConditionNotMetError`.
 
-    XCom: ``batch`` (the manifest, see :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``locked`` (messages that
-    others had locked to the end, which stay in the queue), ``seconds`` of the drain, ``result``, what
-    ``python_callable`` returned, which must be something that XCom takes, and ``adopted``, the ``batch_id`` and the
-    ``messages`` of each batch that was adopted. The gauge ``sqlqueue.batches.stranded`` has how many were found.
+    XCom: ``batch`` (the :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``locked`` (messages that others had locked
+    to the end, which stay in the queue), ``seconds`` of the drain, ``result``, what ``python_callable`` returned, which
+    XCom must take, and ``adopted``, the ``batch_id`` and ``messages`` of each batch that was adopted.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
     :param endpoint: the endpoint whose queue it is, instead of ``queue_name``; resolved by the connection's endpoint

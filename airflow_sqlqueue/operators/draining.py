@@ -15,6 +15,7 @@ from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.adoption import StrandedBatches, check_choices
 from airflow_sqlqueue.operators.base import note_batch, task_key
+from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.progress import DrainLog
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
 
@@ -99,8 +100,8 @@ class DrainTask(QueueWaitingTask):
         from airflow_sqlqueue.drain.options import owner_of
 
         dag_id, _, task_id, map_index = key = task_key(context)
-        owner = owner_of(dag_id, task_id, map_index)
-        drain_log = DrainLog(self.log)
+        owner, metrics = owner_of(dag_id, task_id, map_index), Metrics(self, self.sql_queue)
+        drain_log = DrainLog(self.log, metrics)
 
         def on_progress(done: Progress) -> None:
             drain_log.progress(done)
@@ -113,7 +114,7 @@ class DrainTask(QueueWaitingTask):
             batch_id = self._batch_id(key)
             if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
                 self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
-            left = StrandedBatches(self.hook.client, self.address, owner, self.log)
+            left = StrandedBatches(self.hook.client, self.address, owner, self.log, metrics)
             adopted = left.adopt(locks, batch_id, self.stranded, has_job=job.is_given)
             where = self._where()
             sessions = stack.enter_context(ExitStack())

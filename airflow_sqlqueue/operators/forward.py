@@ -11,6 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask, note_counts
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
+from airflow_sqlqueue.operators.metrics import Metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -67,5 +68,6 @@ class SqlQueueForwardOperator(QueueTask, BaseOperator):
         self.log.info("Moved %d messages of %s to %s", forwarded.messages, self.queue_name, self.to_queue)
         taken, put = (of_table(self.hook.client, name, forwarded.messages) for name in (self.queue_name, self.to_queue))
         self.lineage = Lineage([taken], [put])
+        Metrics(self, self.hook.queue(self.queue_name)).count("forward.messages", forwarded.messages)
         note_counts(self, context, messages=forwarded.messages, to_queue=self.to_queue)
         return asdict(forwarded)

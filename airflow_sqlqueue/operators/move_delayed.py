@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask
+from airflow_sqlqueue.operators.metrics import Metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -68,6 +69,7 @@ class SqlQueueMoveDelayedOperator(QueueTask, BaseOperator):
                 max_seconds=self.max_seconds,
             )
         self.log.info("Moved %d and forwarded %d messages of %s", moved.moved, moved.forwarded, self.queue_name)
+        Metrics(self, self.hook.queue(self.queue_name)).count("move_delayed.messages", moved.moved + moved.forwarded)
         if moved.busy:
             self.log.info("Another mover is at work on %s", self.queue_name)
         for destination, problem in moved.problems.items():

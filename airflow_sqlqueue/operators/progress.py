@@ -1,15 +1,10 @@
-"""A drain's progress in the task's log and in Airflow's metrics.
-
-Metrics: the counters ``sqlqueue.drain.messages``, ``.expired``, ``.quarantined`` and ``.bytes`` (of headers and
-bodies), one step per part; the timer ``sqlqueue.drain.seconds`` and the gauge ``sqlqueue.drain.locked`` at the end.
-"""
+"""A drain's progress in the task's log and in Airflow's metrics: counters part by part, the rest at the end."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.observability import stats
+from airflow_sqlqueue.operators.metrics import Metrics
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.drain.drain import DrainResult
@@ -21,8 +16,8 @@ _COUNTERS = ("messages", "expired", "quarantined", "bytes")
 class DrainLog:
     """Called with each :class:`~airflow_sqlqueue.drain.drain.Progress`, and at the end with the result."""
 
-    def __init__(self, log: Any) -> None:
-        self._log = log
+    def __init__(self, log: Any, metrics: Metrics) -> None:
+        self._log, self._metrics = log, metrics
         self._counted = dict.fromkeys(_COUNTERS, 0)
 
     def progress(self, done: Progress) -> None:
@@ -33,12 +28,13 @@ class DrainLog:
             return
         for name, counted in self._counted.items():
             self._counted[name] = getattr(done, name)
-            stats.incr(f"sqlqueue.drain.{name}", self._counted[name] - counted)
+            self._metrics.count(f"drain.{name}", self._counted[name] - counted)
 
     def end(self, result: DrainResult) -> None:
         """The batch is sealed, or was already."""
-        stats.timing("sqlqueue.drain.seconds", timedelta(seconds=result.seconds))
-        stats.gauge("sqlqueue.drain.locked", result.locked)
+        self._metrics.timing("drain.seconds", result.seconds)
+        self._metrics.gauge("drain.locked", result.locked)
+        self._metrics.depth()
         if result.locked:
             self._log.warning("%d messages were locked by others to the end and stay in the queue", result.locked)
         if result.batch.quarantined:

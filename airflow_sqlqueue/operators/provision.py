@@ -82,8 +82,8 @@ class SqlQueueProvisionOperator(RoutedTask, BaseOperator):
 
     def execute(self, context: Context) -> list[str]:
         """Make it; raises our errors, those that no retry can fix as AirflowFailException."""
-        client = self.hook.client
         with fail_without_retry():
+            client = self.hook.client
             created = client.tables.create(
                 self.address,
                 delayed=self.delayed,

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import ServerTask, note_counts, task_key
 from airflow_sqlqueue.operators.lineage import Counted, Lineage, of_table
+from airflow_sqlqueue.operators.metrics import Metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -89,5 +90,8 @@ class SqlQueuePublishOperator(ServerTask, BaseOperator):
         self.log.info("Published %d events to %d queues", published.messages, len(published.queues))
         copies = [of_table(self.hook.client, queue, published.messages, events.bytes) for queue in published.queues]
         self.lineage = Lineage(outputs=copies)
+        metrics = Metrics(self)
+        metrics.count("publish.messages", published.messages)
+        metrics.count("publish.copies", published.copies)
         note_counts(self, context, messages=published.messages, copies=published.copies)
         return {"messages": published.messages, "queues": len(published.queues), "copies": published.copies}

@@ -12,6 +12,7 @@ from airflow.sdk import BaseOperator
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import RoutedTask, note_counts
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
+from airflow_sqlqueue.operators.metrics import Metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -102,6 +103,10 @@ class SqlQueuePurgeOperator(RoutedTask, BaseOperator):
                 max_seconds=self.max_seconds,
             )
             purged = self.sql_queue.purge(options)
+        if not self.only_count:
+            metrics = Metrics(self, self.sql_queue)
+            metrics.count("purge.messages", purged.deleted)
+            metrics.depth()
         queue = self.queue_name or self.endpoint
         self.log.info("Purged %d messages of %s, %s remain", purged.deleted, queue, purged.remaining)
         if not self.only_count:

@@ -13,6 +13,7 @@ from airflow_sqlqueue.errors import MessageError, NoReplyError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.operators.base import QueueTask, task_key
+from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.waiting import WaitingTask
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
             request = self._request(context)
             origin = " ".join(map(str, key))
             sent = self.hook.send_once(self.queue_name, send_id_for(*key), [request], origin)
+            if not sent.repeated:
+                Metrics(self, self.hook.queue(self.queue_name)).count("send.messages", sent.messages)
             how = "An earlier try has sent the request" if sent.repeated else "Sent the request"
             self.log.info("%s %s to %s", how, request.id, self.queue_name)
             return self._answer(str(request.id))
@@ -138,6 +141,7 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
             result = None
             if self.python_callable is not None:
                 result = self.python_callable(Envelope.of(reply.message), **(self.op_kwargs or {}))
+        Metrics(self, client.queue(self.reply_queue)).count("reply.messages", 1)
         return {"message_id": message_id, "reply": _metadata(reply), "result": result}
 
     def _request(self, context: Context) -> Message:

@@ -12,6 +12,7 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import QueueTask, note_batch
+from airflow_sqlqueue.operators.metrics import Metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
@@ -60,5 +61,7 @@ class SqlQueueRequeueOperator(QueueTask, BaseOperator):
             batches = self.hook.client.batches
             done = batches.requeue(uuid.UUID(batch.batch_id), batch.queue, staging=folder)
         self.log.info("Batch %s is in %s again: %d messages", batch.batch_id, batch.queue, done.batch.messages)
+        if not done.repeated:
+            Metrics(self, self.hook.queue(batch.queue)).count("requeue.messages", done.batch.messages)
         note_batch(self, context, done.batch, put_back=True)
         return {"batch": done.batch.to_dict(), "repeated": done.repeated}

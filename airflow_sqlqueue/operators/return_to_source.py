@@ -11,6 +11,7 @@ from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask, note_counts
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
+from airflow_sqlqueue.operators.metrics import Metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -111,6 +112,7 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
         if not self.only_count:
             to = [of_table(self.hook.client, queue, messages) for queue, messages in done.returned.items()]
             self.lineage = Lineage([of_table(self.hook.client, self.queue_name, done.messages)], to)
+            Metrics(self, self.hook.queue(self.queue_name)).count("return.messages", done.messages)
         note_counts(self, context, messages=done.messages)
         return done.to_dict()
 

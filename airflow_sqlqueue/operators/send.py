@@ -13,6 +13,7 @@ from airflow.sdk import BaseOperator
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import RoutedTask, note_counts, task_key
 from airflow_sqlqueue.operators.lineage import Counted, Lineage, of_table
+from airflow_sqlqueue.operators.metrics import Metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -130,6 +131,8 @@ class SqlQueueSendOperator(RoutedTask, BaseOperator):
         self.log.info("%s %d messages to %s", how, sent.messages, self.queue_name or self.endpoint)
         self.lineage = Lineage(outputs=[of_table(self.hook.client, target.table, sent.messages, messages.bytes)])
         note_counts(self, context, messages=sent.messages)
+        if not sent.repeated:
+            Metrics(self, self.sql_queue).count("send.messages", sent.messages)
         return sent.messages
 
     def _target(self) -> _Target:

@@ -62,6 +62,14 @@ def heads(table: TableAccess, limit: int, *, after: int = FIRST, up_to: int = LA
     return [_head(row) for row in rows]
 
 
+def held(table: TableAccess, limit: int) -> list[MessageHead]:
+    """The first ``limit`` messages that nobody has locked, locked by this transaction, in order."""
+    rows = table.run_for_layout(
+        lambda layout: table.session.run(table.query("queue.hold", columns=head_columns(layout.types)), limit, FIRST)
+    )
+    return [_head(row) for row in rows]
+
+
 def pages(
     table: TableAccess, window: int = LAST, *, after: int = FIRST, up_to: int = LAST, rows: int = PAGE
 ) -> Iterator[list[MessageHead]]:

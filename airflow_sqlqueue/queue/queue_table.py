@@ -154,6 +154,19 @@ class QueueTable(TableAccess):
             taken += self.delete_output("queue.take", *chunk, row_versions=browsing.placeholders(chunk))
         return _in_order(taken)
 
+    def hold(self, limit: int) -> list[MessageHead]:
+        """Lock up to ``limit`` messages, lowest RowVersion first, past locked ones; expired ones are among them.
+
+        Only in a transaction, whose they are until it ends: :meth:`drop` deletes them, :meth:`take` takes them.
+        """
+        check_rows(limit)
+        return browsing.held(self, limit)
+
+    def drop(self, row_versions: Sequence[int]) -> None:
+        """Delete the messages with these RowVersions, passing over locked ones; nothing of them is read."""
+        for chunk in browsing.padded_chunks(row_versions):
+            self.rows("queue.purge_these", *chunk, row_versions=browsing.placeholders(chunk))
+
     def take_head(
         self,
         count: int,

@@ -18,7 +18,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from airflow.triggers.base import BaseEventTrigger
 
-__all__ = ["SqlQueueMessageQueueProvider"]
+__all__ = ["SqlQueueMessageQueueProvider", "SqlQueueMessagesProvider"]
 
 
 class SqlQueueMessageQueueProvider(BaseMessageQueueProvider):
@@ -33,3 +33,17 @@ class SqlQueueMessageQueueProvider(BaseMessageQueueProvider):
         from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger
 
         return SqlQueueDepthEventTrigger
+
+
+class SqlQueueMessagesProvider(BaseMessageQueueProvider):
+    """``MessageQueueTrigger(scheme="mssql+queue+messages", queue_name="orders")``: an event for each message.
+
+    The arguments are those of :class:`~airflow_sqlqueue.triggers.SqlQueueMessageEventTrigger`.
+    """
+
+    scheme = "mssql+queue+messages"
+
+    def trigger_class(self) -> type[BaseEventTrigger]:
+        from airflow_sqlqueue.triggers import SqlQueueMessageEventTrigger
+
+        return SqlQueueMessageEventTrigger

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 
 from airflow_sqlqueue.operators.base import RoutedTask
+from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.sensors.deferring import DeferringSensor
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class SqlQueueDepthSensor(DeferringSensor, RoutedTask, BaseSensorOperator):
             condition = self._condition()
             found = self.sql_queue.check(condition)
         self.log.info("Queue %s: %s; waiting for %s", self.address, found, condition)
+        Metrics(self, self.sql_queue).depth()
         return PokeReturnValue(found.met, xcom_value=found.to_dict(condition))
 
     def trigger(self) -> BaseTrigger:

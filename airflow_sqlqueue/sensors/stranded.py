@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue
-from airflow.sdk.observability import stats
+from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 
 from airflow_sqlqueue.drain.manifest import UNFINISHED
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import ServerTask
+from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.sensors.deferring import DeferringSensor
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-LISTED = 100
-"""Batches that XCom names at the most; it counts all."""
+    from airflow.triggers.base import BaseTrigger
 
 
-class SqlQueueStrandedBatchSensor(ServerTask, BaseSensorOperator):
+class SqlQueueStrandedBatchSensor(DeferringSensor, ServerTask, BaseSensorOperator):
     """Wait until there is a batch that has been open or sealed for too long and that nobody works on.
 
     For alerts: what comes behind the sensor runs when something was left behind (or its ``on_success_callback``), and a
@@ -34,9 +31,13 @@ class SqlQueueStrandedBatchSensor(ServerTask, BaseSensorOperator):
     ``queue``, ``origin``, ``messages`` and ``age_seconds``. The gauge ``sqlqueue.batches.stranded`` has the count of
     each poke. Nothing is changed.
 
+    With ``deferrable`` the sensor pokes once and then waits in the triggerer, as
+    :class:`~airflow_sqlqueue.sensors.SqlQueueDepthSensor` does; the gauge then has the first and the last count.
+
     :param queue_name: a queue; None: all batches of the ledger in the connection's database (templated)
     :param states: which batches to look for: ``open``, ``sealed``, or both.
     :param older_than: how long they have been in their state at least.
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` unless given.
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
@@ -50,6 +51,7 @@ class SqlQueueStrandedBatchSensor(ServerTask, BaseSensorOperator):
         queue_name: str | None = None,
         states: Sequence[str] = ("open", "sealed"),
         older_than: timedelta = timedelta(hours=1),
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         sqlqueue_conn_id: str = "sqlqueue_default",
         hook_params: dict[str, Any] | None = None,
         **kwargs: Any,
@@ -58,26 +60,44 @@ class SqlQueueStrandedBatchSensor(ServerTask, BaseSensorOperator):
         self.queue_name = queue_name
         self.states = states
         self.older_than = older_than
+        self.deferrable = deferrable
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once; raises our errors, those that no retry can fix as AirflowFailException."""
-        # Airflow skips a soft-failing sensor that is not to be retried; a sensor that cannot look must fail instead.
-        with nullcontext() if self.soft_fail else fail_without_retry():
+        from airflow_sqlqueue.triggers.stranded import summary
+
+        with self.failing():
             if not self.states or not set(self.states) <= set(UNFINISHED):
                 raise ConfigurationError(f"states are some of {', '.join(UNFINISHED)}, not {list(self.states)!r}.")
             batches = self.hook.client.batches
             found = batches.stranded(self.queue_name, states=self.states, older_than=self.older_than)
-        stats.gauge("sqlqueue.batches.stranded", len(found))
-        for info in found[:LISTED]:
+        return PokeReturnValue(bool(found), xcom_value=self._report(summary(found)))
+
+    def trigger(self) -> BaseTrigger:
+        from airflow_sqlqueue.triggers.stranded import SqlQueueStrandedBatchTrigger
+
+        return SqlQueueStrandedBatchTrigger(
+            queue_name=self.queue_name,
+            states=self.states,
+            older_than=self.older_than.total_seconds(),
+            poll_interval=self.poke_interval,
+            sqlqueue_conn_id=self.sqlqueue_conn_id,
+            hook_params=self.hook_params,
+        )
+
+    def execute_complete(self, context: Context, event: Any = None) -> Any:
+        return self._report(super().execute_complete(context, event))
+
+    def _report(self, found: dict[str, Any]) -> dict[str, Any]:
+        queue = None if self.queue_name is None else self.hook.queue(self.queue_name)
+        Metrics(self, queue).gauge("batches.stranded", found["count"])
+        for batch in found["batches"]:
             self.log.warning(
                 "Batch %s has been %s for %s: %d messages, of %r",
-                *(info.batch_id, info.state, timedelta(seconds=int(info.age.total_seconds())), info.messages),
-                info.origin,
+                *(batch["batch_id"], batch["state"], timedelta(seconds=int(batch["age_seconds"])), batch["messages"]),
+                batch["origin"],
             )
-        self.log.info("%d batches were left behind", len(found))
-        names = ("batch_id", "state", "queue", "origin", "messages", "age_seconds")
-        listed = [{name: info.to_dict()[name] for name in names} for info in found[:LISTED]]
-        messages = sum(info.messages for info in found)
-        return PokeReturnValue(bool(found), xcom_value={"count": len(found), "messages": messages, "batches": listed})
+        self.log.info("%d batches were left behind", found["count"])
+        return found

@@ -37,6 +37,11 @@ OUTPUT {output};
 DELETE FROM head
 OUTPUT {output};
 
+-- hold: lock messages of the queue
+-- Their bodies stay where they are. What is locked is the transaction's until it ends.
+SELECT TOP (?) {columns} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
+WHERE [RowVersion] >= ? ORDER BY [RowVersion];
+
 -- take_head: take messages out of the queue
 -- The same, up to a high-water mark, which makes a drain of a busy queue end, and up to a number of bytes, which bounds
 -- the memory of the client: the first row, and each that begins before the limit. Bodies over another limit are
@@ -247,3 +252,13 @@ SELECT COUNT_BIG(*) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHE
 
 -- now: read the server's clock
 SELECT SYSUTCDATETIME();
+
+-- competitors: look for others that receive from the queue
+-- Receivers keep their connections, and the text that one has sent last stays with it. What only looks at the queue, as
+-- monitoring does, deletes nothing.
+SELECT DISTINCT s.program_name, s.host_name
+FROM sys.dm_exec_connections AS c
+JOIN sys.dm_exec_sessions AS s ON s.session_id = c.session_id
+CROSS APPLY sys.dm_exec_sql_text(c.most_recent_sql_handle) AS q
+WHERE s.session_id <> @@SPID AND s.program_name NOT IN (APP_NAME(), ?)
+  AND CHARINDEX('DELETE', q.text) > 0 AND CHARINDEX(?, q.text) > 0;

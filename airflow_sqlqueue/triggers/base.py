@@ -17,34 +17,31 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.queue import QueueTable
     from airflow_sqlqueue.session import Session
-    from airflow_sqlqueue.triggers.poller import Watch
+    from airflow_sqlqueue.triggers.poller import Look, Watch
 
 EXPECTED = (SqlQueueError, AirflowException)
 """Errors whose text is a sentence for people: ours, and Airflow's for a connection that it does not know."""
 
 
-class QueueTrigger:
-    """A trigger on one queue. Classes that take it set the attributes; nothing secret is among them."""
+class ServerTrigger:
+    """A trigger on one server. Classes that take it set the attributes; nothing secret is among them."""
 
-    queue_name: str
     poll_interval: float
     sqlqueue_conn_id: str
     hook_params: dict[str, Any] | None
     _watch: Watch[dict[str, Any]] | None = None
 
-    def look(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
-        """Look once, on the poller's thread; returns what was found, numbers and names alone, or None."""
+    def looker(self, client: QueueClient) -> Look[dict[str, Any]]:
+        """What looks once, on the poller's thread; it returns what was found, numbers and names alone, or None."""
         raise NotImplementedError
 
     async def open_watch(self) -> Watch[dict[str, Any]]:
-        """Begin to watch the queue; :meth:`close_watch` ends it."""
+        """Begin to watch; :meth:`close_watch` ends it."""
         from airflow_sqlqueue.triggers.poller import Watch
 
         # On another thread: looking up a connection waits for an answer, and the driver takes long to load.
         client = await asyncio.to_thread(self._client)
-        queue = client.queue(self.queue_name)
-        opened = _Opened(queue)
-        self._watch = Watch(client, lambda session: self.look(queue, opened.table(session)), self.poll_interval)
+        self._watch = Watch(client, self.looker(client), self.poll_interval)
         return self._watch
 
     def close_watch(self) -> None:
@@ -66,7 +63,6 @@ class QueueTrigger:
     def arguments(self, **more: Any) -> dict[str, Any]:
         """The keyword arguments that make the same trigger again, in a form that is the same each time."""
         return {
-            "queue_name": self.queue_name,
             **more,
             "poll_interval": self.poll_interval,
             "sqlqueue_conn_id": self.sqlqueue_conn_id,
@@ -77,6 +73,53 @@ class QueueTrigger:
         from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
         return SqlQueueHook(self.sqlqueue_conn_id, **(self.hook_params or {})).client
+
+
+class QueueTrigger(ServerTrigger):
+    """A trigger on one queue."""
+
+    queue_name: str
+
+    def look(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
+        """Look once, on the poller's thread; returns what was found, numbers and names alone, or None."""
+        raise NotImplementedError
+
+    def looker(self, client: QueueClient) -> Look[dict[str, Any]]:
+        queue = client.queue(self.queue_name)
+        opened = _Opened(queue)
+        return lambda session: self.look(queue, opened.table(session))
+
+    def arguments(self, **more: Any) -> dict[str, Any]:
+        return super().arguments(queue_name=self.queue_name, **more)
+
+
+class Attempts:
+    """What an event trigger does about errors: it goes on, as Airflow would begin it again at once for ever.
+
+    ``log`` gets each error once, until something succeeds.
+    """
+
+    def __init__(self, queue_name: str, log: Any) -> None:
+        self._queue_name, self._log = queue_name, log
+        self._logged, self._failures = "", 0
+
+    def succeeded(self) -> None:
+        """Something was done: what fails next is told again, and waited for as briefly as the first time."""
+        self._logged, self._failures = "", 0
+
+    async def failed(self, error: Exception) -> None:
+        """Log it, and wait for 1 to 60 seconds."""
+        from airflow_sqlqueue.triggers.poller import random_pause
+
+        self._failures += 1
+        known = isinstance(error, EXPECTED)
+        sentence = f"{error}" if known else f"The trigger failed: {type(error).__name__}"
+        if sentence != self._logged:
+            self._log.error(
+                "Queue %s is not watched: %s", self._queue_name, sentence, exc_info=error if not known else None
+            )
+        self._logged = sentence
+        await asyncio.sleep(random_pause(self._failures))
 
 
 class _Opened:

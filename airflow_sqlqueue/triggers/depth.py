@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.condition import QueueCondition
-from airflow_sqlqueue.triggers.base import EXPECTED, QueueTrigger
+from airflow_sqlqueue.triggers.base import Attempts, QueueTrigger
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
@@ -125,26 +124,20 @@ class SqlQueueDepthEventTrigger(_DepthTrigger, BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """An event for each signal, without end: Airflow begins a watcher's trigger again at once when it ends."""
-        from airflow_sqlqueue.triggers.poller import pause_after
-
-        logged, failures = "", 0
+        attempts = Attempts(self.queue_name, self.log)
         while True:
             try:
                 watch, pause = await self.open_watch(), 0.0
                 while True:
                     found = await watch.found(after=pause)
-                    logged, failures, pause = "", 0, self.repeat_interval
+                    attempts.succeeded()
+                    pause = self.repeat_interval
                     yield TriggerEvent({"queue_name": self.queue_name, **found})
             except Exception as error:
-                failures += 1
-                known = isinstance(error, EXPECTED)
-                sentence = f"{error}" if known else f"The trigger failed: {type(error).__name__}"
-                if sentence != logged:
-                    self.log.error("Queue %s is not watched: %s", self.queue_name, sentence, exc_info=not known)
-                logged = sentence
+                self.close_watch()
+                await attempts.failed(error)
             finally:
                 self.close_watch()
-            await asyncio.sleep(pause_after(failures))
 
     async def cleanup(self) -> None:
         self.close_watch()

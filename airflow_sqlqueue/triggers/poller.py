@@ -28,6 +28,7 @@ from airflow_sqlqueue.errors import (
     SqlQueueError,
     TransientError,
 )
+from airflow_sqlqueue.reconnecting import pause_after
 from airflow_sqlqueue.session import Session
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,6 @@ Look = Callable[[Session], T | None]
 """Looks once, through the session that it is given, on the poller's thread; None: there is nothing yet."""
 
 _LOST = (ConnectionLostError, ServerBusyError, ServerUnreachableError)
-_LONGEST_PAUSE = 60.0
 _REFUSALS = 8
 """Refused logins in a row that a server may answer with that has taken the login before: one that starts does."""
 
@@ -48,9 +48,9 @@ _mutex = threading.Lock()
 _pollers: dict[tuple[Any, ...], _Poller] = {}
 
 
-def pause_after(failures: int) -> float:
+def random_pause(failures: int) -> float:
     """Seconds to wait after so many failures in a row: 1 to 60, growing, and random, so that not all come at once."""
-    return max(1.0, min(_LONGEST_PAUSE, 2.0 ** min(failures, 6)) * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+    return max(1.0, pause_after(failures, first=1.0, longest=60.0) * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
 
 
 class Watch(Generic[T]):
@@ -199,7 +199,7 @@ class _Poller:
         """Wait, for all of them: the server is the same."""
         self._close()
         self._failures += 1
-        pause = pause_after(self._failures)
+        pause = random_pause(self._failures)
         self.schedule(watch, 0)
         with _mutex:
             for each in self.watches:

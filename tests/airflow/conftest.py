@@ -101,6 +101,15 @@ def queue_name(live: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Airflow's metrics, on, and what arrives of them."""
+    from tests.airflow.statsd_listener import listening
+
+    with listening(monkeypatch) as listener:
+        yield listener
+
+
+@pytest.fixture
 def run_id() -> str:
     """A run of its own for each test: the ledger of the test server keeps the batches of all."""
     return f"test__{uuid.uuid4().hex[:12]}"

@@ -159,11 +159,12 @@ def test_secrets_of_messages_and_logins_are_nowhere(
 
 
 def note_metrics(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    from airflow_sqlqueue.operators import progress
+    from airflow_sqlqueue.operators import metrics
 
+    monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
     noted: list[str] = []
     for name in ("incr", "gauge", "timing"):
-        monkeypatch.setattr(progress.stats, name, lambda *given, **named: noted.append(f"{given} {named}"))
+        monkeypatch.setattr(metrics.stats, name, lambda *given, **named: noted.append(f"{given} {named}"))
     return noted
 
 

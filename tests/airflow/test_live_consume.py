@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
@@ -16,8 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.operators import SqlQueueConsumeOperator, consume
-from tests.airflow.test_progress import Metrics
+from airflow_sqlqueue.operators import SqlQueueConsumeOperator
 
 
 @pytest.fixture
@@ -74,10 +72,8 @@ def test_what_the_hook_sends_is_rolled_back_with_the_message(
 
 
 def test_metrics_and_log(
-    hook: SqlQueueHook, queue_name: str, make: Any, context: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    hook: SqlQueueHook, queue_name: str, make: Any, context: Any, statsd: Any, capsys: Any
 ) -> None:
-    metrics = Metrics()
-    monkeypatch.setattr(consume, "stats", metrics)
     hook.send(queue_name, [Message(body=b"%d" % n) for n in range(4)])
 
     def handle(message: Any) -> None:
@@ -85,9 +81,10 @@ def test_metrics_and_log(
             raise ValueError("secret of the message")
 
     done = make(handle).execute(context())
-    counted = {name.rpartition(".")[2]: count for name, count in metrics.counted.items()}
-    assert Counter(counted) == Counter({"handled": 3, "failed": 1, "rolled_back": 1})
-    assert metrics.others["sqlqueue.consume.seconds"].total_seconds() == pytest.approx(done["seconds"], abs=0.01)
+    tags = f"conn_id=sqlqueue_default,queue=sqlqueue.dbo.{queue_name}"
+    for name, count in {"handled": 3, "failed": 1, "rolled_back": 1}.items():
+        assert statsd.named(f"consume.{name}") == {tags: count}
+    assert statsd.named("consume.seconds")[tags] == pytest.approx(done["seconds"] * 1000, abs=1)
     out = capsys.readouterr().out
     assert "1 messages went to the error queue" in out
     assert "secret of the message" not in out

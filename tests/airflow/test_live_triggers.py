@@ -20,7 +20,14 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError, QueueNotFoundError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger, SqlQueueDepthTrigger, SqlQueueReplyTrigger, poller
+from airflow_sqlqueue.triggers import (
+    SqlQueueDepthEventTrigger,
+    SqlQueueDepthTrigger,
+    SqlQueueMessageEventTrigger,
+    SqlQueueReplyTrigger,
+    SqlQueueStrandedBatchTrigger,
+    poller,
+)
 from airflow_sqlqueue.triggers.events import found_in
 from fakemssql import FakeServer
 
@@ -158,7 +165,7 @@ def test_a_server_that_refuses_the_login_for_a_while_is_waited_for(
     own_server: FakeServer, queue_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It has taken it before: so does a server that starts, whose databases come later than its logins."""
-    monkeypatch.setattr(poller, "pause_after", lambda _: 0.1)
+    monkeypatch.setattr(poller, "random_pause", lambda _: 0.1)
     monkeypatch.setattr(poller, "_REFUSALS", 10_000)
     settings = ConnectionSettings.from_url(own_server.url())
     admin = QueueClient(settings)
@@ -217,11 +224,11 @@ def test_an_event_trigger_neither_ends_nor_says_twice_what_is_wrong(
 ) -> None:
     pauses = []
 
-    def pause_after(failures: int) -> float:
+    def random_pause(failures: int) -> float:
         pauses.append(failures)
         return 0.01
 
-    monkeypatch.setattr(poller, "pause_after", pause_after)
+    monkeypatch.setattr(poller, "random_pause", random_pause)
     name = f"test.{uuid.uuid4().hex[:12]}"
     trigger = SqlQueueDepthEventTrigger(queue_name=name, **FAST)
 
@@ -249,6 +256,8 @@ HOOK_PARAMS = {"queue_schemas": {"b": "x", "a": "y"}, "allowed_catalogs": {"two"
         SqlQueueDepthEventTrigger(queue_name="q", oldest_seconds=600, hook_params=HOOK_PARAMS),
         SqlQueueDepthEventTrigger(queue_name="q", poll_interval=5, min_messages=1),
         SqlQueueReplyTrigger(queue_name="q", correlation_id="c", hook_params=HOOK_PARAMS),
+        SqlQueueMessageEventTrigger(queue_name="q", message_types=("b", "a"), headers=["h"], hook_params=HOOK_PARAMS),
+        SqlQueueStrandedBatchTrigger(hook_params=HOOK_PARAMS),
     ],
 )
 def test_a_trigger_serializes_to_the_same_hash_each_time(trigger: Any) -> None:
@@ -266,7 +275,7 @@ def test_the_order_of_what_a_dag_says_does_not_change_the_hash() -> None:
 
 
 def test_pauses_grow_from_a_second_to_a_minute_at_random() -> None:
-    pauses = [[poller.pause_after(failures) for _ in range(50)] for failures in range(1, 12)]
+    pauses = [[poller.random_pause(failures) for _ in range(50)] for failures in range(1, 12)]
     assert all(1 <= pause <= 60 for some in pauses for pause in some)
     assert all(len(set(some)) > 1 for some in pauses)
     assert max(pauses[0]) <= 2

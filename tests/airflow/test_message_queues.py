@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from airflow.sdk import Asset, AssetWatcher
 
-from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger, SqlQueueMessageEventTrigger
 
 msg_queue = pytest.importorskip("airflow.providers.common.messaging.triggers.msg_queue")
 
@@ -25,8 +26,24 @@ def test_the_scheme_is_a_depth_trigger_with_its_arguments() -> None:
     Asset("orders", watchers=[AssetWatcher(name="orders", trigger=trigger)])
 
 
-def test_airflow_lists_it(airflow: Any) -> None:
+def test_another_scheme_is_the_trigger_on_messages() -> None:
+    options = {"queue_name": "orders", "message_types": ["Shop.B", "Shop.A"], "headers": ["Shop.List"]}
+    trigger = msg_queue.MessageQueueTrigger(scheme="mssql+queue+messages", **options)
+    assert trigger.serialize() == SqlQueueMessageEventTrigger(**options).serialize()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"message_types": "Shop.A"}, {"headers": "Shop.List"}, {"max_held": 0}, {"max_held": 1001}, {"poll_interval": 0}],
+)
+def test_options_of_a_trigger_on_messages_that_cannot_be_used(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        SqlQueueMessageEventTrigger(queue_name="orders", **wrong)
+
+
+def test_airflow_lists_them(airflow: Any) -> None:
     listed = airflow("providers", "queues", "-o", "plain")
+    assert "airflow_sqlqueue.queues.SqlQueueMessagesProvider" in listed
     assert "airflow_sqlqueue.queues.SqlQueueMessageQueueProvider" in listed
 
 

@@ -6,9 +6,11 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
@@ -55,9 +57,10 @@ def test_settings_are_passed_in_a_file_and_not_on_the_command_line(tmp_path: Pat
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     target = SparkTarget("yarn", {"spark.hadoop.secret": "a\\b\nc"})
     with target.submit("job.py", ["--manifest", "m.json"], name="dag.task", folder=tmp_path) as process:
-        home, command = process.communicate()[0].splitlines()
+        assert process.stdout is not None
+        home, command = process.stdout.read().splitlines()
     assert home == str(tmp_path)
-    assert command.startswith("--master yarn --name dag.task --properties-file ")
+    assert command.startswith("--master yarn --deploy-mode client --name dag.task --properties-file ")
     assert command.endswith(" job.py --manifest m.json")
     assert (tmp_path / "spark.properties").read_text() == "spark.hadoop.secret a\\\\b\\nc\n"
 
@@ -67,13 +70,58 @@ def test_the_installed_pyspark_brings_spark_submit(tmp_path: Path, monkeypatch: 
     seen: dict[str, Any] = {}
     monkeypatch.setattr(subprocess, "Popen", lambda command, **options: seen.update(command=command, **options))
     SparkTarget().submit("job.py", [], name="job", folder=tmp_path)
-    assert os.access(seen["command"][0], os.X_OK)
+    (submit,) = [part for part in seen["command"] if part.endswith("spark-submit")]
+    assert os.access(submit, os.X_OK)
 
 
 def test_no_spark_submit_is_one_sentence(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     with pytest.raises(ConfigurationError, match="There is no spark-submit"):
         SparkTarget().submit("job.py", [], name="job", folder=tmp_path)
+
+
+def test_cluster_mode_in_which_the_job_outlives_its_task_is_refused(tmp_path: Path) -> None:
+    target = SparkTarget("yarn", {"spark.submit.deployMode": "cluster"})
+    with pytest.raises(ConfigurationError, match="client mode"):
+        target.submit("job.py", [], name="job", folder=tmp_path)
+
+
+TASK = """
+import sys
+from pathlib import Path
+from airflow_sqlqueue.hooks.spark_target import SparkTarget
+
+print(SparkTarget().submit("job.py", [], name="job", folder=Path(sys.argv[1])).stdout.read())
+"""
+
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(900)"
+
+DRIVER = """#!/bin/sh
+# A JVM that ends when it is told to, with a Python driver that does not listen.
+{python} -c '{deaf}' > {pipe} &
+echo $$ $! > {pids}
+cat {pipe} > {pipe}.heard
+wait
+"""
+
+
+def test_a_driver_ends_with_its_task_that_is_killed(tmp_path: Path, monkeypatch: Any) -> None:
+    """It would run beside the driver of the next try else, on the same batch."""
+    script, pipe, pids = tmp_path / "bin" / "spark-submit", tmp_path / "pipe", tmp_path / "pids"
+    script.parent.mkdir()
+    script.write_text(DRIVER.format(python=sys.executable, deaf=DEAF, pipe=pipe, pids=pids))
+    script.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    os.mkfifo(pipe)
+    with subprocess.Popen([sys.executable, "-c", TASK, str(tmp_path)]) as task:
+        deadline = time.monotonic() + 120
+        while not (heard := Path(f"{pipe}.heard")).exists() or not heard.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        drivers = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
+        task.kill()
+    gone, alive = psutil.wait_procs(drivers, 120)
+    assert (len(gone), alive) == (2, [])
 
 
 PROBE = """

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import uuid
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.sensors import SqlQueueStrandedBatchSensor, stranded
+from airflow_sqlqueue.sensors import SqlQueueStrandedBatchSensor
+from airflow_sqlqueue.triggers import SqlQueueStrandedBatchTrigger
 
 OLD = timedelta(0)
 
 
-@pytest.fixture
-def gauges(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    found: dict[str, int] = {}
-
-    class Metrics:
-        def gauge(self, name: str, value: int) -> None:
-            found[name] = value
-
-    monkeypatch.setattr(stranded, "stats", Metrics())
-    return found
-
-
 def test_the_sensor_finds_old_batches_that_nobody_works_on(
-    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, gauges: dict[str, int]
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, statsd: Any
 ) -> None:
     sensor = SqlQueueStrandedBatchSensor(task_id="t", queue_name=queue_name, older_than=OLD)
     assert not sensor.poke(context())
-    assert gauges == {"sqlqueue.batches.stranded": 0}
+    assert list(statsd.named("batches.stranded").values()) == [0]
     hook.send(queue_name, [Message({}, b"x")] * 4)
     batch = hook.drain(queue_name, tmp_path, origin="a test").batch
     with hook.client.batches.locks() as locks:
@@ -53,7 +44,7 @@ def test_the_sensor_finds_old_batches_that_nobody_works_on(
         "origin": "a test",
         "messages": 4,
     }
-    assert gauges == {"sqlqueue.batches.stranded": 1}
+    assert list(statsd.named("batches.stranded").values()) == [1]
     sensor.older_than = timedelta(hours=1)
     assert not sensor.poke(context())
     sensor.older_than, sensor.states = OLD, ["open"]
@@ -61,6 +52,45 @@ def test_the_sensor_finds_old_batches_that_nobody_works_on(
     sensor.states = ["open", "sealed"]
     hook.mark_consumed(batch)
     assert not sensor.poke(context())
+
+
+def test_a_deferred_sensor_finds_the_same_batches_by_its_trigger(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, statsd: Any
+) -> None:
+    sensor = SqlQueueStrandedBatchSensor(
+        task_id="t",
+        queue_name=queue_name,
+        states=["sealed"],
+        older_than=OLD,
+        deferrable=True,
+        poke_interval=0.05,
+        timeout=90,
+    )
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute(context())
+    assert deferred.value.timeout == timedelta(seconds=90)
+    path, arguments = deferred.value.trigger.serialize()
+    again = SqlQueueStrandedBatchTrigger(**json.loads(json.dumps(arguments)))
+    assert again.serialize() == (path, arguments)
+
+    async def story() -> Any:
+        running = again.run()
+        waiting = asyncio.create_task(anext(running))  # type: ignore[arg-type]
+        assert not (await asyncio.wait([waiting], timeout=0.5))[0]
+        await asyncio.to_thread(leave_one)
+        try:
+            return (await asyncio.wait_for(waiting, 120)).payload
+        finally:
+            await again.cleanup()
+
+    def leave_one() -> None:
+        hook.send(queue_name, [Message({}, b"x")] * 4)
+        hook.drain(queue_name, tmp_path, origin="a test")
+
+    found = sensor.execute_complete(context(), asyncio.run(story()))
+    assert (found["count"], found["messages"]) == (1, 4)
+    assert list(statsd.named("batches.stranded").values()) == [1]
+    assert sensor.execute(context())["count"] == 1
 
 
 @pytest.mark.parametrize("states", [[], ["consumed"], ["open", "done"]])

@@ -14,6 +14,7 @@ from airflow_sqlqueue.errors import PermissionDeniedError, QueueNotFoundError
 from airflow_sqlqueue.inspection.inspect import fix, inspect
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.competitors import competitors
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -147,5 +148,6 @@ def test_who_else_consumes_takes_a_permission_of_its_own(
             (finding,) = inspect(runtime, audit).findings
             assert (finding.code, finding.severity) == ("consumers-unknown", "note")
             assert "VIEW SERVER STATE" in finding.text
+            assert competitors(runtime, audit) == []
     finally:
         run_sql(session, f"DROP TABLE {audit.qualified_name}")

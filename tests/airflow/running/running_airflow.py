@@ -68,6 +68,8 @@ SETTINGS = {
     "WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
     "WORKERS__MAX_FAILED_HEARTBEATS": "30",
     "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "1",
+    # What a triggerer has left that was killed is taken over by another one.
+    "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "15",
     "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
     # A file of DAGs that a test adds is found.
     "DAG_PROCESSOR__REFRESH_INTERVAL": "4",
@@ -134,7 +136,7 @@ class RunningAirflow:
         self._start("api-server", "api-server")
         self._start("dag-processor", "dag-processor")
         self.start_scheduler()
-        self.triggerer = psutil.Process(self._start("triggerer", "triggerer", "--skip-serve-logs").pid)
+        self.start_triggerer()
         token = until("the API server answers", self._token)
         self._http.headers["Authorization"] = f"Bearer {token}"
 
@@ -154,6 +156,10 @@ class RunningAirflow:
     def start_scheduler(self) -> None:
         """Start it, once one that was told to end has ended."""
         self._start("scheduler", "scheduler", "--skip-serve-logs")
+
+    def start_triggerer(self) -> None:
+        """Start it, once one that was killed has ended."""
+        self.triggerer = psutil.Process(self._start("triggerer", "triggerer", "--skip-serve-logs").pid)
 
     def stop_scheduler(self, signum: signal.Signals) -> None:
         """Send a signal to the scheduler alone; its workers are processes of their own."""

@@ -16,7 +16,7 @@ import pytest
 
 from airflow_sqlqueue import reply
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from fakemssql import FakeServer
 from tests.airflow.running.running_airflow import WAIT, RunningAirflow, until
@@ -32,6 +32,7 @@ STORM = 50_000 if LONG else 3_000
 SENSORS = 100 if LONG else 5
 ENDED = {"success", "failed", "skipped", "upstream_failed"}
 APP = "waits"
+TYPES = HeaderNames.ENCLOSED_MESSAGE_TYPES
 OURS = f"SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE program_name = '{APP}'"
 
 
@@ -74,13 +75,18 @@ class Waiting:
         files = sorted((self.airflow.home / "logs" / f"dag_id={name}").rglob("*.log*"))
         return "\n".join(file.read_text("utf-8") for file in files)
 
+    def payloads(self, asset: str) -> list[dict[str, Any]]:
+        """What the events of an asset hold, in the order in which they were stored."""
+        events = self.airflow.get("assets/events", name_pattern=asset, limit=100)["asset_events"]
+        return [event["extra"]["payload"] for event in sorted(events, key=lambda event: event["id"])]
+
     def cpu_seconds(self) -> float:
         triggerer = self.airflow.triggerer
         processes = [triggerer, *triggerer.children(recursive=True)]
         return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
-NAMES = ("classic", "deferred", "missing", "late", "quiet", "stopped", "ask", "drain")
+NAMES = ("classic", "deferred", "missing", "late", "quiet", "stopped", "ask", "drain", "left")
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +118,9 @@ def waiting(running_airflow: RunningAirflow, received: Path) -> Iterator[Waiting
     with FakeServer(databases=["sqlqueue"]) as server:
         running_airflow.add_connection(APP, server.url(), APP=APP)
         found = Waiting(running_airflow, server)
-        for name in [*NAMES, *many, "storm", "replies"]:
+        for name in [*NAMES, *many, "storm", "replies", "commands", "commands.error"]:
             found.client.tables.create(name)
-        running_airflow.add_dags("waiting.py", settings, [*NAMES, "many", "storm"])
+        running_airflow.add_dags("waiting.py", settings, [*NAMES, "many", "storm", "commanded"])
         for name in NAMES:
             found.trigger(name)
         yield found
@@ -153,6 +159,57 @@ def test_a_drain_waits_deferred_and_then_drains(waiting: Waiting) -> None:
     assert waiting.xcom("drain")["batch"]["messages"] == 2
 
 
+def test_a_deferred_sensor_finds_a_batch_that_was_left(waiting: Waiting, tmp_path: Path) -> None:
+    waiting.wait_for("left", "deferred")
+    waiting.send("left", 2)
+    waiting.client.queue("left").drain(tmp_path, origin="a test")
+    waiting.wait_for("left", "success")
+    assert (waiting.xcom("left")["count"], waiting.xcom("left")["messages"]) == (1, 2)
+
+
+def test_each_message_is_an_event_and_what_is_not_accepted_goes_to_the_error_queue(waiting: Waiting) -> None:
+    def command(number: int) -> Message:
+        return Message({TYPES: "Shop.Reprice, Shop", "Shop.List": str(number)}, b"secret body")
+
+    queue, errors = waiting.client.queue("commands"), waiting.client.queue("commands.error")
+    queue.send([command(0), Message({TYPES: "Shop.Other, Shop"}, b"secret body"), command(1)])
+    until("all have left the queue", lambda: queue.depth().messages == 0 and errors.depth().messages == 1)
+    payloads = waiting.payloads("commanded")
+    assert [payload["headers"] for payload in payloads] == [{"Shop.List": "0"}, {"Shop.List": "1"}]
+    assert [payload["message_type"] for payload in payloads] == ["Shop.Reprice"] * 2
+    runs = until("a run begins", lambda: waiting.airflow.get("dags/commanded/dagRuns")["dag_runs"])
+    assert {run["run_type"] for run in runs} == {"asset_triggered"}
+
+
+def test_a_triggerer_that_is_killed_between_receive_and_commit_loses_no_message(waiting: Waiting) -> None:
+    """Its supervisor, which stores events, stands still, so that the message is held and its event is not stored."""
+    queue = waiting.client.queue("commands")
+    told = len(waiting.payloads("commanded"))
+    triggerer = waiting.airflow.triggerer
+    (runner,) = triggerer.children()
+    triggerer.suspend()
+    queue.send([Message({TYPES: "Shop.Reprice, Shop", "Shop.List": "killed"}, b"secret body")])
+
+    def is_held() -> bool:
+        with queue.open() as table:
+            table.session.begin()
+            free = table.receive(1)
+            table.session.roll_back()
+        return not free
+
+    until("the message is held", is_held)
+    time.sleep(1)
+    assert is_held()
+    assert queue.depth().messages == 1
+    for process in (runner, triggerer):
+        process.kill()
+    until("the server has given it back", lambda: not is_held())
+    assert len(waiting.payloads("commanded")) == told
+    waiting.airflow.start_triggerer()
+    until("it has left the queue", lambda: queue.depth().messages == 0)
+    assert [payload["headers"] for payload in waiting.payloads("commanded")[told:]] == [{"Shop.List": "killed"}]
+
+
 def test_a_request_is_sent_once_and_its_reply_is_taken(waiting: Waiting) -> None:
     """A task that is cleared while it waits is another try, as a retry is."""
     waiting.wait_for("ask", "deferred")
@@ -186,8 +243,7 @@ def test_the_event_driven_dag_leaves_no_message_of_a_storm_behind(waiting: Waiti
     assert sorted(numbers) == list(range(STORM))
     runs = waiting.airflow.get("dags/storm/dagRuns", limit=100)["dag_runs"]
     assert {run["run_type"] for run in runs} == {"asset_triggered"}
-    events = waiting.airflow.get("assets/events", limit=100)["asset_events"]
-    payloads = [event["extra"]["payload"] for event in events]
+    payloads = waiting.payloads("arrived")
     assert all(payload.keys() == {"queue_name", "messages", "expired"} for payload in payloads)
 
 

@@ -4,12 +4,13 @@ import json
 import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 from airflow.providers.common.messaging.triggers.msg_queue import MessageQueueTrigger
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueueRequestOperator
-from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+from airflow_sqlqueue.sensors import SqlQueueDepthSensor, SqlQueueStrandedBatchSensor
 
 SETTINGS = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -35,6 +36,18 @@ with DAG("drain", schedule=None, start_date=START):
         staging=SETTINGS["staging"],
         wait_for={"min_messages": 2},
         poll_interval=1,
+        deferrable=True,
+        **RETRIED,
+    )
+
+with DAG("left", schedule=None, start_date=START):
+    SqlQueueStrandedBatchSensor(
+        task_id="wait",
+        queue_name="left",
+        states=["sealed"],
+        older_than=timedelta(0),
+        poke_interval=1,
+        timeout=3600,
         deferrable=True,
         **RETRIED,
     )
@@ -67,6 +80,25 @@ def receive_all(queue_name: str, folder: str) -> int:
             file.write(bodies)
     return received
 
+
+messages = MessageQueueTrigger(
+    scheme="mssql+queue+messages",
+    queue_name="commands",
+    message_types=["Shop.Reprice"],
+    headers=["Shop.List"],
+    error_queue="commands.error",
+    poll_interval=1,
+    sqlqueue_conn_id=CONNECTION,
+)
+commanded = Asset("commanded", watchers=[AssetWatcher(name="commanded", trigger=messages)])
+
+with DAG("commanded", schedule=[commanded], start_date=START, catchup=False):
+
+    @task
+    def react(triggering_asset_events: Any = None) -> int:
+        return sum(len(events) for events in triggering_asset_events.values())
+
+    react()
 
 storm = SETTINGS["storm"]
 trigger = MessageQueueTrigger(

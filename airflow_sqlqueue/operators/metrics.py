@@ -1,0 +1,113 @@
+"""The metrics of this package among Airflow's: every name, and who counts, in one place.
+
+Where Airflow's metrics are off nothing is looked up, read or sent.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from airflow.sdk import conf
+from airflow.sdk.observability import stats
+
+from airflow_sqlqueue.errors import SqlQueueError
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.client.queues import Queue
+    from airflow_sqlqueue.operators.base import ServerTask
+    from airflow_sqlqueue.routing import ResolvedAddress
+
+PREFIX = "sqlqueue."
+
+COUNTERS = frozenset(
+    (
+        "send.messages",
+        "publish.messages",
+        "publish.copies",
+        "reply.messages",
+        "drain.messages",
+        "drain.expired",
+        "drain.quarantined",
+        "drain.bytes",
+        "requeue.messages",
+        "consume.handled",
+        "consume.failed",
+        "consume.delayed",
+        "consume.forwarded",
+        "consume.rolled_back",
+        "purge.messages",
+        "return.messages",
+        "forward.messages",
+        "move_delayed.messages",
+    )
+)
+GAUGES = frozenset(("queue.messages", "queue.oldest_seconds", "drain.locked", "batches.stranded"))
+TIMERS = frozenset(("drain.seconds", "consume.seconds"))
+
+_BACKENDS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
+_LONGEST = 120
+"""Characters of a tag's value: those of a queue are as many as a person gave its table, schema and catalog."""
+
+
+def are_on() -> bool:
+    """Whether Airflow sends its metrics anywhere."""
+    return any(conf.getboolean("metrics", name, fallback=False) for name in _BACKENDS)
+
+
+class Metrics:
+    """Counts for one task and queue, which are the tags: ``conn_id`` and ``queue``, as ``catalog.schema.table``.
+
+    A task names both, so there are as many values as the DAGs have.
+    """
+
+    def __init__(self, task: ServerTask, queue: Queue | None = None) -> None:
+        self._is_on = are_on()
+        self._tags: dict[str, str] = {}
+        self._queue = queue if self._is_on else None
+        if self._is_on:
+            self._tags["conn_id"] = _tag(task.sqlqueue_conn_id)
+        if self._queue is not None:
+            self._tags["queue"] = _tag(_name_of(self._queue.address))
+
+    def count(self, name: str, count: int) -> None:
+        """Add to a counter; 0 is not sent."""
+        assert name in COUNTERS, name
+        if self._is_on and count:
+            stats.incr(PREFIX + name, count, tags=self._tags)
+
+    def gauge(self, name: str, value: float) -> None:
+        """Set a gauge."""
+        assert name in GAUGES, name
+        if self._is_on:
+            stats.gauge(PREFIX + name, value, tags=self._tags)
+
+    def timing(self, name: str, seconds: float) -> None:
+        """Note how long something took."""
+        assert name in TIMERS, name
+        if self._is_on:
+            stats.timing(PREFIX + name, timedelta(seconds=seconds), tags=self._tags)
+
+    def depth(self) -> None:
+        """Read how deep and how old the queue is, without counting its rows, and set the gauges of it.
+
+        What cannot be read fails no task.
+        """
+        if self._queue is None:
+            return
+        try:
+            backlog = self._queue.backlog(kind="catalog")
+        except SqlQueueError:
+            return
+        self.gauge("queue.messages", backlog.depth.messages)
+        self.gauge("queue.oldest_seconds", max(0.0, backlog.oldest_seconds or 0.0))
+
+
+def _name_of(address: ResolvedAddress) -> str:
+    return f"{address.catalog}.{address.schema}.{address.table}"
+
+
+def _tag(value: str) -> str:
+    """The value in characters that every kind of metrics takes."""
+    return re.sub(r"[^a-zA-Z0-9_.-]", "_", value)[:_LONGEST]

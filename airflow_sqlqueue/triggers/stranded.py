@@ -1,0 +1,83 @@
+"""Wait until a batch has been left behind, without a worker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_sqlqueue.triggers.base import ServerTrigger
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.drain.batches import BatchInfo
+    from airflow_sqlqueue.session import Session
+    from airflow_sqlqueue.triggers.poller import Look
+
+LISTED = 100
+"""Batches that XCom names at the most; it counts all."""
+
+_NAMES = ("batch_id", "state", "queue", "origin", "messages", "age_seconds")
+
+
+class SqlQueueStrandedBatchTrigger(ServerTrigger, BaseTrigger):
+    """Wait until there is a batch that nobody works on, for a task that has deferred itself; fires once.
+
+    :param queue_name: a queue's address; None: all batches of the ledger in the connection's database.
+    :param states: which batches to look for: ``open``, ``sealed``, or both.
+    :param older_than: seconds that they have been in their state at least.
+    :param poll_interval: seconds between two looks.
+    :param sqlqueue_conn_id: the Airflow connection.
+    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
+    """
+
+    def __init__(
+        self,
+        *,
+        queue_name: str | None = None,
+        states: Sequence[str] = ("open", "sealed"),
+        older_than: float = 3600.0,
+        poll_interval: float = 60.0,
+        sqlqueue_conn_id: str = "sqlqueue_default",
+        hook_params: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.queue_name = queue_name
+        self.states = list(states)
+        self.older_than = float(older_than)
+        self.poll_interval = float(poll_interval)
+        self.sqlqueue_conn_id = sqlqueue_conn_id
+        self.hook_params = hook_params
+
+    def looker(self, client: QueueClient) -> Look[dict[str, Any]]:
+        older_than = timedelta(seconds=self.older_than)
+
+        def look(session: Session) -> dict[str, Any] | None:
+            found = client.batches.stranded(self.queue_name, states=self.states, older_than=older_than, session=session)
+            return summary(found) if found else None
+
+        return look
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{__name__}.{type(self).__name__}", self.arguments(
+            queue_name=self.queue_name, states=self.states, older_than=self.older_than
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event, when a batch has been left behind or cannot be looked for."""
+        yield await self.found_event()
+
+    async def cleanup(self) -> None:
+        self.close_watch()
+
+
+def summary(found: Sequence[BatchInfo]) -> dict[str, Any]:
+    """What XCom and an event have of batches: how many, their messages, and the first of them."""
+    listed = [info.to_dict() for info in found[:LISTED]]
+    return {
+        "count": len(found),
+        "messages": sum(info.messages for info in found),
+        "batches": [{name: info[name] for name in _NAMES} for info in listed],
+    }

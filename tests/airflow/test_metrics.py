@@ -1,0 +1,121 @@
+"""What reaches a statsd server by Airflow's own backend: each count once, bounded tags; nothing where it is off."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.operators import (
+    SqlQueueForwardOperator,
+    SqlQueuePurgeOperator,
+    SqlQueueRequeueOperator,
+    SqlQueueReturnToSourceOperator,
+    SqlQueueSendOperator,
+    metrics,
+)
+from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+
+OPERATING = Path(__file__).parents[2] / "docs" / "guides" / "operating.md"
+
+
+@pytest.fixture
+def tags(queue_name: str) -> str:
+    return f"conn_id=sqlqueue_default,queue=sqlqueue.dbo.{queue_name}"
+
+
+@pytest.fixture
+def more(hook: SqlQueueHook) -> Any:
+    """Makes another queue, dropped afterwards."""
+    names: list[str] = []
+
+    def make() -> str:
+        names.append(f"test.{uuid.uuid4().hex[:12]}")
+        hook.create_queue(names[-1])
+        return names[-1]
+
+    yield make
+    for name in names:
+        hook.client.tables.drop(name, force=True)
+
+
+def test_what_is_sent_forwarded_and_purged_is_counted(
+    hook: SqlQueueHook, queue_name: str, tags: str, more: Callable[[], str], context: Any, statsd: Any
+) -> None:
+    send = SqlQueueSendOperator(task_id="t", queue_name=queue_name, messages=[{"body": n} for n in range(5)])
+    send.execute(context())
+    assert statsd.named("send.messages") == {tags: 5}
+    SqlQueueDepthSensor(task_id="t", queue_name=queue_name).poke(context())
+    assert statsd.named("queue.messages") == {tags: 5}
+    assert 0 <= statsd.named("queue.oldest_seconds")[tags] < 3600
+    target = more()
+    SqlQueueForwardOperator(task_id="t", queue_name=queue_name, to_queue=target, max_messages=2).execute(context())
+    assert statsd.named("forward.messages") == {tags: 2}
+    options = {"task_id": "t", "queue_name": queue_name, "all_messages": True}
+    SqlQueuePurgeOperator(**options, only_count=True).execute(context())
+    assert statsd.named("purge.messages") == {}
+    SqlQueuePurgeOperator(**options, confirm=queue_name).execute(context())
+    assert statsd.named("purge.messages") == {tags: 3}
+    assert statsd.named("queue.messages") == {tags: 0}
+
+
+def test_a_send_that_is_repeated_is_counted_once(queue_name: str, tags: str, context: Any, statsd: Any) -> None:
+    send = SqlQueueSendOperator(task_id="t", queue_name=queue_name, messages=[{"body": 1}], exactly_once=True)
+    assert send.execute(context()) == send.execute(context()) == 1
+    assert statsd.named("send.messages") == {tags: 1}
+
+
+def test_what_is_returned_and_put_back_is_counted(
+    hook: SqlQueueHook, queue_name: str, tags: str, more: Callable[[], str], context: Any, statsd: Any, tmp_path: Path
+) -> None:
+    errors = more()
+    failed = {HeaderNames.FAILED_Q: hook.client.resolve(queue_name).canonical}
+    hook.send(errors, [Message(failed, b"x")] * 3)
+    SqlQueueReturnToSourceOperator(task_id="t", queue_name=errors, all_messages=True).execute(context())
+    assert statsd.named("return.messages") == {tags.replace(queue_name, errors): 3}
+    batch = hook.drain(queue_name, tmp_path).batch
+    requeue = SqlQueueRequeueOperator(task_id="t", batch=batch.to_dict())
+    requeue.execute(context())
+    requeue.execute(context())
+    assert statsd.named("requeue.messages") == {tags: 3}
+
+
+def test_where_metrics_are_off_nothing_is_read_for_them(
+    queue_name: str, context: Any, statsd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "False")
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name)
+    noted = metrics.Metrics(sensor, sensor.sql_queue)
+    noted.depth()
+    noted.count("send.messages", 1)
+    sensor.poke(context())
+    assert noted._queue is None
+    assert statsd.read().lines == []
+
+
+def test_a_queue_that_is_gone_fails_no_task_for_its_metrics(live: str, statsd: Any) -> None:
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name="test.gone")
+    metrics.Metrics(sensor, sensor.sql_queue).depth()
+    assert statsd.read().lines == []
+
+
+def test_names_and_values_are_what_every_backend_takes(live: str, statsd: Any) -> None:
+    for name in metrics.COUNTERS | metrics.GAUGES | metrics.TIMERS:
+        assert re.fullmatch(r"[a-z_.]+", name)
+    odd = SqlQueueDepthSensor(task_id="t", queue_name=f"a,b=c:{'d' * 100}@[my schema]")
+    noted = metrics.Metrics(odd, odd.sql_queue)
+    noted.count("send.messages", 1)
+    ((tags, _),) = statsd.named("send.messages").items()
+    assert re.fullmatch(r"conn_id=[\w.-]+,queue=[\w.-]{,120}", tags)
+
+
+def test_the_guide_lists_each_metric() -> None:
+    text = OPERATING.read_text("utf-8")
+    listed = set(re.findall(r"`sqlqueue\.([a-z_.]+)`", text))
+    assert listed == metrics.COUNTERS | metrics.GAUGES | metrics.TIMERS

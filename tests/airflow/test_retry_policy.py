@@ -1,0 +1,146 @@
+"""What becomes of a task after each class of our errors, and that every operator and sensor goes by it."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from inspect import Parameter, getmembers, isclass, signature
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, RetryAction
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_sqlqueue import errors, operators, sensors
+from airflow_sqlqueue.hooks.retry_policy import TransientRetryPolicy, fail_without_retry
+from airflow_sqlqueue.operators import SqlQueueSendOperator
+
+FAIL, RETRY, DEFAULT = RetryAction.FAIL, RetryAction.RETRY, RetryAction.DEFAULT
+
+EXPECTED = {
+    errors.SqlQueueError: DEFAULT,
+    errors.AddressError: FAIL,
+    errors.ConfigurationError: FAIL,
+    errors.DriverNotFoundError: FAIL,
+    errors.UnsupportedServerError: FAIL,
+    errors.MessageError: FAIL,
+    errors.MessageNotFoundError: DEFAULT,  # others may hold it
+    errors.ServerUnreachableError: RETRY,
+    errors.LoginFailedError: RETRY,
+    errors.PermissionDeniedError: FAIL,
+    errors.QueueNotFoundError: FAIL,
+    errors.NotAQueueError: FAIL,
+    errors.QueueNotEmptyError: DEFAULT,  # it may be emptied
+    errors.TransientError: RETRY,
+    errors.DeadlockError: RETRY,
+    errors.LockTimeoutError: RETRY,
+    errors.LayoutChangedError: RETRY,
+    errors.ServerBusyError: RETRY,
+    errors.DataMovedError: RETRY,
+    errors.ConnectionLostError: RETRY,
+    errors.TransactionError: DEFAULT,  # of the task's own code, whatever it met before
+    errors.TransactionLostError: RETRY,
+    errors.ConditionNotMetError: DEFAULT,
+    errors.NoReplyError: DEFAULT,
+    errors.BatchError: DEFAULT,  # whoever works on the batch may finish it
+    errors.BatchNotFoundError: FAIL,
+    errors.WrongBatchError: FAIL,
+    errors.StrandedBatchError: FAIL,
+    errors.BatchMismatchError: FAIL,
+    errors.StagingError: DEFAULT,  # a disk that is full, a store that is away
+    errors.SparkJobError: DEFAULT,
+    errors.StatementError: DEFAULT,
+}
+
+
+def test_no_class_of_the_tree_is_forgotten() -> None:
+    tree = {cls for _, cls in getmembers(errors, isclass) if issubclass(cls, errors.SqlQueueError)}
+    assert tree == EXPECTED.keys()
+
+
+@pytest.mark.parametrize("cls", EXPECTED, ids=lambda cls: cls.__name__)
+def test_what_becomes_of_a_task_after_an_error(cls: type[errors.SqlQueueError]) -> None:
+    error, expected = cls("secret sentence"), EXPECTED[cls]
+    decision = TransientRetryPolicy().evaluate(error, 1, 3)
+    assert decision.action is expected
+    assert "secret" not in (decision.reason or "")
+    assert (decision.retry_delay is not None) == (expected is RETRY)
+    # Without the policy as well, what no retry fixes ends the task.
+    with (
+        pytest.raises(AirflowFailException if expected is FAIL else cls, match="secret sentence"),
+        fail_without_retry(),
+    ):
+        raise error
+
+
+def test_pauses_grow_at_random_up_to_the_longest() -> None:
+    policy = TransientRetryPolicy(first=10, longest=60)
+
+    def pause(number: int) -> timedelta:
+        found = policy.evaluate(errors.DeadlockError(), number, 9).retry_delay
+        assert found is not None
+        return found
+
+    for number, longest in ((1, 10), (2, 20), (3, 40), (4, 60), (1000, 60)):
+        pauses = {pause(number) for _ in range(50)}
+        assert len(pauses) > 1
+        assert timedelta(seconds=longest / 2) <= min(pauses) <= max(pauses) <= timedelta(seconds=longest)
+
+
+def test_errors_of_your_own_code_are_left_to_airflow() -> None:
+    assert TransientRetryPolicy().evaluate(ValueError("x"), 1, 3).action is DEFAULT
+
+
+@pytest.mark.parametrize(("first", "longest"), [(0, 1), (-1, 5), (10, 5)])
+def test_pauses_that_are_none_are_refused(first: float, longest: float) -> None:
+    with pytest.raises(errors.ConfigurationError, match="numbers of seconds above 0"):
+        TransientRetryPolicy(first, longest)
+
+
+def test_a_dag_gives_it_to_all_its_tasks_and_it_survives_being_stored() -> None:
+    policy = TransientRetryPolicy(first=1, longest=2)
+    with DAG("retried", schedule=None, default_args={"retry_policy": policy, "retries": 3}):
+        task = SqlQueueSendOperator(task_id="t", queue_name="q", messages=[])
+    assert task.retry_policy is policy
+    again = TransientRetryPolicy.deserialize(json.loads(json.dumps(policy.serialize())))
+    assert (again.first, again.longest) == (1, 2)
+
+
+ARGUMENTS: dict[str, Any] = {
+    "queue_name": "q",
+    "to_queue": "other",
+    "reply_queue": "replies",
+    "endpoint": "Sales",
+    "message_types": ["Shop.T"],
+    "message_type": "Shop.T",
+    "messages": [{}],
+    "message": {},
+    "python_callable": print,
+    "staging": "/staging",
+    "queues": ["q"],
+    "batch": {
+        "batch_id": "6d1c2b37-51d5-4a3b-9a1e-2f6a3a0f5c11",
+        "queue": "q@[dbo]@[shop]",
+        "state": "sealed",
+        "stage": "table",
+        "messages": 0,
+        "parts": 0,
+    },
+}
+CLASSES = [getattr(module, name) for module in (operators, sensors) for name in module.__all__]
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_operator_and_sensor_fails_at_once_where_no_retry_helps(
+    cls: Any, connection: Any, context: Any, tmp_path: Any
+) -> None:
+    """Here for a connection that names no database."""
+    connection(schema="", login="someone", password="Pa55-word")
+    parameters = signature(cls.__init__).parameters
+    required = {name for name, given in parameters.items() if given.default is Parameter.empty and name in ARGUMENTS}
+    wanted = required | ({"queue_name"} & parameters.keys())
+    with DAG("fails", schedule=None):
+        task = cls(task_id="t", **{name: ARGUMENTS[name] for name in wanted})
+    with pytest.raises(AirflowFailException) as failed:
+        task.execute(context())
+    assert isinstance(failed.value.__cause__, errors.SqlQueueError)

@@ -1,0 +1,57 @@
+"""A drain says who else receives from its queue, and takes none of its own for another; on any server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_sqlqueue.drain.drain import Drain
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.competitors import competitors
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from tests.conftest import Connect
+
+OPTIONS = DrainOptions(rows_per_part=10, workers=2)
+
+
+def named(settings: ConnectionSettings, program: str) -> ConnectionSettings:
+    return replace(settings, keywords={**settings.keywords, "APP": program})
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "receives from" in record.getMessage()]
+
+
+def test_a_drain_warns_of_an_endpoint_on_the_same_queue(
+    connect: Connect, settings: ConnectionSettings, queue: QueueTable, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.send([Message({}, b"x")] * 30)
+    with Session(named(settings, "Sales endpoint")) as endpoint:
+        taken = QueueTable(endpoint, queue.address).receive(3)
+        batch = Drain(connect, queue.address, StagingFolder.of(tmp_path), options=OPTIONS).run().batch
+    assert batch.messages == 30 - len(taken) == 27
+    (warning,) = warnings(caplog)
+    assert warning.startswith("Sales endpoint")
+    assert f"receives from {queue.address.canonical} as well: the batch has only what it left" in warning
+
+
+def test_a_drain_warns_neither_of_its_own_workers_nor_of_who_sends_or_looks(
+    connect: Connect, settings: ConnectionSettings, queue: QueueTable, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.send([Message({}, b"x")] * 60)
+    ours = named(settings, "our own Airflow")
+    with Session(ours) as same, connect() as package, Session(named(settings, "Monitoring")) as monitoring:
+        for receiver in (same, package):
+            QueueTable(receiver, queue.address).receive(1)
+        sender = QueueTable(monitoring, queue.address)
+        sender.send([Message()])
+        sender.depth()
+        Drain(lambda: Session(ours), queue.address, StagingFolder.of(tmp_path), options=OPTIONS).run()
+        assert competitors(same, queue.address) == []
+    assert warnings(caplog) == []
