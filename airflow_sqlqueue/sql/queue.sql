@@ -147,8 +147,8 @@ WHERE [BytesBefore] < ? ORDER BY [RowVersion];
 SELECT SUBSTRING([Body], ?, ?) FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
 
 -- peek_page: look at the queue
--- The columns that are asked for, up to a number of bytes, as take_head has it: the first row, and each that begins before the limit. What is
--- not read is not counted.
+-- The columns that are asked for, up to a number of bytes, as take_head has it: the first row, and each that begins
+-- before the limit. What is not read is not counted.
 SELECT {columns}
 FROM (
     SELECT {names}, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
