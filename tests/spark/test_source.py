@@ -9,10 +9,11 @@ import pytest
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.spark import raw_schema, read_batch, register
+from airflow_sqlqueue.spark import raw_schema, read_batch, register, typed_columns
 from tests.contract.conftest import Connect
 from tests.spark.conftest import event_log
 
@@ -43,7 +44,12 @@ def test_a_look_at_a_queue_and_a_batch_of_it(
     batch = Drain(connect, queue.address, TableStage()).run().batch
     staged = spark.read.format("sqlqueue").option("batch", batch.batch_id).load()
     assert sorted(staged.select(*names).collect(), key=lambda row: row["RowVersion"]) == rows
-    assert read_batch(spark, batch, settings).select(*names).exceptAll(staged.select(*names)).count() == 0
+    expected, typed = read_batch(spark, batch, settings), typed_columns(staged)
+    assert typed.columns == expected.columns
+    names = [name for name in typed.columns if name != "headers"]
+    assert typed.select(*names).exceptAll(expected.select(*names)).count() == 0
+    with pytest.raises(ConfigurationError, match="have no column Headers: read it as well"):
+        typed_columns(some)
 
 
 def test_filters_are_pushed_down_on_request(spark: SparkSession, queue: QueueTable, reader: DataFrameReader) -> None:

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.spark.source.messages import MessageColumns, first_type, message_row
+from airflow_sqlqueue.spark.source.messages import MessageColumns, message_row
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 600_700, timezone(timedelta(hours=2)))
 WIRE = "2026-01-02 01:04:05:600700 Z"
@@ -77,7 +77,6 @@ def test_a_column_that_says_the_same_leaves_the_header() -> None:
         HeaderNames.TIME_SENT: "2026-01-02 01:04:06:600700 Z",
         HeaderNames.MESSAGE_ID: row_id,
     }
-    assert [first_type(text) for text in ("A", " A , B;C", "A`1[[B, C]], D", "")] == ["A", "A", "A`1[[B, C]]", ""]
 
 
 def test_the_text_of_headers_stays_where_nothing_is_to_change() -> None:

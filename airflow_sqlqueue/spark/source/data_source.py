@@ -1,7 +1,7 @@
 """The data source, as PySpark wants it: thin subclasses that read options and hand over to plain functions.
 
-PySpark makes its readers in a process of its own on the driver, and pickles them to tasks. None of them keeps a
-connection.
+PySpark makes its readers in a process of its own on the driver, a new one for each plan, and pickles them to tasks. So
+none of them keeps a connection, and what loads pandas is imported where it is used: a plan should not wait for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.row import spark_schema
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.spark.source.claims import StreamOptions
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.messages import MessageColumns
 from airflow_sqlqueue.spark.source.options import (
@@ -39,11 +38,11 @@ from airflow_sqlqueue.spark.source.options import (
 )
 from airflow_sqlqueue.spark.source.peek import narrowed, plan_ranges, read_range
 from airflow_sqlqueue.spark.source.sending import SEND_OPTIONS, Destination, QueueWriter, send_id_of
-from airflow_sqlqueue.spark.source.staged import plan_shares, read_share
-from airflow_sqlqueue.spark.source.streaming import QueueStreamReader, QueueStreamWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_sqlqueue.spark.source.streaming import QueueStreamReader, QueueStreamWriter
 
 
 class QueueDataSource(DataSource):
@@ -78,6 +77,9 @@ class QueueDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802
         """A reader that consumes a queue."""
+        from airflow_sqlqueue.spark.source.claims import StreamOptions
+        from airflow_sqlqueue.spark.source.streaming import QueueStreamReader
+
         options = SourceOptions(self.options, *ServerAccess.OPTIONS, *StreamOptions.OPTIONS)
         access = ServerAccess.of(options, self.connection)
         return QueueStreamReader(access, StreamOptions.of(options), SelectedColumns.of(schema))
@@ -89,6 +91,8 @@ class QueueDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> QueueStreamWriter:  # noqa: N802
         """A writer that sends each micro-batch at once."""
+        from airflow_sqlqueue.spark.source.streaming import QueueStreamWriter
+
         options = SourceOptions(self.options, *SEND_OPTIONS, "checkpointLocation")
         return QueueStreamWriter(self._destination(options, schema, overwrite))
 
@@ -164,8 +168,12 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Parts of the batch, as the ledger lists them."""
+        from airflow_sqlqueue.spark.source.staged import plan_shares
+
         return [InputPartition(share) for share in plan_shares(self._access, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of some parts."""
+        from airflow_sqlqueue.spark.source.staged import read_share
+
         return read_share(self._access, self._columns, partition.value)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, decode_headers, encode_headers, escape_non_ascii
+from airflow_sqlqueue.message_types import first_type
 from airflow_sqlqueue.row import BODY_FILE, Row
-from airflow_sqlqueue.spark.batch import _TEXTS, _TIMES
+from airflow_sqlqueue.spark.batch import TEXT_HEADERS, TIME_HEADERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,14 +26,14 @@ _TEXT, _INSTANT, _MAP, _BYTES = ("string",), ("timestamp",), ("map",), ("binary"
 _HEADERS = {
     "message_id": HeaderNames.MESSAGE_ID,
     "message_type": HeaderNames.ENCLOSED_MESSAGE_TYPES,
-    **_TEXTS,
-    **_TIMES,
+    **TEXT_HEADERS,
+    **TIME_HEADERS,
 }
 """Typed columns and the header that each is."""
 
 _TYPES = {
     **dict.fromkeys(_HEADERS, _TEXT),
-    **dict.fromkeys(_TIMES, _INSTANT),
+    **dict.fromkeys(TIME_HEADERS, _INSTANT),
     **dict.fromkeys(("Id", "CorrelationId", "ReplyToAddress", "headers_raw"), _TEXT),
     "Expires": _INSTANT,
     "Body": _BYTES,
@@ -129,20 +130,9 @@ def _same(column: str, header: str | None, value: str) -> bool:
         return False
     if column == "message_type":
         return first_type(header) == value
-    if column in _TIMES:
+    if column in TIME_HEADERS:
         return parse_time(header) == parse_time(value)
     return header == value
-
-
-def first_type(enclosed: str) -> str:
-    """The full name of the first enclosed type, without its assembly; brackets belong to the name."""
-    first = enclosed.partition(";")[0]
-    depth = 0
-    for at, character in enumerate(first):
-        depth += (character == "[") - (character == "]")
-        if character == "," and depth == 0:
-            return first[:at].strip()
-    return first.strip()
 
 
 def _text(value: Any) -> str | None:
