@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +22,12 @@ from tests.contract.conftest import run_sql
 from tests.spark.conftest import event_log
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
-FAULTS = ("claim", "claimed", "partitions", "read", "job", "commit", "committed")
-"""Where the reader's process is killed: before and after each step; a task, which Spark repeats; or the job fails."""
+FAULTS = ("claim", "claimed", "partitions", "read", "commit")
+"""Where the reader's process is killed: before and after a claim, once its offset is noted, in a task, which Spark
+repeats, and before a commit."""
 
 
 def dying(settings: ConnectionSettings, faults: str) -> type:
@@ -71,7 +70,6 @@ def dying(settings: ConnectionSettings, faults: str) -> type:
         def commit(self: Any, end: Any) -> None:
             die("commit")
             kind.commit(self, end)
-            die("committed")
 
         steps = {"latestOffset": latest_offset, "partitions": partitions, "read": read, "commit": commit}
         reader.__class__ = type("DyingReader", (kind,), steps)
@@ -86,23 +84,14 @@ def test_a_sink_has_each_message_once(
     """Whatever dies; then a checkpoint of yesterday is refused. The login is in no plan and no event log."""
     faults, checkpoint, sink = tmp_path / "faults", tmp_path / "checkpoint", str(tmp_path / "sink")
     faults.mkdir()
-    failing = str(faults / "job")
     spark.dataSource.register(dying(settings, str(faults)))
     name = f"lake {uuid.uuid4()}"
 
-    def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pathlib import Path
-
-        yield from batches
-        if Path(failing).exists():
-            raise RuntimeError("the job fails")
-
     def run() -> Any:
-        options = {"url": server_url, "queue": queue.address.canonical, "consumer": name, "maxMessages": "10"}
+        options = {"url": server_url, "queue": queue.address.canonical, "consumer": name, "maxMessages": "20"}
         stream = spark.readStream.format("sqlqueue").options(**options, partitions=2).load()
         assert stream.schema == raw_schema()
-        bodies = stream.select("Body").mapInArrow(fail, "Body binary")
-        writer = bodies.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
+        writer = stream.select("Body").writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
         query = writer.trigger(availableNow=True).start(sink)
         query.awaitTermination()
         return query
@@ -116,7 +105,6 @@ def test_a_sink_has_each_message_once(
             run()
         except Exception:
             failed.append(fault)
-        Path(failing).unlink(missing_ok=True)
         assert not any(faults.iterdir())
     assert failed == [fault for fault in FAULTS if fault != "read"]
     shutil.copytree(checkpoint, tmp_path / "yesterday")
@@ -127,7 +115,7 @@ def test_a_sink_has_each_message_once(
     assert sorted(int(row["Body"]) for row in read.collect()) == list(range(sent))
     assert queue.depth().messages == 0
     assert claimed(queue) == 1
-    assert finish_stream(query, settings) >= 9
+    assert finish_stream(query, settings) > 4
     assert claimed(queue) == 0
 
     shutil.rmtree(checkpoint)
