@@ -52,7 +52,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def event_log(spark: SparkSession) -> str:
     """What the session's event log says so far."""
     folder = Path(urlsplit(str(spark.sparkContext.getConf().get("spark.eventLog.dir"))).path)
-    return "".join(path.read_text("utf-8") for path in folder.rglob("*") if path.is_file())
+    return "".join(path.read_text("utf-8", "replace") for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.fixture
