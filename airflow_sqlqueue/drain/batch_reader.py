@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,7 +83,21 @@ def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[Row]]) -> Iter
             heapq.heapreplace(heads, (following.row_version, number, following, rest))
 
 
+def part_batches(part: Part, columns: Sequence[str], staging: StagingFolder | None = None) -> Iterator[pa.RecordBatch]:
+    """The named columns of a part's file, in the order of its rows: of the others nothing is read.
+
+    Raises as :func:`rows_in_order`.
+    """
+    return _batches(part, *locate(str(part.path), staging), list(columns))
+
+
 def _rows(part: Part, filesystem: Any, path: str) -> Iterator[Row]:
+    for batch in _batches(part, filesystem, path):
+        for row in batch.to_pylist():
+            yield _row(row, filesystem, path)
+
+
+def _batches(part: Part, filesystem: Any, path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
     # A cached directory may be older than the file, which would not be found then.
     filesystem.invalidate_cache()
     with _translate_read_errors(path), filesystem.open(path, "rb") as stream, pq.ParquetFile(stream) as file:
@@ -94,9 +108,7 @@ def _rows(part: Part, filesystem: Any, path: str) -> Iterator[Row]:
             )
         for group in range(file.num_row_groups):
             # Group by group: a batch of rows would span groups, and one row can be as large as a group.
-            for batch in file.iter_batches(_ROWS, row_groups=[group]):
-                for row in batch.to_pylist():
-                    yield _row(row, filesystem, path)
+            yield from file.iter_batches(_ROWS, row_groups=[group], columns=columns)
 
 
 def _row(values: dict[str, Any], filesystem: Any, path: str) -> Row:

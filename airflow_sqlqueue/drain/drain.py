@@ -172,6 +172,8 @@ class Drain:
         queue, ledger = QueueTable(session, task.queue), task.ledger(session)
         ends = queue.ends()
         up_to = None if ends is None else LAST if options.until_empty else ends[1]
+        if up_to is not None and options.up_to is not None:
+            up_to = min(up_to, options.up_to)
         ledger.create()
         if self._renew:
             task = replace(task, batch_id=ledger.current(task.batch_id))

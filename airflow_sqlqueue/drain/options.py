@@ -48,6 +48,7 @@ class DrainOptions:
     :param inline_body_bytes: a larger body goes to a file of its own, piece by piece, and its row carries the URI.
     :param until_empty: go on until the queue is found empty, instead of up to the last message that was there when the
         batch was opened. On a queue that is sent to faster than it is drained, that needs another limit.
+    :param up_to: leave messages with a higher RowVersion than this; None: only those that are sent later.
     :param max_messages: stop after this many messages of the batch, counted by the ledger over all tries; None: all.
     :param max_seconds: begin no part later than this after the batch was opened, by the ledger, over all tries.
     :param keep_expired: write expired messages to the files, flagged, instead of dropping and counting them.
@@ -64,6 +65,7 @@ class DrainOptions:
     workers: int = 2
     inline_body_bytes: int = 8 * MIB
     until_empty: bool = False
+    up_to: int | None = None
     max_messages: int | None = None
     max_seconds: float | None = None
     keep_expired: bool = False

@@ -22,6 +22,7 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.listing import StagedFile, remove, remove_folder, staged_files
 from airflow_sqlqueue.errors import ConfigurationError, TransactionError
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
+from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,8 @@ class SweepOptions:
 
     :param retain: how long a batch is kept, files and ledger, after it was consumed or requeued, by the server's clock.
         A task that drained it makes a new batch when it is cleared after that.
-    :param grace: how old an orphan must be, by the filesystem's clock. One without a time is kept.
+    :param grace: how old an orphan must be, by the filesystem's clock; one without a time is kept. It holds as well for
+        messages that Spark has staged for a send that never came to its end, by the server's clock.
     :param unknown: take files of batches that the ledger does not know for orphans. Only where no other database's
         ledger lists files in this staging folder.
     :param forget_sent: forget sends of the send ledger that are older; None: none. A send that is repeated after
@@ -61,8 +63,8 @@ class SweepResult:
     """What a sweep removed, or would remove.
 
     ``files`` with their ``bytes`` on disk, ``orphans`` of them that no batch listed, ``rows`` of the table of staged
-    messages, ``batches`` and ``sends`` that were removed from the ledgers. ``unknown`` files were left because the
-    ledger does not know their batch.
+    messages, ``batches`` and ``sends`` that were removed from the ledgers, ``unsent`` messages that Spark staged for
+    sends which never came to their end. ``unknown`` files were left because the ledger does not know their batch.
     """
 
     files: int = 0
@@ -71,6 +73,7 @@ class SweepResult:
     rows: int = 0
     batches: int = 0
     sends: int = 0
+    unsent: int = 0
     unknown: int = 0
     dry_run: bool = False
 
@@ -113,6 +116,7 @@ class _Sweep:
             self._forget(batch_id, here.get(batch_id, set()))
         if self._options.forget_sent is not None:
             self._forget_sent(self._options.forget_sent)
+        self._remove_unsent(self._options.grace)
         return self._swept
 
     def _sweep_files(self, staging: StagingFolder, batch_id: uuid.UUID, files: list[StagedFile]) -> None:
@@ -169,3 +173,9 @@ class _Sweep:
         if sent.exists():
             old = sent.count_older(older_than) if self._options.dry_run else sent.forget(older_than)
             self._swept.sends = old
+
+    def _remove_unsent(self, older_than: timedelta) -> None:
+        staged = OutgoingTable(self._ledger.session, self._ledger.catalog, self._ledger.schema)
+        if staged.exists():
+            dry = self._options.dry_run
+            self._swept.unsent = staged.count_older(older_than) if dry else staged.remove_older(older_than)

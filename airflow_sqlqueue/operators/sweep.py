@@ -23,8 +23,8 @@ class SqlQueueSweepOperator(ServerTask, BaseOperator):
     Never what an open or a sealed batch lists, in files or in the table of staged messages. Safe to repeat and beside
     drains. A task that is cleared after its batch was swept makes a new batch.
 
-    XCom: ``files``, ``bytes``, ``orphans``, ``rows``, ``batches``, ``sends``, ``unknown`` and ``dry_run``, as
-    :class:`~airflow_sqlqueue.drain.sweep.SweepResult` has them.
+    XCom: ``files``, ``bytes``, ``orphans``, ``rows``, ``batches``, ``sends``, ``unsent``, ``unknown`` and ``dry_run``,
+    as :class:`~airflow_sqlqueue.drain.sweep.SweepResult` has them.
 
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath``; None where the drains' stage is
         ``table``: batches with files stay then (templated)

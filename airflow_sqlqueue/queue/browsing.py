@@ -20,6 +20,7 @@ from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess
 from airflow_sqlqueue.sql import Fragment, readpast
 from airflow_sqlqueue.sql.columns import head_columns
+from airflow_sqlqueue.sql.columns import page as page_of
 from airflow_sqlqueue.tables.layout import Layout
 
 WINDOW = 10_000
@@ -82,6 +83,20 @@ def pages(
         if len(page) < wanted:
             return
         window, after = window - len(page), page[-1].row_version
+
+
+def read(table: TableAccess, names: Sequence[str], after: int, up_to: int, *, rows: int, max_bytes: int) -> list[Any]:
+    """One page of some columns, named as in :data:`~airflow_sqlqueue.row.COLUMNS`, and the RowVersion at the end.
+
+    Of messages that nobody has locked, in order, above ``after`` and up to ``up_to``: at most ``rows``, and at most
+    ``max_bytes`` of those columns and one row more. A column that is not named does not leave the server.
+    """
+    chosen = [*names, "RowVersion"]
+    return table.run_for_layout(
+        lambda layout: table.session.run(
+            table.query("queue.peek_page", **page_of(layout.types, chosen)), rows, after, up_to, max_bytes
+        )
+    )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What Spark reads of a drained queue.
+"""What Spark reads of a drained queue, and the format ``sqlqueue``.
 
 Shipped to executors, so nothing here imports airflow, and pyspark only where it is used (docs/design.md, "Python of
 Spark's workers").
@@ -6,8 +6,18 @@ Spark's workers").
 
 from __future__ import annotations
 
-from airflow_sqlqueue.spark.batch import raw_schema, read_batch, verify_count
+from airflow_sqlqueue.spark.batch import raw_schema, read_batch, typed_columns, verify_count
 from airflow_sqlqueue.spark.bodies import read_bodies
 from airflow_sqlqueue.spark.session import local_session
+from airflow_sqlqueue.spark.source.registration import finish_stream, register
 
-__all__ = ["local_session", "raw_schema", "read_batch", "read_bodies", "verify_count"]
+__all__ = [
+    "finish_stream",
+    "local_session",
+    "raw_schema",
+    "read_batch",
+    "read_bodies",
+    "register",
+    "typed_columns",
+    "verify_count",
+]

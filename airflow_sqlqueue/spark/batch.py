@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_sqlqueue.server.settings import ConnectionSettings
 
-_TEXTS = {
+TEXT_HEADERS = {
     "correlation_id": HeaderNames.CORRELATION_ID,
     "conversation_id": HeaderNames.CONVERSATION_ID,
     "intent": HeaderNames.MESSAGE_INTENT,
@@ -31,13 +31,13 @@ _TEXTS = {
     "failed_queue": HeaderNames.FAILED_Q,
     "exception_type": HeaderNames.EXCEPTION_TYPE,
 }
-_TIMES = {
+TIME_HEADERS = {
     "time_sent": HeaderNames.TIME_SENT,
     "processing_started": HeaderNames.PROCESSING_STARTED,
     "processing_ended": HeaderNames.PROCESSING_ENDED,
     "time_of_failure": HeaderNames.TIME_OF_FAILURE,
 }
-_KNOWN = (HeaderNames.MESSAGE_ID, HeaderNames.ENCLOSED_MESSAGE_TYPES, *_TEXTS.values(), *_TIMES.values())
+_KNOWN = (HeaderNames.MESSAGE_ID, HeaderNames.ENCLOSED_MESSAGE_TYPES, *TEXT_HEADERS.values(), *TIME_HEADERS.values())
 
 
 def raw_schema() -> StructType:
@@ -81,12 +81,22 @@ def read_batch(
     later, the latter comes from :func:`verify_count`. For a batch in a table :class:`ConfigurationError` without a
     ``connection`` and with Spark Connect, and what a session raises.
     """
-    from pyspark.sql import functions as sf
-
     if batch.state not in ("sealed", "consumed"):
         raise BatchError(f"Batch {batch.batch_id} is {batch.state}: only a sealed or consumed batch can be read.")
     in_table = batch.stage == "table"
     rows = _table_rows(spark, batch, connection, ledger_schema) if in_table else _file_rows(spark, batch)
+    return typed_columns(rows)
+
+
+def typed_columns(rows: DataFrame) -> DataFrame:
+    """Rows as the format ``sqlqueue`` reads them, with the columns that :func:`read_batch` gives; of streams as well.
+
+    Raises :class:`ConfigurationError` where ``Id`` or ``Headers`` is not among the columns.
+    """
+    from pyspark.sql import functions as sf
+
+    if missing := {"id", "headers"} - {name.lower() for name in rows.columns}:
+        raise ConfigurationError(f"The rows have no column {sorted(missing)[0].title()}: read it as well.")
     raw = rows.withColumnRenamed("Headers", "headers_raw")
     # Each step is a projection of its own, of which Spark computes once what is used, and nothing else.
     checked = raw.withColumn("_readable", readable(sf.col("headers_raw")))
@@ -103,8 +113,8 @@ def read_batch(
             "headers": last_wins(sf.col("_all")),
             "message_id": sf.coalesce(header(HeaderNames.MESSAGE_ID), sf.col("Id")),
             "message_type": first_type(header(HeaderNames.ENCLOSED_MESSAGE_TYPES)),
-            **{column: header(name) for column, name in _TEXTS.items()},
-            **{column: wire_time(header(name)) for column, name in _TIMES.items()},
+            **{column: header(name) for column, name in TEXT_HEADERS.items()},
+            **{column: wire_time(header(name)) for column, name in TIME_HEADERS.items()},
         }
     ).drop("_readable", "_all", "_known")
     elapsed = sf.unix_micros("processing_ended") - sf.unix_micros("processing_started")

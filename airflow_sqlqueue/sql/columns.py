@@ -7,7 +7,7 @@ Versions 7 and later let an owner drop the three legacy columns, so every list i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from airflow_sqlqueue.row import COLUMNS, TABLE_NAMES
 from airflow_sqlqueue.sql import Fragment
@@ -94,14 +94,29 @@ def row_columns(types: Mapping[str, str], source: str = "", *, body: bool = True
     ``types`` are the base types of the columns that the table has. ``Expired`` compares ``Expires`` with the server's
     clock at the moment of the statement. Without ``body`` NULL stands for it.
     """
+    columns = _columns(types, source)
+    if not body:
+        columns["Body"] = "CAST(NULL AS varbinary(max)) AS [Body]"
+    return Fragment(", ".join(columns.values()))
+
+
+def page(types: Mapping[str, str], chosen: Sequence[str]) -> dict[str, Fragment]:
+    """The fragments of a page of some columns of a row: ``columns``, ``names`` and ``size``, the bytes of those."""
+    columns = _columns(types)
+    sizes = [f"COALESCE(DATALENGTH([{name}]), 0)" for name in ("Headers", "Body") if name in chosen]
+    return {
+        "columns": Fragment(", ".join(columns[name] for name in chosen)),
+        "names": row_names(types),
+        "size": Fragment(" + ".join(sizes) or "CAST(0 AS bigint)"),
+    }
+
+
+def _columns(types: Mapping[str, str], source: str = "") -> dict[str, str]:
     columns = {
         name: f"{source}[{name}]" if name in types else f"CAST(NULL AS {LEGACY[name]}) AS [{name}]"
         for name in TABLE_NAMES
     }
-    columns["Expires"] = _expires(types, source)
-    if not body:
-        columns["Body"] = "CAST(NULL AS varbinary(max)) AS [Body]"
-    return Fragment(", ".join([*columns.values(), _expired(source)]))
+    return {**columns, "Expires": _expires(types, source), "Expired": _expired(source)}
 
 
 def copied_columns(types: Mapping[str, str], max_body: int) -> Fragment:

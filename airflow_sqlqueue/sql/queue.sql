@@ -146,6 +146,20 @@ WHERE [BytesBefore] < ? ORDER BY [RowVersion];
 -- copy_body: copy a piece of a message's body
 SELECT SUBSTRING([Body], ?, ?) FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
 
+-- peek_page: look at the queue
+-- The columns that are asked for, up to a number of bytes, as take_head has it: the first row, and each that begins
+-- before the limit. What is not read is not counted.
+SELECT {columns}
+FROM (
+    SELECT {names}, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
+    FROM (
+        SELECT TOP (?) {names}, {size} AS [Bytes]
+        FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
+        WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
+    ) AS first
+) AS sized
+WHERE [BytesBefore] < ? ORDER BY [RowVersion];
+
 -- find_ids: look for messages in the queue
 -- No version has an index on Id: this reads the whole table, and takes no lock that it keeps.
 SELECT [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Id] IN ({ids}) ORDER BY [RowVersion];

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from airflow_sqlqueue import sql
+from airflow_sqlqueue.drain.consumers import consumer_definition
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.errors import StatementError
 from airflow_sqlqueue.inspection.findings import BLOATED_PAGES, CHECKS, ESCALATING_ROWS, InspectedTable
+from airflow_sqlqueue.queue.outgoing import outgoing_definition
 from airflow_sqlqueue.queue.send_ledger import send_ledger_definition
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
@@ -71,7 +73,8 @@ def test_every_named_query_parses() -> None:
 def test_the_script_that_creates_tables_parses(layout: str, name: str) -> None:
     resolver = AddressResolver(default_catalog="a catalog]", default_schema="its schema's")
     definitions = definitions_for(resolver, name, layout=layout, body_string=True, delayed=True, subscriptions=True)
-    ledgers = [*ledger_definitions("nsb", "a schema"), send_ledger_definition("nsb", "a schema")]
+    others = (send_ledger_definition, outgoing_definition, consumer_definition)
+    ledgers = [*ledger_definitions("nsb", "a schema"), *(each("nsb", "a schema") for each in others)]
     texts = [script([*definitions, *ledgers], create_schema=with_schema) for with_schema in (False, True)]
     assert "\nGO\n" in texts[0] != texts[1]
     assert problems(texts) == []

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -46,6 +47,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     }
     with local_session("tests", "local[2,4]", config) as session:
         yield session
+
+
+def event_log(spark: SparkSession) -> str:
+    """What the session's event log says so far."""
+    folder = Path(urlsplit(str(spark.sparkContext.getConf().get("spark.eventLog.dir"))).path)
+    return "".join(path.read_text("utf-8", "replace") for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.fixture

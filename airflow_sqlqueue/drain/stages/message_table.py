@@ -121,12 +121,14 @@ class MessageTable:
         rows = self._session.run(statement, str(batch_id), str(part_id), after)
         return [(Row._make(row), int(size)) for *row, size in rows]
 
-    def pages(self, batch_id: uuid.UUID, part_id: uuid.UUID, *, page_bytes: int = PAGE_BYTES) -> Iterator[list[Row]]:
-        """The rows of a part by ascending RowVersion, in pages.
+    def pages(
+        self, batch_id: uuid.UUID, part_id: uuid.UUID, *, page_bytes: int = PAGE_BYTES, bodies: bool = True
+    ) -> Iterator[list[Row]]:
+        """The rows of a part by ascending RowVersion, in pages, on request without their bodies.
 
         No result is open on the server between two pages, however long the caller takes.
         """
-        statement = self._query("read", columns=STAGED_NAMES)
+        statement = self._query("read", columns=STAGED_NAMES if bodies else STAGED_HEADS)
         after = FIRST
         while page := self._session.run(
             statement, str(batch_id), str(part_id), after, MAX_ROWS_PER_STATEMENT, page_bytes
@@ -135,13 +137,15 @@ class MessageTable:
             yield rows
             after = rows[-1].row_version
 
-    def part(self, batch_id: uuid.UUID, part_id: uuid.UUID, messages: int) -> Iterator[list[Row]]:
+    def part(
+        self, batch_id: uuid.UUID, part_id: uuid.UUID, messages: int, *, bodies: bool = True
+    ) -> Iterator[list[Row]]:
         """:meth:`pages` of a part of which the ledger says how many messages it has.
 
         Raises :class:`BatchMismatchError`, in the end, where they are fewer or more.
         """
         read = 0
-        for page in self.pages(batch_id, part_id):
+        for page in self.pages(batch_id, part_id, bodies=bodies):
             read += len(page)
             yield page
         if read != messages:

@@ -40,7 +40,7 @@ def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
     """Drop the ledger afterwards."""
     yield
     with Session(settings) as session:
-        tables = ("Batch", "Part", "BatchMessage", "Quarantine", "Send")
+        tables = ("Batch", "Part", "BatchMessage", "Quarantine", "Send", "Outgoing")
         run_sql(session, "; ".join(f"DROP TABLE IF EXISTS [{SCHEMA}].[{name}]" for name in tables))
         run_sql(session, f"DROP SCHEMA IF EXISTS [{SCHEMA}]")
 

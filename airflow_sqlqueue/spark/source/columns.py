@@ -1,0 +1,113 @@
+"""The columns that a read has, and rows of them as Arrow in exactly the types that Spark expects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_sqlqueue.errors import ConfigurationError, StagingError
+from airflow_sqlqueue.row import BODY_FILE, NAMES, drained_row_schema, spark_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class SelectedColumns:
+    """The columns of a schema, under our names and under those that the user gave; ``nullable`` is the schema's."""
+
+    names: tuple[str, ...]
+    aliases: tuple[str, ...]
+    nullable: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, schema: StructType) -> SelectedColumns:
+        """The columns of Spark's schema, in its order; names are compared without regard to case, as Spark does.
+
+        Raises :class:`ConfigurationError` for a column that there is not, or of another type.
+        """
+        types = {field["name"].lower(): (field["name"], field["type"]) for field in spark_schema()["fields"]}
+        names = []
+        for field in schema.fields:
+            if field.name.lower() not in types:
+                known = ", ".join(name for name, _ in types.values())
+                raise ConfigurationError(f"A row of a queue has no column {field.name!r}: choose from {known}.")
+            name, kind = types[field.name.lower()]
+            if field.dataType.jsonValue() != kind:
+                simple = "bigint" if kind == "long" else kind
+                raise ConfigurationError(f"The column {name} is of type {simple}: give it that in the schema.")
+            names.append(name)
+        if not names:
+            raise ConfigurationError("The schema has no column: name at least one.")
+        return cls(tuple(names), tuple(schema.fieldNames()), tuple(field.nullable for field in schema.fields))
+
+    @property
+    def of_the_table(self) -> tuple[str, ...]:
+        """Those that a queue's table, or that of staged messages, can answer: all but the file of a body."""
+        return tuple(name for name in self.names if name != BODY_FILE)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """What Spark expects, to the last flag."""
+        import pyarrow as pa
+
+        types = drained_row_schema()
+        return pa.schema(
+            pa.field(alias, types.field(name).type, nullable=nullable)
+            for name, alias, nullable in zip(self.names, self.aliases, self.nullable, strict=True)
+        )
+
+    def to_arrow(self, rows: Sequence[Any]) -> pa.RecordBatch:
+        """Rows of :attr:`of_the_table`, each followed by its RowVersion.
+
+        Raises :class:`StagingError` for one that Spark cannot hold. It names the RowVersion and quotes nothing.
+        """
+        import pyarrow as pa
+
+        try:
+            return self._convert(rows)
+        except (pa.ArrowException, UnicodeError, ValueError):
+            # The cause would quote the value.
+            found = next((row[-1], reason) for row in rows if (reason := self._unreadable(row)))
+        row_version, reason = found
+        raise StagingError(f"The message {row_version} (RowVersion) cannot be read by Spark: {reason}.")
+
+    def from_rows(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+        """Whole rows, in the order of :data:`~airflow_sqlqueue.row.COLUMNS`. Raises as :meth:`to_arrow`."""
+        at = [NAMES.index(name) for name in (*self.of_the_table, "RowVersion")]
+        return self.to_arrow([tuple(row[index] for index in at) for row in rows])
+
+    def rename(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch with our names, as part files have them, as Spark expects it."""
+        import pyarrow as pa
+
+        return pa.record_batch([batch.column(name) for name in self.names], schema=self.schema)
+
+    def _convert(self, rows: Sequence[Any]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        schema = self.schema
+        columns = dict(zip((*self.of_the_table, ""), zip(*rows, strict=True), strict=True))
+        if "Id" in columns:
+            columns["Id"] = tuple(None if value is None else str(value).lower() for value in columns["Id"])
+        columns[BODY_FILE] = (None,) * len(rows)
+        arrays = [pa.array(columns[name], field.type) for name, field in zip(self.names, schema, strict=True)]
+        for name, array, field in zip(self.names, arrays, schema, strict=True):
+            if array.null_count and not field.nullable:
+                raise ValueError(f"{name} is NULL")
+        return pa.record_batch(arrays, schema=schema)
+
+    def _unreadable(self, row: Any) -> str | None:
+        import pyarrow as pa
+
+        try:
+            self._convert([row])
+        except UnicodeError:
+            return "a text holds half a surrogate pair"
+        except pa.ArrowException:
+            return "a value is out of the range of its column"
+        except ValueError as error:
+            return str(error)
+        return None

@@ -1,0 +1,156 @@
+"""Rows of a DataFrame as messages: the inverse of what ``read_batch`` gives.
+
+Source: docs/transport/messages.md, "Header names".
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from airflow_sqlqueue.envelope.times import format_time, parse_time
+from airflow_sqlqueue.errors import ConfigurationError, MessageError
+from airflow_sqlqueue.message import HeaderNames, decode_headers, encode_headers, escape_non_ascii
+from airflow_sqlqueue.message_types import first_type
+from airflow_sqlqueue.row import BODY_FILE, Row
+from airflow_sqlqueue.spark.batch import TEXT_HEADERS, TIME_HEADERS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_TEXT, _INSTANT, _MAP, _BYTES = ("string",), ("timestamp",), ("map",), ("binary", "string")
+_HEADERS = {
+    "message_id": HeaderNames.MESSAGE_ID,
+    "message_type": HeaderNames.ENCLOSED_MESSAGE_TYPES,
+    **TEXT_HEADERS,
+    **TIME_HEADERS,
+}
+"""Typed columns and the header that each is."""
+
+_TYPES = {
+    **dict.fromkeys(_HEADERS, _TEXT),
+    **dict.fromkeys(TIME_HEADERS, _INSTANT),
+    **dict.fromkeys(("Id", "CorrelationId", "ReplyToAddress", "headers_raw"), _TEXT),
+    "Expires": _INSTANT,
+    "Body": _BYTES,
+    "headers": _MAP,
+    BODY_FILE: _TEXT,
+}
+_PASSED_OVER = ("RowVersion", "Expired", "Recoverable", "headers_malformed", "processing_ms")
+"""What a read gives besides, and what the queue or the reader finds out anew."""
+
+
+@dataclass(frozen=True)
+class MessageColumns:
+    """The columns of a DataFrame that is sent, by our names, each with its place."""
+
+    places: Mapping[str, int]
+
+    @classmethod
+    def of(cls, schema: StructType) -> MessageColumns:
+        """Raises :class:`ConfigurationError` for a column that means nothing to a message, or is of another type."""
+        known = {name.lower(): name for name in (*_TYPES, *_PASSED_OVER)}
+        places = {}
+        for place, field in enumerate(schema.fields):
+            name = known.get(field.name.lower())
+            if name is None:
+                raise ConfigurationError(
+                    f"A message has no column {field.name!r}: drop it, put it into the map 'headers', or name it one "
+                    f"of {', '.join(_TYPES)}."
+                )
+            if name in _PASSED_OVER:
+                continue
+            kind = field.dataType.typeName()
+            texts = kind != "map" or field.dataType.simpleString() == "map<string,string>"
+            if kind not in _TYPES[name] or not texts:
+                wanted = "map<string,string>" if _TYPES[name] == _MAP else " or ".join(_TYPES[name])
+                raise ConfigurationError(f"The column {name} must be of type {wanted}, not {kind}: cast it.")
+            places[name] = place
+        if not places:
+            raise ConfigurationError("No column of the DataFrame is one of a message: name a body or headers.")
+        return cls(places)
+
+    def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
+        """The rows to be sent. Raises :class:`MessageError` for what no message can be; it quotes nothing."""
+        columns = [batch.column(place).to_pylist() for place in self.places.values()]
+        for values in zip(*columns, strict=True):
+            yield message_row(dict(zip(self.places, values, strict=True)))
+
+
+def message_row(values: Mapping[str, Any]) -> Row:
+    """One row to be sent, with a new Id where none is given.
+
+    A typed column goes over the header of the same meaning, unless that says the same already: ``message_type`` has the
+    first of several types, without its assembly, and ``message_id`` the row's Id where there is no header.
+    """
+    if values.get(BODY_FILE) is not None:
+        raise MessageError("A body is in a file of its own: send what read_bodies returns, which has it in its row.")
+    body, expires = values.get("Body"), values.get("Expires")
+    row_id = _row_id(values.get("Id"))
+    headers, text = _headers(values, row_id)
+    return Row(
+        id=row_id,
+        correlation_id=_column(values.get("CorrelationId"), headers.get(HeaderNames.CORRELATION_ID)),
+        reply_to_address=_column(values.get("ReplyToAddress"), headers.get(HeaderNames.REPLY_TO_ADDRESS)),
+        recoverable=None,
+        expires=None if expires is None else _aware(expires).astimezone(timezone.utc).replace(tzinfo=None),
+        headers=text,
+        body=body.encode() if isinstance(body, str) else body,
+        row_version=0,
+        expired=False,
+    )
+
+
+def _headers(values: Mapping[str, Any], row_id: uuid.UUID) -> tuple[Mapping[str, str | None], str]:
+    """The headers and their text: what the columns say over the map, or over the text where there is no map."""
+    given, raw = values.get("headers"), values.get("headers_raw")
+    typed = {name: text for name in _HEADERS if (text := _text(values.get(name))) is not None}
+    decoded = decode_headers(raw) if given is None else None
+    headers = dict(given or {}) if decoded is None else dict(decoded.values)
+    if HeaderNames.MESSAGE_ID not in headers and typed.get("message_id") == str(row_id):
+        del typed["message_id"]
+    changed = {
+        _HEADERS[name]: text for name, text in typed.items() if not _same(name, headers.get(_HEADERS[name]), text)
+    }
+    if decoded is not None and raw is not None and not changed:
+        # As it was, malformed or not. Escaped, so that no kind of column loses characters.
+        return headers, escape_non_ascii(raw)
+    if decoded is not None and decoded.problem is not None:
+        raise MessageError(f"No header can be set, as {decoded.problem}: leave out the typed columns, or headers_raw.")
+    headers |= changed
+    return headers, encode_headers(headers)
+
+
+def _same(column: str, header: str | None, value: str) -> bool:
+    if header is None:
+        return False
+    if column == "message_type":
+        return first_type(header) == value
+    if column in TIME_HEADERS:
+        return parse_time(header) == parse_time(value)
+    return header == value
+
+
+def _text(value: Any) -> str | None:
+    return format_time(_aware(value)) if isinstance(value, datetime) else value
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+
+
+def _row_id(text: str | None) -> uuid.UUID:
+    try:
+        return uuid.uuid4() if text is None else uuid.UUID(text)
+    except ValueError:
+        raise MessageError("An Id is not a UUID: correct it, or leave the column out for new ones.") from None
+
+
+def _column(value: str | None, header: str | None) -> str | None:
+    """A legacy column: what is given, else the header's value where the column keeps it as it is."""
+    text = header if value is None else value
+    return text if text and len(text) <= 255 and text.isascii() else None

@@ -1,0 +1,180 @@
+"""What ``option(...)`` of the format ``sqlqueue`` may say, read and checked."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.table_access import FIRST, LAST
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+
+URL_VARIABLE = "SQLQUEUE_URL"
+"""The environment variable that names the server where no option does, on the driver and on the executors."""
+
+MAX_PARTITIONS = 10_000
+
+
+class SourceOptions:
+    """The options of one read or write, by their names without regard to case and underscores.
+
+    Raises :class:`ConfigurationError` for one that is not ``known``. No error quotes a value.
+    """
+
+    def __init__(self, options: Mapping[str, str], *known: str) -> None:
+        self._values = {_plain(name): value for name, value in options.items()}
+        if unknown := sorted(name for name in options if _plain(name) not in {_plain(each) for each in known}):
+            raise ConfigurationError(
+                f"The format sqlqueue has no option {unknown[0]!r} here: remove it; there are {', '.join(known)}."
+            )
+
+    def text(self, name: str) -> str | None:
+        """An option's text without blanks around it, None where it is missing or empty."""
+        return (self._values.get(_plain(name)) or "").strip() or None
+
+    def required(self, name: str, why: str) -> str:
+        """The text of an option that has to be there."""
+        value = self.text(name)
+        if value is None:
+            raise ConfigurationError(f"The option {name!r} is missing: {why}.")
+        return value
+
+    def number(self, name: str, default: int | None, *, least: int = 1, most: int = LAST) -> int | None:
+        """The whole number of an option, the default where it is missing."""
+        text = self.text(name)
+        if text is None:
+            return default
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            limits = f"{least} or more" if most == LAST else f"{least} to {most}"
+            raise ConfigurationError(f"The option {name!r} must be a whole number, {limits}.")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """Whether an option is ``true``; ``false`` where it is missing."""
+        text = (self.text(name) or "false").lower()
+        if text not in ("true", "false"):
+            raise ConfigurationError(f"The option {name!r} must be true or false.")
+        return text == "true"
+
+    def identifier(self, name: str) -> uuid.UUID | None:
+        """The UUID of an option, None where it is missing."""
+        text = self.text(name)
+        try:
+            return None if text is None else uuid.UUID(text)
+        except ValueError:
+            raise ConfigurationError(f"The option {name!r} must be a UUID.") from None
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+@dataclass(frozen=True)
+class ServerAccess:
+    """How the server is reached, from the driver and from tasks; made for pickling, and it shows no secret.
+
+    Without a URL the environment of the process that asks is what counts.
+    """
+
+    url: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    settings: ConnectionSettings | None = field(default=None, repr=False)
+    ledger_schema: str = LEDGER_SCHEMA
+
+    OPTIONS = ("url", "password", "ledgerSchema")
+
+    @classmethod
+    def of(cls, options: SourceOptions, settings: ConnectionSettings | None) -> ServerAccess:
+        """Read the options; ``settings`` are those of ``register``, which an option ``url`` wins over.
+
+        Raises :class:`ConfigurationError` for a URL that cannot be used, and where nothing names a server.
+        """
+        access = cls(
+            options.text("url"), options.text("password"), settings, options.text("ledgerSchema") or LEDGER_SCHEMA
+        )
+        access.client()
+        return access
+
+    def client(self) -> QueueClient:
+        """The client of the server."""
+        url = self.url or (os.environ.get(URL_VARIABLE) if self.settings is None else None)
+        if url is not None:
+            client = QueueClient.from_url(url, ledger_schema=self.ledger_schema)
+        elif self.settings is not None:
+            client = QueueClient(self.settings, ledger_schema=self.ledger_schema)
+        else:
+            raise ConfigurationError(
+                f"No server is named: give the option 'url', hand the connection to register, or set {URL_VARIABLE} "
+                "for Spark's driver and executors."
+            )
+        if self.password is None:
+            return client
+        settings = replace(client.settings, password=self.password)
+        return QueueClient(settings, client.resolver, ledger_schema=self.ledger_schema)
+
+    @contextmanager
+    def queue(self, name: str) -> Iterator[QueueTable]:
+        """A queue by its address, through a session of its own."""
+        client = self.client()
+        address = client.find(name)
+        with client.session() as session:
+            yield QueueTable(session, address)
+
+
+@dataclass(frozen=True)
+class PeekOptions:
+    """What a peek reads: up to ``limit`` messages of ``queue`` within a range of RowVersions, in so many partitions."""
+
+    queue: str
+    partitions: int
+    limit: int | None
+    low: int
+    high: int
+
+    OPTIONS = ("queue", "partitions", "limit", "minRowVersion", "maxRowVersion", "pushdown")
+
+    @classmethod
+    def of(cls, options: SourceOptions) -> PeekOptions:
+        return cls(
+            queue=options.required("queue", "give the queue's address, or a batch"),
+            partitions=_partitions(options),
+            limit=options.number("limit", None),
+            low=options.number("minRowVersion", FIRST, least=FIRST) or 0,
+            high=options.number("maxRowVersion", LAST, least=FIRST) or 0,
+        )
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """The batch that is read, and in how many partitions; ``queue`` names the database whose ledger has it."""
+
+    batch_id: uuid.UUID
+    queue: str | None
+    partitions: int
+
+    OPTIONS = ("batch", "queue", "partitions")
+
+    @classmethod
+    def of(cls, options: SourceOptions, batch_id: uuid.UUID) -> BatchOptions:
+        """Raises :class:`ConfigurationError` beside an option that a peek has: a batch is read whole."""
+        for name in PeekOptions.OPTIONS:
+            if name not in cls.OPTIONS and options.text(name) is not None:
+                raise ConfigurationError(f"A batch is read whole: remove the option {name!r}, and filter its rows.")
+        return cls(batch_id, options.text("queue"), _partitions(options))
+
+
+def _partitions(options: SourceOptions) -> int:
+    return options.number("partitions", 8, most=MAX_PARTITIONS) or 1
+
+
+READ_OPTIONS = tuple(dict.fromkeys((*ServerAccess.OPTIONS, *PeekOptions.OPTIONS, *BatchOptions.OPTIONS)))

@@ -1,0 +1,95 @@
+"""Reading a live queue without taking anything: ranges of RowVersions for tasks, and what a task reads of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.budget import MIB
+from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
+from airflow_sqlqueue.queue.browsing import read
+from airflow_sqlqueue.spark.source.columns import SelectedColumns
+from airflow_sqlqueue.spark.source.options import PeekOptions, ServerAccess
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PAGE_BYTES = 8 * MIB
+"""Bytes of headers and bodies that a task holds at one time, and one message more."""
+
+
+@dataclass(frozen=True)
+class RowVersionRange:
+    """RowVersions above ``after`` and up to ``up_to``; of the messages there at most ``limit``, None: all."""
+
+    after: int
+    up_to: int
+    limit: int | None = None
+
+
+NOTHING = RowVersionRange(0, 0)
+
+
+def plan_ranges(access: ServerAccess, options: PeekOptions) -> list[RowVersionRange]:
+    """Ranges between the ends of the queue for as many tasks as the options say, at least one.
+
+    The end is that of this moment: what is sent later is not read. With a limit the ranges begin at the head and hold
+    about the same number of messages, and their own limits add up to it.
+    """
+    with access.queue(options.queue) as queue:
+        ends = queue.ends()
+        if ends is None:
+            return [NOTHING]
+        low, high = max(ends[0], options.low), min(ends[1], options.high)
+        if low > high:
+            return [NOTHING]
+        if options.limit is not None:
+            return list(_limited(queue, RowVersionRange(low - 1, high, options.limit), options.partitions)) or [NOTHING]
+    return split(low, high, options.partitions)
+
+
+def split(low: int, high: int, parts: int) -> list[RowVersionRange]:
+    """The numbers from ``low`` to ``high`` in at most so many ranges of about the same length."""
+    count = high - low + 1
+    parts = min(parts, count)
+    edges = [low - 1 + count * number // parts for number in range(parts + 1)]
+    return [RowVersionRange(*ends) for ends in pairwise(edges)]
+
+
+def _limited(queue: QueueTable, whole: RowVersionRange, parts: int) -> Iterator[RowVersionRange]:
+    left, after = whole.limit or 0, whole.after
+    size = -(-left // parts)
+    while left > 0:
+        rows = min(size, left)
+        end = queue.window_end(rows, after, whole.up_to)
+        if end is None:
+            return
+        yield RowVersionRange(after, end, rows)
+        left, after = left - rows, end
+
+
+def read_range(
+    access: ServerAccess, queue_name: str, columns: SelectedColumns, wanted: RowVersionRange
+) -> Iterator[pa.RecordBatch]:
+    """What a task reads: the messages of a range that nobody has locked, page by page.
+
+    No lock is kept and no result is open between two pages, however long Spark takes over one.
+    """
+    if wanted.after >= wanted.up_to:
+        return
+    with access.queue(queue_name) as queue:
+        after, left = wanted.after, wanted.limit
+        while left is None or left > 0:
+            rows = MAX_ROWS_PER_STATEMENT if left is None else min(left, MAX_ROWS_PER_STATEMENT)
+            page = read(queue, columns.of_the_table, after, wanted.up_to, rows=rows, max_bytes=PAGE_BYTES)
+            if not page:
+                return
+            yield columns.to_arrow(page)
+            after, left = page[-1][-1], None if left is None else left - len(page)
+
+
+def narrowed(options: PeekOptions, low: int, high: int) -> PeekOptions:
+    """The options for what filters on the RowVersion leave."""
+    return replace(options, low=max(options.low, low), high=min(options.high, high))

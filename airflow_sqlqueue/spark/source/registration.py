@@ -1,0 +1,45 @@
+"""Making the format known to a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_sqlqueue.server.settings import ConnectionSettings
+
+
+def register(spark: SparkSession, connection: ConnectionSettings | None = None) -> None:
+    """Make the format ``sqlqueue`` known to a session, of a master or of Spark Connect; again, it is replaced.
+
+    ``spark.read.format("sqlqueue")`` looks at a queue and takes nothing, or with the option ``batch`` reads a sealed
+    batch; ``df.write`` sends, ``spark.readStream`` consumes, and ``df.writeStream`` sends each micro-batch. Driver and
+    executors need this package and an ODBC driver.
+
+    :param connection: the server and the login of every read and write that names none itself by the option ``url``.
+        It is pickled with the format's code: no plan, web UI or event log shows it, with Spark Connect as well. Without
+        it the environment variable ``SQLQUEUE_URL`` of Spark's driver and executors counts.
+    """
+    from airflow_sqlqueue.spark.source.data_source import bound_to
+
+    spark.dataSource.register(bound_to(connection))
+
+
+def finish_stream(query: Any, connection: ConnectionSettings | None = None) -> int:
+    """Commit the last claim of a query that has ended well, which Spark does not do by itself.
+
+    To be called after ``awaitTermination()``, above all with ``trigger(availableNow=True)``: Spark tells a source what
+    it has committed when the next micro-batch begins, so the messages of the last one stay claimed, in a batch that is
+    sealed, until the query runs again. Nothing is lost or doubled without it. Returns how many claims the consumers of
+    the query have done by now, added up; 0 where it has made no progress.
+
+    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for a query that is running or has failed, whose last
+    claim may not be processed.
+
+    :param query: the ``StreamingQuery``.
+    :param connection: as for :func:`register`.
+    """
+    from airflow_sqlqueue.spark.source.streaming import commit_last_claims
+
+    return commit_last_claims(query, connection)

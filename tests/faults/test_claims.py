@@ -1,0 +1,216 @@
+"""A stream's claims, of which the reader dies at every statement: the sink has each message once."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.errors import WrongBatchError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.spark.source import claims as module
+from airflow_sqlqueue.spark.source.claims import Claims, Offset, StreamOptions
+from airflow_sqlqueue.spark.source.columns import SelectedColumns
+from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
+from airflow_sqlqueue.spark.source.staged import read_share
+from tests.contract.conftest import run_sql
+
+
+class Killed(BaseException):
+    """The process is dead: nothing of it runs any more."""
+
+
+class Mortal:
+    """Counts the statements of all sessions, and at one of them closes every connection and lets nothing run after.
+
+    The server sees what it sees of a process that is killed. ``after`` the statement, or before it.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._left: int | None = None
+        self._after = self._dead = False
+        self._sessions: list[Session] = []
+        run = Session.run
+
+        def counted(session: Session, *arguments: Any, **sizes: Any) -> list[Any]:
+            if session not in self._sessions:
+                self._sessions.append(session)
+            if self._dead or (self._is_last() and not self._after):
+                self._die()
+            rows = run(session, *arguments, **sizes)
+            if self._left == 0:
+                self._die()
+            return rows
+
+        monkeypatch.setattr(Session, "run", counted)
+
+    def _is_last(self) -> bool:
+        if self._left is None:
+            return False
+        self._left -= 1
+        return self._left == 0
+
+    def _die(self) -> None:
+        self._dead = True
+        for session in self._sessions:
+            session.close()
+        raise Killed
+
+    def born(self, statements: int | None, *, after: bool = False) -> None:
+        """A process that lives for so many statements."""
+        self._left, self._after, self._dead, self._sessions = statements, after, False, []
+
+
+class MicroBatches:
+    """A query as Spark runs it, with its checkpoint and its sink in files; a sink that is keyed by the micro-batch."""
+
+    def __init__(self, folder: Path, claims: Claims, columns: SelectedColumns) -> None:
+        self._folder, self._claims, self._columns = folder, claims, columns
+
+    def run(self) -> None:
+        """All that is available, from the checkpoint on. The order of calls is Spark's."""
+        claims, number = self._claims, 0
+        claims.stop_at_the_end()
+        while (self._folder / f"commit-{number}").exists():
+            number += 1
+        start = self._offset(number - 1) or claims.begin()
+        while True:
+            end = self._offset(number)
+            if end is None:
+                end = claims.claim(start, 4)
+                if end == start:
+                    return
+                (self._folder / f"offset-{number}").write_text(json.dumps(end))
+            if number:
+                claims.commit(start)
+            rows = [
+                row["Body"].decode()
+                for share in claims.shares(start, end)
+                for batch in read_share(claims.access, self._columns, share)
+                for row in batch.to_pylist()
+            ]
+            (self._folder / f"sink-{number}").write_text(json.dumps(rows))
+            (self._folder / f"commit-{number}").touch()
+            start, number = end, number + 1
+
+    def _offset(self, number: int) -> Offset | None:
+        path = self._folder / f"offset-{number}"
+        found: Offset | None = json.loads(path.read_text()) if path.exists() else None
+        return found
+
+    def end(self) -> Offset | None:
+        """The offset of the last micro-batch."""
+        return self._offset(len(list(self._folder.glob("commit-*"))) - 1)
+
+    def sink(self) -> list[str]:
+        """What the sink has."""
+        return [row for path in self._folder.glob("sink-*") for row in json.loads(path.read_text())]
+
+
+@pytest.fixture
+def columns() -> SelectedColumns:
+    return SelectedColumns(("Body",), ("Body",), (True,))
+
+
+@pytest.fixture
+def claims(settings: ConnectionSettings, queue: QueueTable) -> Iterator[Any]:
+    """Makes the reader of a new process."""
+    name = f"c {uuid.uuid4()}"
+
+    def make() -> Claims:
+        options = StreamOptions(queue.address.canonical, name, 4, 2, False)
+        return Claims(ServerAccess.of(SourceOptions({}), settings), options)
+
+    yield make
+    run_sql(queue.session, f"DELETE FROM [sqlqueue].[Consumer] WHERE [Name] = N'{name}'")
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_reader_that_dies_at_every_statement(
+    claims: Any,
+    columns: SelectedColumns,
+    queue: QueueTable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    after: bool,
+) -> None:
+    mortal = Mortal(monkeypatch)
+    sent, restarts, lives = 0, 0, 5
+    while sent < 60 or restarts < 25:
+        # The queue's own session is not one of the process that dies.
+        mortal.born(None)
+        queue.send(Message({}, b"%d" % n) for n in range(sent, sent + 3))
+        sent += 3
+        mortal.born(lives, after=after)
+        reader = claims()
+        try:
+            MicroBatches(tmp_path, reader, columns).run()
+        except Killed:
+            restarts += 1
+        finally:
+            mortal.born(None)
+            reader.close()
+        lives = lives + 7 if lives < 140 else 5
+    last = MicroBatches(tmp_path, claims(), columns)
+    last.run()
+    assert sorted(map(int, last.sink())) == list(range(sent))
+    assert queue.depth().messages == 0
+
+
+def test_one_query_for_each_consumer(claims: Any, queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOCK_SECONDS", 0.0)
+    first, second = claims(), claims()
+    first.begin()
+    with pytest.raises(WrongBatchError, match="Another query reads as the consumer"):
+        second.begin()
+    first.close()
+    assert second.begin()["number"] == 0
+    second.close()
+
+
+def test_what_is_sent_later_is_left(claims: Any, columns: SelectedColumns, queue: QueueTable) -> None:
+    reader = claims()
+    queue.send(Message({}, b"%d" % n) for n in range(3))
+    reader.stop_at_the_end()
+    queue.send(Message({}, b"%d" % n) for n in range(3, 5))
+    start = reader.begin()
+    end = reader.claim(start, None)
+    batches = [batch for share in reader.shares(start, end) for batch in read_share(reader.access, columns, share)]
+    assert sum(batch.num_rows for batch in batches) == 3
+    assert reader.claim(end, None) == end
+    assert queue.depth().messages == 2
+    reader.close()
+
+
+def test_a_stale_checkpoint_is_refused(
+    claims: Any, columns: SelectedColumns, queue: QueueTable, tmp_path: Path
+) -> None:
+    reader = claims()
+    queue.send(Message({}, b"%d" % n) for n in range(12))
+    query = MicroBatches(tmp_path, reader, columns)
+    query.run()
+    end = query.end()
+    assert end is not None
+    assert end["number"] == 3
+    with pytest.raises(WrongBatchError, match="the checkpoint ends with claim 1, and 2 are done"):
+        reader.claim({**end, "number": 1}, 4)
+    with pytest.raises(WrongBatchError, match="the claim 7 of the checkpoint is not there"):
+        reader.claim({**end, "number": 7}, 4)
+    with pytest.raises(WrongBatchError, match="that of another consumer or database"):
+        reader.claim({**end, "generation": str(uuid.uuid4())}, 4)
+    reader.commit(end)
+    reader.commit(end)
+    staged = (
+        "SELECT COUNT(*) FROM [sqlqueue].[BatchMessage] AS m JOIN [sqlqueue].[Batch] AS b ON b.[BatchId] = m.[BatchId]"
+    )
+    assert run_sql(queue.session, f"{staged} WHERE b.[Queue] = N'{queue.address.canonical[:400]}'")[0][0] == 0
+    assert reader.begin()["number"] == 3
+    assert reader.claim(end, 4) == end
+    reader.close()

@@ -1,0 +1,162 @@
+"""``spark.readStream.format("sqlqueue")`` over restarts, and the stream writer behind it.
+
+That no statement of the reader can be the one at which it must not die is in ``tests/faults/test_claims.py``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.spark import finish_stream, raw_schema, register
+from airflow_sqlqueue.tables.create import create_queue
+from tests.contract.conftest import run_sql
+from tests.spark.conftest import event_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+FAULTS = ("claim", "claimed", "partitions", "read", "commit")
+"""Where the reader's process is killed: before and after a claim, once its offset is noted, in a task, which Spark
+repeats, and before a commit."""
+
+
+def dying(settings: ConnectionSettings, faults: str) -> type:
+    """The format, of whose reader a process kills itself once where a file of the fault's name says so."""
+    from airflow_sqlqueue.spark.source.data_source import bound_to
+
+    source: Any = bound_to(settings)
+
+    def die(fault: str) -> None:
+        import os
+        import signal
+        from pathlib import Path
+
+        try:
+            Path(faults, fault).unlink()
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def stream_reader(self: Any, schema: Any) -> Any:
+        reader: Any = source.streamReader(self, schema)
+        kind: Any = type(reader)
+
+        def latest_offset(self: Any, start: Any, limit: Any) -> Any:
+            die("claim")
+            end = kind.latestOffset(self, start, limit)
+            die("claimed")
+            return end
+
+        def partitions(self: Any, start: Any, end: Any) -> Any:
+            found = kind.partitions(self, start, end)
+            die("partitions")
+            return found
+
+        def read(self: Any, partition: Any) -> Any:
+            for batch in kind.read(self, partition):
+                yield batch
+                die("read")
+
+        def commit(self: Any, end: Any) -> None:
+            die("commit")
+            kind.commit(self, end)
+
+        steps = {"latestOffset": latest_offset, "partitions": partitions, "read": read, "commit": commit}
+        reader.__class__ = type("DyingReader", (kind,), steps)
+        return reader
+
+    return type("DyingSource", (source,), {"streamReader": stream_reader})
+
+
+def test_a_sink_has_each_message_once(
+    spark: SparkSession, settings: ConnectionSettings, server_url: str, queue: QueueTable, tmp_path: Path
+) -> None:
+    """Whatever dies; then a checkpoint of yesterday is refused. The login is in no plan and no event log."""
+    faults, checkpoint, sink = tmp_path / "faults", tmp_path / "checkpoint", str(tmp_path / "sink")
+    faults.mkdir()
+    spark.dataSource.register(dying(settings, str(faults)))
+    name = f"lake {uuid.uuid4()}"
+
+    def run() -> Any:
+        options = {"url": server_url, "queue": queue.address.canonical, "consumer": name, "maxMessages": "20"}
+        stream = spark.readStream.format("sqlqueue").options(**options, partitions=2).load()
+        assert stream.schema == raw_schema()
+        writer = stream.select("Body").writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start(sink)
+        query.awaitTermination()
+        return query
+
+    sent, failed = 0, []
+    for fault in FAULTS:
+        (faults / fault).touch()
+        queue.send(Message({}, b"%d" % n) for n in range(sent, sent + 12))
+        sent += 12
+        try:
+            run()
+        except Exception:
+            failed.append(fault)
+        assert not any(faults.iterdir())
+    assert failed == [fault for fault in FAULTS if fault != "read"]
+    shutil.copytree(checkpoint, tmp_path / "yesterday")
+    queue.send(Message({}, b"%d" % n) for n in range(sent, sent + 25))
+    sent += 25
+    query = run()
+    read = spark.read.parquet(sink)
+    assert sorted(int(row["Body"]) for row in read.collect()) == list(range(sent))
+    assert queue.depth().messages == 0
+    assert claimed(queue) == 1
+    assert finish_stream(query, settings) > 4
+    assert claimed(queue) == 0
+
+    shutil.rmtree(checkpoint)
+    shutil.move(tmp_path / "yesterday", checkpoint)
+    with pytest.raises(Exception, match=r"WrongBatchError: The consumer 'lake .*' cannot go on"):
+        run()
+    assert settings.password
+    assert settings.password not in event_log(spark)
+
+
+def claimed(queue: QueueTable) -> int:
+    sealed = f"SELECT COUNT(*) FROM [sqlqueue].[Batch] WHERE [Queue] = N'{queue.address.canonical}'"
+    return int(run_sql(queue.session, f"{sealed} AND [State] <> 'consumed'")[0][0])
+
+
+def test_from_queue_to_queue(
+    spark: SparkSession,
+    settings: ConnectionSettings,
+    queue: QueueTable,
+    address_of: AddressResolver,
+    tmp_path: Path,
+) -> None:
+    """The stream writer sends each micro-batch once, also where Spark has not noted that it was."""
+    register(spark, settings)
+    target = QueueTable(queue.session, address_of.resolve(f"{queue.address.table}.t"))
+    create_queue(queue.session, target.address)
+    options = {"queue": queue.address.canonical, "consumer": f"copy {uuid.uuid4()}", "maxMessages": "20"}
+
+    def run() -> DataFrame:
+        stream = spark.readStream.format("sqlqueue").options(**options).load()
+        writer = stream.select("Body").writeStream.format("sqlqueue").option("queue", target.address.canonical)
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return query
+
+    queue.send(Message({}, b"%d" % n) for n in range(30))
+    run()
+    last = max((path for path in (tmp_path / "commits").glob("[0-9]*")), key=lambda path: int(path.name))
+    last.unlink()
+    (tmp_path / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
+    run()
+    found = sorted(int(message.body) for message in target.peek(100))
+    run_sql(queue.session, f"DROP TABLE {target.address.qualified_name}")
+    assert found == list(range(30))
