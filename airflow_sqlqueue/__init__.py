@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.queue import MessageFilter, PurgeOptions, QueueCondition
     from airflow_sqlqueue.routing import AddressResolver
     from airflow_sqlqueue.server.settings import ConnectionSettings
-    from airflow_sqlqueue.spark import read_batch, read_bodies, verify_count
+    from airflow_sqlqueue.spark import load_batch, read_batch, read_bodies, verify_count
 
 __version__ = "0.1.0"
 
@@ -60,6 +60,7 @@ __all__ = [
     "SweepOptions",
     "TransientError",
     "__version__",
+    "load_batch",
     "read_batch",
     "read_bodies",
     "reply",
@@ -85,7 +86,7 @@ _MODULES = {
     "queue": ("MessageFilter", "PurgeOptions", "QueueCondition"),
     "routing": ("AddressResolver",),
     "server.settings": ("ConnectionSettings",),
-    "spark": ("read_batch", "read_bodies", "verify_count"),
+    "spark": ("load_batch", "read_batch", "read_bodies", "verify_count"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 from spark_archive import java_options
 
+from airflow_sqlqueue.drain.batches import recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -83,7 +83,7 @@ def main() -> int:
             with steps.timed("generate and send", count):
                 sent = queue.send(generate(count, seed=seed))
             result = run_dag(settings, steps)
-            batch = Batch.from_dict(result["drain"]["batch"])
+            batch = recorded_batch(session, result["drain"]["batch"])
             left = queue.depth()
             ledger = Ledger(session, address.catalog).manifest(uuid.UUID(batch.batch_id))
         in_files = sum(pq.read_metadata(path.removeprefix("file://")).num_rows for path in batch.paths)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.drain.batches import BatchInfo, batches
+from airflow_sqlqueue.drain.batches import BatchInfo, batches, recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.liveness import BatchLocks
 from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch
@@ -136,6 +136,18 @@ class BatchManager:
         """The manifest of a sealed batch, from the ledger. Raises as :meth:`.drain.ledger.Ledger.manifest`."""
         with self._connector.ledger(queue_name) as ledger:
             return ledger.manifest(batch_id)
+
+    def load(self, values: Mapping[str, Any]) -> Batch:
+        """The manifest of a batch that XCom names, with its paths, from the ledger.
+
+        ``values`` are what a drain's operator returned, or its ``batch``. Raises
+        :class:`~airflow_sqlqueue.errors.BatchMismatchError` where they are not what the ledger has, states aside, and
+        as :meth:`get`.
+        """
+        values = values.get("batch", values)
+        Batch.check_names(values)
+        with self._connector.enlisted_session() as session:
+            return recorded_batch(session, values, self._connector.ledger_schema)
 
     def messages(
         self, batch: Batch, *, staging: str | PathLike[str] | StagingFolder | None = None

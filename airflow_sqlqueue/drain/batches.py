@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.manifest import STATES
+from airflow_sqlqueue.drain.manifest import STATES, Batch
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,22 @@ def batches(
     where = Fragment(" AND ".join(conditions) or "1 = 1")
     found = map(_info, ledger.session.run(ledger.query("list", where=where), *values))
     return [info for info in found if older_than is None or info.age >= older_than]
+
+
+def recorded_batch(session: Session, values: Mapping[str, Any], ledger_schema: str = LEDGER_SCHEMA) -> Batch:
+    """The batch that a dictionary of :meth:`.Batch.to_reference` or :meth:`.Batch.to_dict` names, as the ledger has it.
+
+    Its names were checked (:meth:`.Batch.check_names`). The state may have changed since. Raises
+    :class:`BatchMismatchError` where anything else differs, :class:`ConfigurationError` for what names no queue or no
+    batch, and as :meth:`.Ledger.manifest` does.
+    """
+    try:
+        catalog, batch_id = AddressResolver().resolve(str(values["queue"])).catalog, uuid.UUID(str(values["batch_id"]))
+    except ValueError as error:
+        raise ConfigurationError("This is no manifest of a batch: it names no queue or no batch id.") from error
+    batch = Ledger(session, catalog, ledger_schema).manifest(batch_id)
+    batch.check_same(values)
+    return batch
 
 
 def _info(row: Any) -> BatchInfo:

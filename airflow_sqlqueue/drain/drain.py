@@ -138,6 +138,7 @@ class Drain:
         if opened.entry.state != "open":
             log.info("Batch %s is %s already: nothing to drain", batch_id, opened.entry.state)
             batch = connection.run(lambda session: task.ledger(session).manifest(batch_id))
+            task.stage.publish(batch, task.options)
             return DrainResult(batch, 0, self._progress.seconds, resumed=True)
         parts = connection.run(lambda session: task.ledger(session).parts(batch_id))
         if parts:
@@ -160,6 +161,7 @@ class Drain:
                 *(other, task.queue.canonical),
             )
         batch = connection.run(lambda session: task.ledger(session).seal(batch_id))
+        task.stage.publish(batch, task.options)
         log.info(
             "Batch %s is sealed: %d messages, %d bytes in %d parts, %d expired, %d in quarantine, %d locked by others",
             *(batch.batch_id, batch.messages, batch.bytes, batch.parts, batch.expired, batch.quarantined, locked),

@@ -1,13 +1,16 @@
 """The manifest of a batch: what a drain hands to the readers of its files.
 
-It is small, JSON-safe and final once the batch is sealed, so it can travel through XCom or lie in a file beside the
-parts. This module imports nothing heavy: Spark executors and the scheduler read manifests too.
+It is JSON-safe and final once the batch is sealed, so it can lie in a file beside the parts, and travel through XCom,
+where that file stands for the paths of a batch that has many. This module imports nothing heavy: Spark executors and
+the scheduler read manifests too.
 
 Source: docs/design.md, "The batch is what the ledger lists" and "Manifests".
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -28,9 +31,15 @@ SCHEMES = {"file", "s3", "s3a", "gs", "abfs", "abfss", "oss", "hdfs", "webhdfs",
 """How URIs of part files may begin; Spark would fetch others, as http, from whoever they name. ``memory`` is a store of
 one process, for tests."""
 
+LISTED_BYTES = 8 * 1024
+"""Of paths, as JSON, that XCom carries. Beyond it one path stands for them all: XCom then has less than 16 kB."""
+
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _PART = re.compile(rf"part-({_UUID})\.parquet")
 _BODY = re.compile(rf"body-({_UUID})-[0-9]{{6,}}\.bin")
+_MANIFEST = re.compile(r"manifest-[0-9a-f]{64}\.json")
+_FROZEN = ("batch_id", "queue", "stage", "kept", "messages", "expired", "quarantined", "bytes", "parts", "paths")
+"""What the name of a manifest file vouches for. The order is part of it, and what is added later is not."""
 
 
 @dataclass(frozen=True)
@@ -91,27 +100,84 @@ class Batch:
             raise ConfigurationError(f"Batch {self.batch_id} has {self.messages} messages but no part.")
 
     def to_dict(self) -> dict[str, Any]:
-        """The batch as JSON values only: what XCom or a manifest file holds. :meth:`from_dict` reads it."""
+        """The batch as JSON values only: what a manifest file holds. :meth:`from_dict` reads it."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**values, "paths": list(self.paths)}
+
+    def to_reference(self) -> dict[str, Any]:
+        """What XCom has: :meth:`to_dict`, less than 16 kB, whatever the number of parts.
+
+        Where the paths take more than 8 kB, :attr:`manifest_path` stands for them under ``manifest``. Such a dictionary
+        is read by :func:`airflow_sqlqueue.spark.load_batch` and :meth:`.client.batches.BatchManager.load`.
+        """
+        values = self.to_dict()
+        if self.is_listed:
+            return values
+        del values["paths"]
+        return {**values, "manifest": self.manifest_path}
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether :meth:`to_reference` has all paths, so that there is no manifest file."""
+        return sum(len(json.dumps(path)) for path in self.paths) <= LISTED_BYTES
+
+    @property
+    def manifest_path(self) -> str:
+        """The URI of the manifest file of a batch with many paths, beside its parts.
+
+        Its name is a hash of what was frozen at the seal, so it is the same for everyone who asks the ledger, and an
+        edited file is noticed.
+        """
+        frozen = json.dumps([getattr(self, name) for name in _FROZEN])
+        folder = self.paths[0].rpartition("/")[0]
+        return f"{folder}/manifest-{hashlib.sha256(frozen.encode()).hexdigest()}.json"
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Batch:
         """The batch that :meth:`to_dict` wrote.
 
-        Raises :class:`ConfigurationError` for a missing or an unknown key (a manifest of another version), and as the
-        constructor does.
+        Raises :class:`ConfigurationError` for a missing or an unknown key (a manifest of another version), for a
+        reference to a manifest file (:meth:`to_reference`), and as the constructor does.
         """
+        cls.check_names(values)
+        if "manifest" in values:
+            raise ConfigurationError(
+                "The paths of this batch stand in its manifest file: read it by load_batch of airflow_sqlqueue, or by "
+                "client.batches.load."
+            )
+        paths = values["paths"]
+        return cls(**{**values, "paths": tuple(paths) if isinstance(paths, (list, tuple)) else paths})
+
+    @classmethod
+    def check_names(cls, values: Mapping[str, Any]) -> None:
+        """Raise :class:`ConfigurationError` for a missing or an unknown key; ``manifest`` may stand for ``paths``."""
         if not isinstance(values, Mapping):
             raise ConfigurationError(f"A manifest is a JSON object, not {type(values).__name__}.")
+        given = {"paths" if name == "manifest" else name for name in values}
         known = {field.name for field in fields(cls)}
         needed = {field.name for field in fields(cls) if field.default is MISSING}
-        for problem, names in (("does not know", values.keys() - known), ("misses", needed - values.keys())):
+        for problem, names in (("does not know", given - known), ("misses", needed - given)):
             if names:
                 listed = ", ".join(sorted(map(str, names)))
                 raise ConfigurationError(f"This version {problem} the manifest's {listed}: does it come from another?")
-        paths = values["paths"]
-        return cls(**{**values, "paths": tuple(paths) if isinstance(paths, (list, tuple)) else paths})
+
+    def check_same(self, values: Mapping[str, Any]) -> None:
+        """Raise :class:`BatchMismatchError` where a dictionary, with paths or with ``manifest``, is of another batch.
+
+        The batch is what the ledger or its manifest file says, and the dictionary comes from where others may write. It
+        may be older: states are not compared.
+        """
+        known: dict[str, Any] = {**self.to_dict(), "state": values.get("state")}
+        if "manifest" in values:
+            del known["paths"]
+            known["manifest"] = self.manifest_path if self.paths else None
+        elif isinstance(values.get("paths"), tuple):
+            known["paths"] = self.paths
+        if any(name not in known or known[name] != value for name, value in values.items()):
+            raise BatchMismatchError(
+                f"What was given as the manifest of batch {self.batch_id} is not what its drain wrote: it was changed, "
+                "or is another database's; do not use it."
+            )
 
     def check_files(self, body_files: Iterable[str] = ()) -> None:
         """Raise :class:`BatchMismatchError` for a file that cannot be this batch's, as a drain names them.
@@ -142,6 +208,26 @@ class Batch:
             f"{what} of batch {self.batch_id} is not one that its drain wrote: the manifest or a file was changed; do "
             "not use the batch."
         )
+
+
+def manifest_of(values: Mapping[str, Any]) -> str:
+    """The manifest file that a dictionary of :meth:`Batch.to_reference` names.
+
+    Raises :class:`BatchMismatchError` for a name that cannot be that of a manifest file in the batch's folder.
+    """
+    path, batch_id = values["manifest"], values.get("batch_id")
+    steps = path.split("/") if isinstance(path, str) else [""]
+    if not is_manifest(steps[-1]) or steps[-2:-1] != [batch_id] or {"..", "."} & set(steps) or not is_staged(path):
+        raise BatchMismatchError(
+            f"The manifest file of batch {batch_id} is not one that its drain wrote: what names it was changed; do not "
+            "use it."
+        )
+    return str(path)
+
+
+def is_manifest(name: str) -> bool:
+    """Whether a file's name is that of a manifest file which a drain writes."""
+    return _MANIFEST.fullmatch(name) is not None
 
 
 def is_staged(path: str) -> bool:

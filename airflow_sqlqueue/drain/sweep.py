@@ -106,7 +106,7 @@ class _Sweep:
         self._swept = SweepResult(dry_run=options.dry_run)
 
     def run(self) -> SweepResult:
-        here: dict[uuid.UUID, set[uuid.UUID]] = {}
+        here: dict[uuid.UUID, set[uuid.UUID | None]] = {}
         if self._staging is not None:
             for batch_id, files in staged_files(self._staging):
                 self._sweep_files(self._staging, batch_id, files)
@@ -126,7 +126,8 @@ class _Sweep:
             return
         if known and known[0].state == "open":
             return
-        listed = {part.id for part in self._ledger.parts(batch_id)} if known else set()
+        # A manifest file, of no part, stays as long as its batch.
+        listed = {None, *(part.id for part in self._ledger.parts(batch_id))} if known else set()
         orphans = [file for file in files if file.part_id not in listed]
         if batch_id in self._done:
             self._remove(staging, files)
@@ -145,7 +146,7 @@ class _Sweep:
             self._swept.files += 1
             self._swept.bytes += file.bytes
 
-    def _forget(self, batch_id: uuid.UUID, here: set[uuid.UUID]) -> None:
+    def _forget(self, batch_id: uuid.UUID, here: set[uuid.UUID | None]) -> None:
         """Delete the batch's rows, unless it has files that are neither here nor gone from here."""
         for part in self._ledger.parts(batch_id):
             if part.path is not None and part.id not in here and not self._is_here(part.path):

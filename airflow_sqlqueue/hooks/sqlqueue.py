@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.client.tables import QueueTables
     from airflow_sqlqueue.drain.drain import DrainResult
     from airflow_sqlqueue.drain.manifest import Batch
+    from airflow_sqlqueue.spark.manifests import AnyBatch
     from airflow_sqlqueue.tables.create import CreateResult
 
     Staging = str | PathLike[str] | ObjectStoragePath
@@ -193,8 +194,12 @@ class SqlQueueHook(PlainSqlHook):
         folder = None if staging is None else staging_folder(staging)
         return self.client.queue(queue_name).drain(folder, engine=engine_of(engine, spark, self.client), **options)
 
-    def read_batch(self, spark: SparkSession, batch: Batch) -> DataFrame:
-        """The messages of a sealed batch; of one in a table, read with this connection's login, which is in no plan."""
+    def read_batch(self, spark: SparkSession, batch: AnyBatch) -> DataFrame:
+        """The messages of a sealed batch, given by its manifest, its id, a manifest's path, or what XCom has.
+
+        The login of this connection, which is in no plan, reads a batch in a table, and asks the ledger for any but a
+        manifest: :func:`airflow_sqlqueue.spark.load_batch`.
+        """
         from airflow_sqlqueue.spark import read_batch
 
         return read_batch(spark, batch, self.client.settings, ledger_schema=self.client.ledger_schema)

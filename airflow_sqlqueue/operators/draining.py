@@ -142,7 +142,7 @@ class DrainTask(QueueWaitingTask):
             batch, result = self._run_job(job, drained.batch, spark)
         note_batch(self, context, batch)
         return {
-            "batch": batch.to_dict(),
+            "batch": batch.to_reference(),
             "locked": drained.locked,
             "seconds": drained.seconds,
             "result": result,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
-from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask
 
@@ -46,6 +45,6 @@ class SqlQueueMarkConsumedOperator(QueueTask, BaseOperator):
     def execute(self, context: Context) -> None:
         """Mark it; raises BatchError where the ledger does not have it sealed with these messages."""
         with fail_without_retry():
-            batch = Batch.from_dict(self.batch.get("batch", self.batch))
+            batch = self.hook.client.batches.load(self.batch)
             self.hook.mark_consumed(batch)
         self.log.info("Batch %s is consumed", batch.batch_id)

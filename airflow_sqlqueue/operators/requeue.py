@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
-from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import QueueTask, note_batch
@@ -56,12 +55,12 @@ class SqlQueueRequeueOperator(QueueTask, BaseOperator):
         """Put it back; raises BatchError for a batch that is open or consumed."""
 
         with fail_without_retry():
-            batch = Batch.from_dict(self.batch.get("batch", self.batch))
             folder = None if self.staging is None else staging_folder(self.staging)
             batches = self.hook.client.batches
+            batch = batches.load(self.batch)
             done = batches.requeue(uuid.UUID(batch.batch_id), batch.queue, staging=folder)
         self.log.info("Batch %s is in %s again: %d messages", batch.batch_id, batch.queue, done.batch.messages)
         if not done.repeated:
             Metrics(self, self.hook.queue(batch.queue)).count("requeue.messages", done.batch.messages)
         note_batch(self, context, done.batch, put_back=True)
-        return {"batch": done.batch.to_dict(), "repeated": done.repeated}
+        return {"batch": done.batch.to_reference(), "repeated": done.repeated}

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from airflow_sqlqueue.spark.batch import raw_schema, read_batch, typed_columns, verify_count
 from airflow_sqlqueue.spark.bodies import read_bodies
+from airflow_sqlqueue.spark.manifests import load_batch
 from airflow_sqlqueue.spark.session import local_session
 from airflow_sqlqueue.spark.source.registration import finish_stream, register
 
 __all__ = [
     "finish_stream",
+    "load_batch",
     "local_session",
     "raw_schema",
     "read_batch",

@@ -13,6 +13,7 @@ from airflow_sqlqueue.errors import BatchError, BatchMismatchError, Configuratio
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.row import spark_schema
 from airflow_sqlqueue.spark.headers import all_headers, first_type, known_headers, last_wins, readable, wire_time
+from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
 from airflow_sqlqueue.spark.read_errors import translate_read_errors
 
 if TYPE_CHECKING:
@@ -49,12 +50,15 @@ def raw_schema() -> StructType:
 
 def read_batch(
     spark: SparkSession,
-    batch: Batch,
+    batch: AnyBatch,
     connection: ConnectionSettings | None = None,
     *,
     ledger_schema: str = "sqlqueue",
 ) -> DataFrame:
     """The messages of a batch: the columns of the queue table, the headers as a map, and the headers people ask for.
+
+    ``batch`` is a manifest, or what :func:`load_batch` takes: what XCom has, a batch id with a ``connection``, or the
+    path of a manifest.
 
     - The row: ``Id``, ``CorrelationId``, ``ReplyToAddress``, ``Recoverable``, ``Expires``, ``Body``, ``RowVersion`` and
       ``Expired`` under the table's names; its ``Headers`` are ``headers_raw``, because to Spark ``Headers`` and
@@ -81,6 +85,7 @@ def read_batch(
     later, the latter comes from :func:`verify_count`. For a batch in a table :class:`ConfigurationError` without a
     ``connection`` and with Spark Connect, and what a session raises.
     """
+    batch = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
     if batch.state not in ("sealed", "consumed"):
         raise BatchError(f"Batch {batch.batch_id} is {batch.state}: only a sealed or consumed batch can be read.")
     in_table = batch.stage == "table"

@@ -10,6 +10,11 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchMismatchError
 
 
+def is_read_error(error: Exception) -> bool:
+    """Whether Spark says that a file is missing or cannot be read."""
+    return re.search("PATH_NOT_FOUND|FAILED_READ_FILE", str(error)) is not None
+
+
 @contextmanager
 def translate_read_errors(batch: Batch) -> Iterator[None]:
     """Raise :class:`BatchMismatchError` where Spark misses a file or rows of the batch, or cannot read a file."""
@@ -21,7 +26,7 @@ def translate_read_errors(batch: Batch) -> Iterator[None]:
                 f"Messages of batch {batch.batch_id} are not in its table any more: it was swept, or the database was "
                 "changed."
             ) from error
-        if not re.search("PATH_NOT_FOUND|FAILED_READ_FILE", str(error)):
+        if not is_read_error(error):
             raise
         raise BatchMismatchError(
             f"A file of batch {batch.batch_id} is missing or cannot be read: its messages are nowhere else, "

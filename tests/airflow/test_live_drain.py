@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_sqlqueue.drain.drain import Progress
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
-from airflow_sqlqueue.errors import BatchError, ConfigurationError, SparkJobError
+from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.operators import (
@@ -54,7 +54,7 @@ def not_again(spark: Any, batch: Batch) -> None:
 def test_a_batch_that_is_unknown_is_not_marked(live: str, context: Any) -> None:
     settings = SqlQueueHook(live).queue_connection.settings
     batch = Batch(str(uuid.uuid4()), f"q@[dbo]@[{settings.database}]", "sealed", (), 0, 0, 0, 0)
-    with pytest.raises(BatchError, match="does not know"):
+    with pytest.raises(AirflowFailException, match="does not know"):
         SqlQueueMarkConsumedOperator(task_id="mark", batch=batch.to_dict()).execute(context())
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.drain.manifest import STATES, Batch
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.drain.manifest import STATES, Batch, manifest_of
+from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 
 VALUES: dict[str, Any] = {
     "batch_id": "0b9a6f5e-6f0f-5f3a-9a57-0f5f2b0c1d11",
@@ -75,3 +75,71 @@ def test_a_manifest_that_is_not_an_object_is_refused(values: Any) -> None:
 def test_paths_that_are_text_are_not_split_into_letters() -> None:
     with pytest.raises(ConfigurationError, match="tuple"):
         Batch.from_dict({**VALUES, "paths": "/data/a.parquet"})
+
+
+ID = VALUES["batch_id"]
+MANY: dict[str, Any] = {
+    **VALUES,
+    "paths": tuple(f"file:///staging/{ID}/part-{ID[:-4]}{n:04}.parquet" for n in range(300)),
+    "messages": 300,
+    "parts": 300,
+}
+
+
+def test_a_batch_of_few_files_names_them_in_xcom_and_one_of_many_names_its_manifest_file() -> None:
+    few, many = Batch(**VALUES), Batch(**MANY)
+    assert few.to_reference() == few.to_dict()
+    given = many.to_reference()
+    assert {**many.to_dict(), "manifest": given["manifest"]}.keys() - given.keys() == {"paths"}
+    assert manifest_of(given) == many.manifest_path
+    assert many.manifest_path.startswith(f"file:///staging/{ID}/manifest-")
+    with pytest.raises(ConfigurationError, match="read it by load_batch"):
+        Batch.from_dict(given)
+
+
+def test_xcom_is_small_however_long_names_are() -> None:
+    folder = "file:///" + "é" * 840
+    paths = tuple(f"{folder}/{ID}/part-{ID[:-4]}{n:04}.parquet" for n in range(100))
+    batch = Batch(**{**MANY, "queue": "é" * 400, "paths": paths, "messages": 100, "parts": 100})
+    assert len(json.dumps(batch.to_reference())) < 16_000
+    few = Batch(**{**MANY, "queue": "é" * 400, "paths": paths[:1], "parts": 1})
+    assert few.is_listed
+    assert len(json.dumps(few.to_reference())) < 16_000
+
+
+def test_the_name_of_a_manifest_file_vouches_for_all_but_the_state() -> None:
+    names = {Batch(**{**MANY, name: MANY[name] + 1}).manifest_path for name in ("messages", "expired", "bytes")}
+    names |= {Batch(**{**MANY, **each}).manifest_path for each in ({"kept": True}, {"queue": "x"}, {"quarantined": 1})}
+    names.add(Batch(**{**MANY, "paths": MANY["paths"][::-1]}).manifest_path)
+    assert len(names | {Batch(**MANY).manifest_path}) == 8
+    assert Batch(**{**MANY, "state": "consumed"}).manifest_path == Batch(**MANY).manifest_path
+
+
+@pytest.mark.parametrize("whole", [Batch(**VALUES), Batch(**MANY), Batch(**{**VALUES, "stage": "table", "paths": ()})])
+def test_a_dictionary_that_was_changed_is_not_the_batch(whole: Batch) -> None:
+    for given in (whole.to_dict(), whole.to_reference(), {**whole.to_reference(), "state": "requeued"}):
+        whole.check_same(given)
+    changes = [{"messages": 4}, {"queue": "x"}, {"kept": 1.5}, {"batch_id": "x"}, {"more": 1}, {"manifest": "x"}]
+    for change in [*changes, {"paths": ["/etc/passwd"]}]:
+        with pytest.raises(BatchMismatchError, match="do not use it"):
+            whole.check_same({**whole.to_reference(), **change})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        None,
+        f"file:///staging/{ID}/../manifest-{'0' * 64}.json",
+        f"file:///staging/{ID}/../{ID}/manifest-{'0' * 64}.json",
+        f"file:///staging/other/manifest-{'0' * 64}.json",
+        f"file:///staging/{ID}/manifest-{'0' * 63}.json",
+        f"file:///staging/{ID}/manifest-{'0' * 64}.json\n",
+        f"file:///staging/{ID}/part-{ID}.parquet",
+        f"http://example.org/{ID}/manifest-{'0' * 64}.json",
+        f"simplecache::s3a://bucket/{ID}/manifest-{'0' * 64}.json",
+        f"{ID}/manifest-{'0' * 64}.json",
+    ],
+)
+def test_xcom_names_no_file_but_a_manifest_in_the_batchs_folder(path: str | None) -> None:
+    with pytest.raises(BatchMismatchError, match="is not one that its drain wrote"):
+        manifest_of({**Batch(**MANY).to_reference(), "manifest": path})

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.queue import QueueTable
@@ -88,3 +89,9 @@ class Stage(Protocol):
 
     def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions) -> PartWriter:
         """A part that stages the queue's rows."""
+
+    def publish(self, batch: Batch, options: DrainOptions) -> None:
+        """Write what readers of a sealed batch need besides the ledger; every try does.
+
+        Raises :class:`StagingError`.
+        """

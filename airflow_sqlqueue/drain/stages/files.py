@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow
 from airflow_sqlqueue.drain.stages.file_copy import FileCopyWriter
 from airflow_sqlqueue.drain.stages.part_file import PartFile, UnwritableError
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.storage.manifest_file import write_manifest
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.large_messages import lock_large, read_body, take_large
@@ -40,6 +42,9 @@ class FileStage:
     ) -> FilePartWriter:
         file = PartFile(self.folder, plan.batch_id, plan.part_id, options.file_mode)
         return FilePartWriter(queue, quarantine, file, plan, options)
+
+    def publish(self, batch: Batch, options: DrainOptions) -> None:
+        write_manifest(self.folder, batch, options.file_mode)
 
 
 class FilePartWriter:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow, PartWriter
@@ -37,6 +38,9 @@ class TableStage:
     ) -> TablePartWriter:
         table = MessageTable(queue.session, queue.address.catalog, self.ledger_schema)
         return TablePartWriter(queue, quarantine, table, plan, options)
+
+    def publish(self, batch: Batch, options: DrainOptions) -> None:
+        """Nothing: there are no files to name."""
 
 
 class TablePartWriter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -118,6 +119,25 @@ class DurableFile:
 
     def _fail(self, what: str, error: Exception) -> NoReturn:
         raise_staging_error(f"The file {self._name} cannot be {what} under {self._staging.root}", error)
+
+
+def replace_file(staging: StagingFolder, name: str, content: bytes, mode: int = PRIVATE) -> None:
+    """Write a whole file durably, also where there is one: whoever reads finds the one or the other, and no half.
+
+    On a local disk it is ``new-<uuid>.json`` until it is whole, which a sweep removes. Raises :class:`StagingError`.
+    """
+    new = f"{name.rpartition('/')[0]}/new-{uuid.uuid4()}.json" if staging.is_local else name
+    file = DurableFile(staging, new, mode)
+    try:
+        file.write(content)
+        file.close()
+        if staging.is_local:
+            os.replace(f"{staging.root}/{new}", f"{staging.root}/{name}")
+            _sync_folder(Path(staging.root, name).parent)
+    except OSError as error:
+        raise_staging_error(f"The file {name} cannot be written under {staging.root}", error)
+    finally:
+        file.abandon()
 
 
 def _sync_folder(folder: Path) -> None:

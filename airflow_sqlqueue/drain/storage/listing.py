@@ -1,4 +1,4 @@
-"""What lies in a staging folder: the part files, recognized by their names."""
+"""What lies in a staging folder: the files of parts, and manifests, recognized by their names."""
 
 from __future__ import annotations
 
@@ -16,23 +16,29 @@ from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 
 _GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _FOLDER = re.compile(_GUID)
-_FILE = re.compile(rf"part-({_GUID})\.parquet|body-({_GUID})-\d+\.bin")
+_FILE = re.compile(
+    rf"part-({_GUID})\.parquet|body-({_GUID})-\d+\.bin|new-({_GUID})\.json|manifest-[0-9a-f]{{64}}\.json"
+)
 _MODIFIED = ("mtime", "LastModified", "last_modified", "updated")
 """What filesystems call the time of the last change in their listings."""
 
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A file of a part: its rows, or a body. ``modified`` is None where the filesystem does not say."""
+    """A file of a part: its rows, or a body; or the batch's manifest file, which is of none.
+
+    A manifest file that is being written has an id that no part has. ``modified`` is None where the filesystem does not
+    say.
+    """
 
     path: str
-    part_id: uuid.UUID
+    part_id: uuid.UUID | None
     bytes: int
     modified: datetime | None
 
 
 def staged_files(staging: StagingFolder) -> Iterator[tuple[uuid.UUID, list[StagedFile]]]:
-    """The parts' files of each batch that has a folder, one folder at a time; nothing where there is no staging folder.
+    """The files of each batch that has a folder, one folder at a time; nothing where there is no staging folder.
 
     Names that are not those of this package's are passed over, so what others keep there is never touched. Raises
     :class:`StagingError` where the folder cannot be listed.
@@ -75,9 +81,8 @@ def _file(staging: StagingFolder, found: tuple[str, dict[str, Any]]) -> StagedFi
     name, entry = found
     match = _FILE.fullmatch(name)
     assert match is not None
-    return StagedFile(
-        entry["name"], uuid.UUID(match[1] or match[2]), int(entry.get("size") or 0), _modified(staging, entry)
-    )
+    part_id = uuid.UUID(match[match.lastindex]) if match.lastindex else None
+    return StagedFile(entry["name"], part_id, int(entry.get("size") or 0), _modified(staging, entry))
 
 
 def _modified(staging: StagingFolder, entry: dict[str, Any]) -> datetime | None:

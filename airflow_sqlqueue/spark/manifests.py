@@ -1,0 +1,133 @@
+"""The manifest of a batch, from whatever a job is given that names the batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union, cast
+
+from airflow_sqlqueue.drain.manifest import Batch, is_manifest, is_staged, manifest_of
+from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.spark.read_errors import is_read_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_sqlqueue.server.settings import ConnectionSettings
+
+AnyBatch = Union[Batch, Mapping[str, Any], uuid.UUID, str, "os.PathLike[str]"]
+"""What names a batch: see :func:`load_batch`."""
+
+_ID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def load_batch(
+    spark: SparkSession,
+    batch: AnyBatch,
+    connection: ConnectionSettings | None = None,
+    *,
+    ledger_schema: str = "sqlqueue",
+) -> Batch:
+    """The manifest of a batch, with all its paths.
+
+    ``batch`` is one of these:
+
+    - a manifest, which is returned as it is;
+    - what a drain has in XCom, or its ``batch``. Where a manifest file stands for the paths, Spark reads that, unless
+      the ledger can be asked;
+    - the batch's id, which takes a ``connection`` to the database of its queue;
+    - the path of a manifest, as an application gets it (``--manifest``), or the URI of a manifest file, which Spark
+      reads.
+
+    With a ``connection`` the ledger is asked, and whatever was given has to be what it has: only the state may have
+    changed. Without one a manifest file is checked against the hash in its name, and the state is as it was then.
+
+    Raises :class:`ConfigurationError` for what names no batch, :class:`BatchMismatchError` for a manifest that was
+    changed or cannot be read, and with a connection what a session and :meth:`.Ledger.manifest` raise.
+    """
+    if isinstance(batch, Batch):
+        return batch
+    if isinstance(batch, str) and _ID.fullmatch(batch):
+        batch = uuid.UUID(batch)
+    if isinstance(batch, uuid.UUID):
+        if connection is None:
+            raise ConfigurationError(f"Batch {batch} is given by its id: give the connection to its database as well.")
+        from airflow_sqlqueue.drain.ledger import Ledger
+        from airflow_sqlqueue.session import Session
+
+        with Session(connection) as session:
+            return Ledger(session, connection.database, ledger_schema).manifest(batch)
+    if isinstance(batch, Mapping):
+        values = batch
+    elif isinstance(batch, (str, os.PathLike)):
+        values = _read(spark, os.fspath(batch))
+    else:
+        raise ConfigurationError(
+            f"A batch is named by its manifest, its id, or a manifest's path, not {type(batch).__name__}."
+        )
+    values = values.get("batch", values)
+    Batch.check_names(values)
+    if connection is not None:
+        from airflow_sqlqueue.drain.batches import recorded_batch
+        from airflow_sqlqueue.session import Session
+
+        with Session(connection) as session:
+            return recorded_batch(session, values, ledger_schema)
+    if "manifest" not in values:
+        return Batch.from_dict(values)
+    found = Batch.from_dict(_read(spark, manifest_of(values)))
+    found.check_same(values)
+    return replace(found, state=values["state"])
+
+
+def _read(spark: SparkSession, path: str) -> dict[str, Any]:
+    """The manifest in a file. One that a drain wrote beside its parts has the name that its content asks for."""
+    content = _content(spark, path)
+    try:
+        values = json.loads(content)
+        is_whole = isinstance(values, dict)
+        name = path.rpartition("/")[2]
+        if is_manifest(name):
+            found = Batch.from_dict(values)
+            is_whole = bool(found.paths) and found.manifest_path.rpartition("/")[2] == name
+    except (ValueError, RecursionError) as error:
+        raise _changed(path) from error
+    if not is_whole:
+        raise _changed(path)
+    return cast("dict[str, Any]", values)
+
+
+def _changed(path: str) -> BatchMismatchError:
+    return BatchMismatchError(
+        f"The file {path} is not the manifest that a drain wrote there: it was changed, or is another; read the batch "
+        "by its id and a connection."
+    )
+
+
+def _content(spark: SparkSession, path: str) -> bytes:
+    """What a file has: one of this machine, or one that Spark reaches by its URI."""
+    if "://" not in path:
+        try:
+            return Path(path).read_bytes()
+        except OSError as error:
+            raise ConfigurationError(
+                f"The manifest {path} cannot be read ({error.strerror}): check its path."
+            ) from error
+    if not is_staged(path) or re.search(r"[][{}*?\\]", path):
+        raise ConfigurationError(f"The manifest {path} is not on a disk or a store that batches are staged on.")
+    try:
+        rows = spark.read.format("binaryFile").load(path).select("content").collect()
+    except Exception as error:
+        if not is_read_error(error):
+            raise
+        raise BatchMismatchError(
+            f"The manifest file {path} is missing or cannot be read: read the batch by its id and a connection."
+        ) from error
+    if len(rows) != 1:
+        raise ConfigurationError(f"The manifest {path} is not one file: check its path.")
+    return bytes(rows[0][0])
