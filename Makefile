@@ -2,8 +2,9 @@
 
 PYTHON  ?= python3
 # Tests run side by side, file by file, each process with a fakemssql of its own; one after the other on a shared server.
+# They wait for other processes for much of their time, so there is one process more than there are cores.
 # Files keep their order: the operators' tests, which start and stop Spark sessions, come before Spark's own.
-ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,auto) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 VENV    := .venv
 READY   := $(VENV)/.ready
 RUN     := $(VENV)/bin

@@ -71,9 +71,16 @@ class Waiting:
         return self.airflow.get(f"dags/{name}/dagRuns/run/taskInstances/wait/xcomEntries/return_value")["value"]
 
     def logs(self, name: str) -> str:
-        """What a person reads of a DAG's tasks; the triggerer writes its share to a file of its own."""
-        files = sorted((self.airflow.home / "logs" / f"dag_id={name}").rglob("*.log*"))
-        return "\n".join(file.read_text("utf-8") for file in files)
+        """What a person reads of a DAG's tasks."""
+        return "\n".join(self.attempts(name).values())
+
+    def attempts(self, name: str) -> dict[str, str]:
+        """The logs of each try; the triggerer writes its share to a file of its own."""
+        texts: dict[str, str] = {}
+        for file in sorted((self.airflow.home / "logs" / f"dag_id={name}").rglob("*.log*")):
+            attempt = str(file.with_name(file.name.partition(".log")[0]))
+            texts[attempt] = texts.get(attempt, "") + file.read_text("utf-8")
+        return texts
 
     def payloads(self, asset: str) -> list[dict[str, Any]]:
         """What the events of an asset hold, in the order in which they were stored."""
@@ -103,7 +110,7 @@ def waiting(running_airflow: RunningAirflow, received: Path) -> Iterator[Waiting
     sensors = {
         "classic": {"queue_name": "classic", "min_messages": 3, "deferrable": False},
         "deferred": {"queue_name": "deferred", "min_messages": "{{ 1 + 2 }}", **patient},
-        "missing": {"queue_name": "missing", "retries": 1, "retry_delay": 3600, **patient},
+        "missing": {"queue_name": "missing", **patient},
         "late": {"queue_name": "late", "deferrable": True, "timeout": 15},
         "quiet": {"queue_name": "quiet", "deferrable": True, "timeout": 15, "soft_fail": True},
         "stopped": {"queue_name": "stopped", **patient},
@@ -144,7 +151,8 @@ def test_a_queue_that_goes_while_a_sensor_waits_fails_it_without_a_retry(waiting
     waiting.wait_for("missing", "deferred")
     waiting.client.tables.drop("missing")
     waiting.wait_for("missing", "failed")
-    assert "The queue missing@[dbo]@[sqlqueue] does not exist" in waiting.logs("missing")
+    sentence = "The queue missing@[dbo]@[sqlqueue] does not exist"
+    assert len([name for name, text in waiting.attempts("missing").items() if sentence in text]) == 1
 
 
 def test_a_deferred_sensor_times_out_as_a_classic_one_does(waiting: Waiting) -> None:

@@ -15,13 +15,12 @@ from airflow_sqlqueue.sensors import SqlQueueDepthSensor, SqlQueueStrandedBatchS
 SETTINGS = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 CONNECTION = SETTINGS["conn_id"]
-RETRIED = {"sqlqueue_conn_id": CONNECTION, "retries": 5, "retry_delay": 0}
+RETRIED = {"sqlqueue_conn_id": CONNECTION, "retries": 5, "retry_delay": timedelta(0)}
 """An executor that is slow to say that the process of a deferred task has ended makes Airflow try again."""
 
 for name, options in SETTINGS["sensors"].items():
     with DAG(name, schedule=None, start_date=START):
         options = {"poke_interval": 1, **RETRIED, **options}
-        options["retry_delay"] = timedelta(seconds=options["retry_delay"])
         queues = options.pop("queue_names", None)
         if queues:
             SqlQueueDepthSensor.partial(task_id="wait", **options).expand(queue_name=queues)
