@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
@@ -69,11 +69,15 @@ class Outcome(Enum):
 
 @dataclass
 class _Attempt:
-    """One attempt at a message. ``at_risk``: an error that is raised now is the message's, not the server's."""
+    """One attempt at a message. ``at_risk``: an error that is raised now is the message's, not the server's.
+
+    ``failed`` is what is known of the message once this attempt has failed.
+    """
 
     message: ReceivedMessage | None = None
     envelope: Envelope | None = None
     at_risk: bool = False
+    failed: Failed | None = None
 
 
 class Handler:
@@ -121,7 +125,7 @@ class Handler:
         return outcome
 
     def _attempt(self, sessions: KeptSessions, attempt: _Attempt) -> Outcome | None:
-        with transaction(self._settings, sessions.lend, self._mode) as current:
+        with transaction(self._settings, sessions.lend, self._mode) as current, self._noting_failure(attempt):
             # In the mode without a transaction, what is not for the function leaves the queue in one all the same.
             with current.receiving.transaction() if self._mode == NONE else nullcontext():
                 outcome = self._receive(current.receiving, attempt)
@@ -228,11 +232,25 @@ class Handler:
         self._unsettled = None
         return outcome
 
-    def _rolled_back(self, attempt: _Attempt, message: ReceivedMessage, error: Exception) -> Outcome:
+    @contextmanager
+    def _noting_failure(self, attempt: _Attempt) -> Iterator[None]:
+        """Note it before the rollback: another handler may receive the message as soon as that is done."""
+        try:
+            yield
+        except Exception as error:
+            if attempt.at_risk and attempt.message is not None:
+                attempt.failed = self._note_failure(attempt, attempt.message, error)
+            raise
+
+    def _note_failure(self, attempt: _Attempt, message: ReceivedMessage, error: Exception) -> Failed:
         # A destination that cannot take a message will not be able to a moment later.
         is_final = attempt.envelope is None and not isinstance(error, TransientError)
         is_final = is_final or isinstance(error, self._recoverability.unrecoverable)
-        failed = self._failures.record(message.row_version, error, is_final=is_final)
+        return self._failures.record(message.row_version, error, is_final=is_final)
+
+    def _rolled_back(self, attempt: _Attempt, message: ReceivedMessage, error: Exception) -> Outcome:
+        # A commit that failed has not been noted.
+        failed = attempt.failed or self._note_failure(attempt, message, error)
         self._receiver.again(message.row_version)
         log.warning("Message %r failed with %s, attempt %d", _id_of(message), type_name(error), failed.attempts)
         return Outcome.ROLLED_BACK

@@ -43,7 +43,7 @@ COUNTERS = frozenset(
         "move_delayed.messages",
     )
 )
-GAUGES = frozenset(("queue.messages", "queue.oldest_seconds", "drain.locked", "batches.stranded"))
+GAUGES = frozenset(("backlog.messages", "backlog.oldest_seconds", "drain.locked", "batches.stranded"))
 TIMERS = frozenset(("drain.seconds", "consume.seconds"))
 
 _BACKENDS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
@@ -100,8 +100,8 @@ class Metrics:
             backlog = self._queue.backlog(kind="catalog")
         except SqlQueueError:
             return
-        self.gauge("queue.messages", backlog.depth.messages)
-        self.gauge("queue.oldest_seconds", max(0.0, backlog.oldest_seconds or 0.0))
+        self.gauge("backlog.messages", backlog.depth.messages)
+        self.gauge("backlog.oldest_seconds", max(0.0, backlog.oldest_seconds or 0.0))
 
 
 def _name_of(address: ResolvedAddress) -> str:

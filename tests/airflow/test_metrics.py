@@ -52,8 +52,8 @@ def test_what_is_sent_forwarded_and_purged_is_counted(
     send.execute(context())
     assert statsd.named("send.messages") == {tags: 5}
     SqlQueueDepthSensor(task_id="t", queue_name=queue_name).poke(context())
-    assert statsd.named("queue.messages") == {tags: 5}
-    assert 0 <= statsd.named("queue.oldest_seconds")[tags] < 3600
+    assert statsd.named("backlog.messages") == {tags: 5}
+    assert 0 <= statsd.named("backlog.oldest_seconds")[tags] < 3600
     target = more()
     SqlQueueForwardOperator(task_id="t", queue_name=queue_name, to_queue=target, max_messages=2).execute(context())
     assert statsd.named("forward.messages") == {tags: 2}
@@ -62,7 +62,7 @@ def test_what_is_sent_forwarded_and_purged_is_counted(
     assert statsd.named("purge.messages") == {}
     SqlQueuePurgeOperator(**options, confirm=queue_name).execute(context())
     assert statsd.named("purge.messages") == {tags: 3}
-    assert statsd.named("queue.messages") == {tags: 0}
+    assert statsd.named("backlog.messages") == {tags: 0}
 
 
 def test_a_send_that_is_repeated_is_counted_once(queue_name: str, tags: str, context: Any, statsd: Any) -> None:

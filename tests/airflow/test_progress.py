@@ -31,7 +31,7 @@ def test_metrics_add_up_to_what_the_ledger_says(
         assert statsd.named(f"drain.{name}") == {tags: batch[name]}
     assert statsd.named("drain.quarantined") == {}
     assert sum(line.startswith("sqlqueue.drain.messages,") for line in statsd.lines) == batch["parts"] == 3
-    assert statsd.named("drain.locked") == statsd.named("queue.messages") == {tags: 0}
+    assert statsd.named("drain.locked") == statsd.named("backlog.messages") == {tags: 0}
     assert statsd.named("drain.seconds")[tags] > 0
     log = capsys.readouterr().out + caplog.text
     assert "Drained 40 messages" in log

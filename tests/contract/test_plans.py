@@ -75,6 +75,7 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     planning.watch()
     queue.peek(1_000)
     queue.browse(1_000)
+    assert len(browsing.read(queue, ("Id", "Body"), FIRST, LAST, rows=500, max_bytes=2**40)) == 500
     queue.window_end(1_000, FIRST, LAST)
     types, passing = queue.layout.types, readpast(True)
     fragments = {"columns": copied_columns(types, 2**20), "names": row_names(types), "readpast": passing}
@@ -99,6 +100,9 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     # Undone again: what is staged without a ledger row would stay for good, and so would what is in quarantine.
     planning.begin()
     assert Quarantine(planning, table.catalog).move(queue, uuid.uuid4(), {first.row_version: "a test"}) == 1
+    planning.roll_back()
+    planning.begin()
+    assert len(queue.hold(100)) == 100
     planning.roll_back()
     planning.begin()
     assert len(queue.take([first.row_version])) == 1

@@ -124,11 +124,11 @@ def test_a_part_that_is_undone_leaves_nothing(
     fill(queue, size)
     take, takes = QueueTable.take_head, []
 
-    def failing(self: QueueTable, *arguments: Any) -> Any:
+    def failing(self: QueueTable, *arguments: Any, **options: Any) -> Any:
         takes.append(bucket.unfinished())
         if len(takes) == 3:
             raise RuntimeError("cut")
-        return take(self, *arguments)
+        return take(self, *arguments, **options)
 
     monkeypatch.setattr(QueueTable, "take_head", failing)
     with pytest.raises(RuntimeError, match="cut"):
