@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow, PartWriter
@@ -40,6 +41,9 @@ class FaultyStage:
 
     def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions) -> PartWriter:
         return FaultyPart(self.stage.part(queue, quarantine, plan, options), self, plan.batch_id)
+
+    def publish(self, batch: Batch, options: DrainOptions) -> None:
+        self.stage.publish(batch, options)
 
 
 class FaultyPart:

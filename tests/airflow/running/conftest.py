@@ -11,7 +11,7 @@ from tests.airflow.running.interrupted_drain import spark_home
 from tests.airflow.running.running_airflow import RunningAirflow
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running_airflow(server_url: str, tmp_path_factory: Any) -> Iterator[RunningAirflow]:
     """An Airflow whose default connection is to the test server, and whose Spark is a script."""
     home = tmp_path_factory.mktemp("airflow")

@@ -122,7 +122,9 @@ class RunningAirflow:
     def start(self) -> None:
         """Make the database and start the services; return when the API answers."""
         self._database.start()
-        where = f"{USER}@/{DATABASE}?host={conninfo_to_dict(self._database.conninfo())['host']}"
+        # The workers of a scheduler that is killed keep its connection open, and the rows locked that it had locked.
+        ended = "options=-cidle_in_transaction_session_timeout=15000"
+        where = f"{USER}@/{DATABASE}?host={conninfo_to_dict(self._database.conninfo())['host']}&{ended}"
         urls = {
             "DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg://{where}",
             "DATABASE__SQL_ALCHEMY_CONN_ASYNC": f"postgresql+psycopg_async://{where}",
