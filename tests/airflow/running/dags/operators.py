@@ -60,7 +60,7 @@ with DAG("operators", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=time
             task_id="copy", queue_name=orders, staging=staging, keep=True, python_callable=bodies, run_on_empty=True
         ),
         drain,
-        SqlQueueRequeueOperator(task_id="requeue", batch=drain.output["batch"], staging=staging),
+        SqlQueueRequeueOperator(task_id="requeue", batch=drain.output, staging=staging),
         SqlQueueConsumeOperator(
             task_id="consume",
             queue_name=orders,
@@ -71,7 +71,7 @@ with DAG("operators", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=time
         ),
         SqlQueueReturnToSourceOperator(task_id="return_to_source", queue_name=error, all_messages=True),
         drain_rest,
-        SqlQueueMarkConsumedOperator(task_id="mark_consumed", batch=drain_rest.output["batch"]),
+        SqlQueueMarkConsumedOperator(task_id="mark_consumed", batch=drain_rest.output),
         SqlQueueSweepOperator(task_id="sweep", staging=staging, only_count=True),
         SqlQueueSendOperator(task_id="send_more", queue_name=orders, messages=[{"body": "more"}]),
         SqlQueuePurgeExpiredOperator(task_id="purge_expired", queue_name=orders),
