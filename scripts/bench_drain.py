@@ -19,6 +19,7 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
+from airflow_sqlqueue.queue.browsing import Span
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.row import NAMES
 from airflow_sqlqueue.server.connection import open_connection
@@ -63,7 +64,7 @@ def _drained_by(workers: int) -> str:
 def _bare_loop(queue: QueueTable) -> int:
     """The drain's own DELETE through the driver, in transactions of a part's size; the rows are thrown away."""
     layout = queue.layout
-    text = queue.query("queue.take_head", **output(layout.types, into=layout.output_into)).text
+    text = queue.query("queue.take_head", span=Span().condition, **output(layout.types, into=layout.output_into)).text
     options = DrainOptions()
     connection = open_connection(queue.session.settings)
     connection.autocommit = False
