@@ -44,7 +44,13 @@ class Mortal:
                 self._sessions.append(session)
             if self._dead or (self._is_last() and not self._after):
                 self._die()
-            rows = run(session, *arguments, **sizes)
+            try:
+                rows = run(session, *arguments, **sizes)
+            except Exception:
+                # A statement of another thread, under way when the process died.
+                if self._dead:
+                    raise Killed from None
+                raise
             if self._left == 0:
                 self._die()
             return rows
