@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-from airflow.sdk import conf
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.operators.draining import BatchJob, DrainTask
 from airflow_sqlqueue.operators.python_job import PythonJob
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from airflow.sdk import Context, ObjectStoragePath
+    from airflow.sdk import Context
 
 
 class SqlQueueDrainOperator(DrainTask):
@@ -63,67 +59,8 @@ class SqlQueueDrainOperator(DrainTask):
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
-    template_fields: Sequence[str] = (
-        "queue_name",
-        "endpoint",
-        "staging",
-        "stage",
-        "filters",
-        "wait_for",
-        "op_kwargs",
-        "drain_options",
-        "sqlqueue_conn_id",
-    )
-    template_fields_renderers = dict.fromkeys(("filters", "wait_for", "op_kwargs", "drain_options"), "json")
     # A function may be anything that can be called, a bound method of what cannot be copied as well.
     shallow_copy_attrs: Sequence[str] = ("python_callable",)
-    ui_color = "#cfe3d4"
-
-    def __init__(
-        self,
-        *,
-        queue_name: str | None = None,
-        endpoint: str | None = None,
-        staging: str | ObjectStoragePath | None = None,
-        stage: str = "files",
-        filters: Mapping[str, Any] | None = None,
-        keep: bool = False,
-        python_callable: Callable[..., Any] | None = None,
-        op_kwargs: Mapping[str, Any] | None = None,
-        renew: bool = False,
-        rerun: str | None = None,
-        stranded: str = "adopt",
-        wait_for: Mapping[str, Any] | None = None,
-        wait_timeout: float | timedelta | None = None,
-        poll_interval: float = 60.0,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        run_on_empty: bool = False,
-        drain_options: Mapping[str, Any] | None = None,
-        sqlqueue_conn_id: str = "sqlqueue_default",
-        hook_params: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.queue_name = queue_name
-        self.endpoint = endpoint
-        self.check_queue()
-        self.staging = staging
-        self.stage = stage
-        self.filters = filters
-        self.keep = keep
-        self.python_callable = python_callable
-        self.op_kwargs = op_kwargs
-        self.renew = renew
-        self.rerun = rerun
-        self.stranded = stranded
-        self.wait_for = wait_for
-        self.wait_timeout = wait_timeout
-        self.poll_interval = poll_interval
-        self.deferrable = deferrable
-        self.run_on_empty = run_on_empty
-        self.drain_options = drain_options
-        self.sqlqueue_conn_id = sqlqueue_conn_id
-        self.hook_params = hook_params
 
     def _make_job(self, context: Context) -> BatchJob:
         job = PythonJob(self.hook, self.log, self.staging, self.python_callable, self.op_kwargs or {}, context)

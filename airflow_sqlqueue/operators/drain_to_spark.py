@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
-
-from airflow.sdk import conf
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_sqlqueue.operators.draining import BatchJob, DrainTask
 from airflow_sqlqueue.operators.spark_job import SparkJob
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from airflow.sdk import Context, ObjectStoragePath
+    from airflow.sdk import Context
 
 
 class SqlQueueDrainToSparkOperator(DrainTask):
@@ -82,79 +78,32 @@ class SqlQueueDrainToSparkOperator(DrainTask):
     """
 
     template_fields: Sequence[str] = (
-        "queue_name",
-        "endpoint",
-        "staging",
-        "stage",
-        "filters",
-        "wait_for",
-        "op_kwargs",
+        *DrainTask.template_fields,
         "application",
         "application_args",
         "spark_conn_id",
-        "drain_options",
-        "sqlqueue_conn_id",
     )
-    template_fields_renderers = dict.fromkeys(
-        ("filters", "wait_for", "op_kwargs", "application_args", "drain_options"), "json"
-    )
-    ui_color = "#cfe3d4"
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        **DrainTask.template_fields_renderers,
+        "application_args": "json",
+    }
 
     def __init__(
         self,
         *,
-        queue_name: str | None = None,
-        endpoint: str | None = None,
-        staging: str | ObjectStoragePath | None = None,
-        stage: str = "files",
-        filters: Mapping[str, Any] | None = None,
-        keep: bool = False,
-        python_callable: Callable[..., Any] | None = None,
-        op_kwargs: Mapping[str, Any] | None = None,
         application: str | None = None,
         application_args: Sequence[str] | None = None,
-        renew: bool = False,
-        rerun: str | None = None,
-        stranded: str = "adopt",
-        wait_for: Mapping[str, Any] | None = None,
-        wait_timeout: float | timedelta | None = None,
-        poll_interval: float = 60.0,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        run_on_empty: bool = False,
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
-        drain_options: Mapping[str, Any] | None = None,
         engine: str = "threads",
-        sqlqueue_conn_id: str = "sqlqueue_default",
-        hook_params: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.queue_name = queue_name
-        self.endpoint = endpoint
-        self.check_queue()
-        self.staging = staging
-        self.stage = stage
-        self.filters = filters
-        self.keep = keep
-        self.python_callable = python_callable
-        self.op_kwargs = op_kwargs
         self.application = application
         self.application_args = application_args
-        self.renew = renew
-        self.rerun = rerun
-        self.stranded = stranded
-        self.wait_for = wait_for
-        self.wait_timeout = wait_timeout
-        self.poll_interval = poll_interval
-        self.deferrable = deferrable
-        self.run_on_empty = run_on_empty
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
-        self.drain_options = drain_options
         self.engine = engine
-        self.sqlqueue_conn_id = sqlqueue_conn_id
-        self.hook_params = hook_params
 
     def _make_job(self, context: Context) -> SparkJob:
         job = SparkJob(

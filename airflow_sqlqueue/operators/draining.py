@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_sqlqueue.drain.manifest import Batch
@@ -20,6 +21,8 @@ from airflow_sqlqueue.operators.progress import DrainLog
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from airflow.sdk import Context, ObjectStoragePath
     from pyspark.sql import SparkSession
 
@@ -47,20 +50,74 @@ class BatchJob(Protocol):
 
 
 class DrainTask(QueueWaitingTask):
-    """A task that drains a queue and runs a job on the batch. Classes that take it set the attributes."""
+    """A task that drains a queue and runs a job on the batch.
 
-    staging: str | ObjectStoragePath | None
-    stage: str
-    filters: Mapping[str, Any] | None
-    keep: bool
-    renew: bool
-    rerun: str | None
-    stranded: str
-    wait_for: Mapping[str, Any] | None
-    run_on_empty: bool
-    drain_options: Mapping[str, Any] | None
+    Its parameters are those of the classes that take it, which document them.
+    """
+
+    template_fields: Sequence[str] = (
+        "queue_name",
+        "endpoint",
+        "staging",
+        "stage",
+        "filters",
+        "wait_for",
+        "op_kwargs",
+        "drain_options",
+        "sqlqueue_conn_id",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("filters", "wait_for", "op_kwargs", "drain_options"), "json"
+    )
+    ui_color = "#cfe3d4"
     _job: BatchJob | None = None
     _killed = False
+
+    def __init__(
+        self,
+        *,
+        queue_name: str | None = None,
+        endpoint: str | None = None,
+        staging: str | ObjectStoragePath | None = None,
+        stage: str = "files",
+        filters: Mapping[str, Any] | None = None,
+        keep: bool = False,
+        python_callable: Callable[..., Any] | None = None,
+        op_kwargs: Mapping[str, Any] | None = None,
+        renew: bool = False,
+        rerun: str | None = None,
+        stranded: str = "adopt",
+        wait_for: Mapping[str, Any] | None = None,
+        wait_timeout: float | timedelta | None = None,
+        poll_interval: float = 60.0,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        run_on_empty: bool = False,
+        drain_options: Mapping[str, Any] | None = None,
+        sqlqueue_conn_id: str = "sqlqueue_default",
+        hook_params: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.queue_name = queue_name
+        self.endpoint = endpoint
+        self.check_queue()
+        self.staging = staging
+        self.stage = stage
+        self.filters = filters
+        self.keep = keep
+        self.python_callable = python_callable
+        self.op_kwargs = op_kwargs
+        self.renew = renew
+        self.rerun = rerun
+        self.stranded = stranded
+        self.wait_for = wait_for
+        self.wait_timeout = wait_timeout
+        self.poll_interval = poll_interval
+        self.deferrable = deferrable
+        self.run_on_empty = run_on_empty
+        self.drain_options = drain_options
+        self.sqlqueue_conn_id = sqlqueue_conn_id
+        self.hook_params = hook_params
 
     def _make_job(self, context: Context) -> BatchJob:
         """The job of this run, checked. Raises :class:`ConfigurationError`."""

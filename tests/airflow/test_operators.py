@@ -27,13 +27,14 @@ from airflow_sqlqueue.operators import (
 )
 from airflow_sqlqueue.operators.spark_job import SparkJob
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+from tests.airflow.parameters import parameters_of
 
 CLASSES = [getattr(module, name) for module in (operators, sensors) for name in module.__all__]
 
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_every_parameter_is_documented_and_marked_where_it_is_templated(cls: Any) -> None:
-    parameters = inspect.signature(cls.__init__).parameters.values()
+    parameters = parameters_of(cls).values()
     own = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
     texts = dict(re.findall(r"^:param (\w+): ((?:.|\n)*?)(?=\n:param|\Z)", inspect.cleandoc(cls.__doc__), re.MULTILINE))
     assert texts.keys() == own
@@ -44,7 +45,7 @@ def test_every_parameter_is_documented_and_marked_where_it_is_templated(cls: Any
 @pytest.mark.parametrize("cls", [getattr(operators, name) for name in operators.__all__])
 def test_fields_with_values_that_are_no_text_are_shown_as_such(cls: Any) -> None:
     """Airflow shows a mapping or a list in one line where nothing says how."""
-    hints = inspect.signature(cls.__init__).parameters
+    hints = parameters_of(cls)
     values = {name for name in cls.template_fields if re.search(r"Mapping|Sequence|dict", str(hints[name].annotation))}
     assert values == cls.template_fields_renderers.keys()
     assert set(cls.template_fields_renderers.values()) <= {"json", "py"}

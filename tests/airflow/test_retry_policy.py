@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from inspect import Parameter, getmembers, isclass, signature
+from inspect import Parameter, getmembers, isclass
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_sqlqueue import errors, operators, sensors
 from airflow_sqlqueue.hooks.retry_policy import TransientRetryPolicy, fail_without_retry
 from airflow_sqlqueue.operators import SqlQueueSendOperator
+from tests.airflow.parameters import parameters_of
 
 FAIL, RETRY, DEFAULT = RetryAction.FAIL, RetryAction.RETRY, RetryAction.DEFAULT
 
@@ -136,7 +137,7 @@ def test_every_operator_and_sensor_fails_at_once_where_no_retry_helps(
 ) -> None:
     """Here for a connection that names no database."""
     connection(schema="", login="someone", password="Pa55-word")
-    parameters = signature(cls.__init__).parameters
+    parameters = parameters_of(cls)
     required = {name for name, given in parameters.items() if given.default is Parameter.empty and name in ARGUMENTS}
     wanted = required | ({"queue_name"} & parameters.keys())
     with DAG("fails", schedule=None):
