@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Set
+from collections.abc import AsyncIterator, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
@@ -45,20 +45,14 @@ class ServerTrigger:
         return self._watch
 
     def close_watch(self) -> None:
-        """End the watch, where there is one: the triggerer has the trigger do so on every way out."""
+        """End the watch, where there is one."""
         if self._watch is not None:
             self._watch.close()
         self._watch = None
 
-    async def found_event(self) -> TriggerEvent:
-        """The event of a trigger that fires once: when something is found, or cannot be waited for."""
-        try:
-            watch = await self.open_watch()
-            return met(await watch.found())
-        except EXPECTED as error:
-            return failed(error)
-        finally:
-            self.close_watch()
+    async def cleanup(self) -> None:
+        """End the watch, as Airflow asks for on every way out."""
+        self.close_watch()
 
     def arguments(self, **more: Any) -> dict[str, Any]:
         """The keyword arguments that make the same trigger again, in a form that is the same each time."""
@@ -73,6 +67,21 @@ class ServerTrigger:
         from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
         return SqlQueueHook(self.sqlqueue_conn_id, **(self.hook_params or {})).client
+
+
+class OneEventTrigger(ServerTrigger):
+    """A trigger that fires once, for a task that has deferred itself."""
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event, when something is found or cannot be waited for."""
+        try:
+            watch = await self.open_watch()
+            event = met(await watch.found())
+        except EXPECTED as error:
+            event = failed(error)
+        finally:
+            self.close_watch()
+        yield event
 
 
 class QueueTrigger(ServerTrigger):

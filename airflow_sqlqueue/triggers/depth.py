@@ -9,7 +9,7 @@ from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.condition import QueueCondition
-from airflow_sqlqueue.triggers.base import Attempts, QueueTrigger
+from airflow_sqlqueue.triggers.base import Attempts, OneEventTrigger, QueueTrigger
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
@@ -26,7 +26,7 @@ class _DepthTrigger(QueueTrigger):
         return found.to_dict(self.condition) if found.met else None
 
 
-class SqlQueueDepthTrigger(_DepthTrigger, BaseTrigger):
+class SqlQueueDepthTrigger(OneEventTrigger, _DepthTrigger, BaseTrigger):
     """Wait for a condition of a queue, for a task that has deferred itself; fires once.
 
     The event says what was found, or, where no waiting helps, why not. A server that is lost is waited for.
@@ -56,13 +56,6 @@ class SqlQueueDepthTrigger(_DepthTrigger, BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{__name__}.{type(self).__name__}", self.arguments(**self.condition.to_dict())
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event, when the condition is met or cannot be waited for."""
-        yield await self.found_event()
-
-    async def cleanup(self) -> None:
-        self.close_watch()
 
 
 class SqlQueueDepthEventTrigger(_DepthTrigger, BaseEventTrigger):
@@ -138,6 +131,3 @@ class SqlQueueDepthEventTrigger(_DepthTrigger, BaseEventTrigger):
                 await attempts.failed(error)
             finally:
                 self.close_watch()
-
-    async def cleanup(self) -> None:
-        self.close_watch()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import BaseTrigger
 
-from airflow_sqlqueue.triggers.base import QueueTrigger
+from airflow_sqlqueue.triggers.base import OneEventTrigger, QueueTrigger
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.queue import QueueTable
 
 
-class SqlQueueReplyTrigger(QueueTrigger, BaseTrigger):
+class SqlQueueReplyTrigger(OneEventTrigger, QueueTrigger, BaseTrigger):
     """Wait until the reply to a request is in its queue, for a task that has deferred itself; fires once.
 
     The reply stays in the queue. The event has its ``row_version``.
@@ -48,10 +47,3 @@ class SqlQueueReplyTrigger(QueueTrigger, BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{__name__}.{type(self).__name__}", self.arguments(correlation_id=self.correlation_id)
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event, when the reply is there or cannot be waited for."""
-        yield await self.found_event()
-
-    async def cleanup(self) -> None:
-        self.close_watch()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import BaseTrigger
 
-from airflow_sqlqueue.triggers.base import ServerTrigger
+from airflow_sqlqueue.triggers.base import OneEventTrigger
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client import QueueClient
@@ -22,7 +22,7 @@ LISTED = 100
 _NAMES = ("batch_id", "state", "queue", "origin", "messages", "age_seconds")
 
 
-class SqlQueueStrandedBatchTrigger(ServerTrigger, BaseTrigger):
+class SqlQueueStrandedBatchTrigger(OneEventTrigger, BaseTrigger):
     """Wait until there is a batch that nobody works on, for a task that has deferred itself; fires once.
 
     :param queue_name: a queue's address; None: all batches of the ledger in the connection's database.
@@ -64,13 +64,6 @@ class SqlQueueStrandedBatchTrigger(ServerTrigger, BaseTrigger):
         return f"{__name__}.{type(self).__name__}", self.arguments(
             queue_name=self.queue_name, states=self.states, older_than=self.older_than
         )
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event, when a batch has been left behind or cannot be looked for."""
-        yield await self.found_event()
-
-    async def cleanup(self) -> None:
-        self.close_watch()
 
 
 def summary(found: Sequence[BatchInfo]) -> dict[str, Any]:
