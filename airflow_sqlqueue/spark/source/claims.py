@@ -95,7 +95,8 @@ class Claims:
     def begin(self) -> Offset:
         """Where a query without a checkpoint begins: behind what this consumer has done."""
         opened = self._open()
-        return opened.offset(opened.state().done)
+        state = opened.state()
+        return opened.offset(state, state.done)
 
     def stop_at_the_end(self) -> None:
         """Claim nothing that is sent from now on."""
@@ -114,7 +115,7 @@ class Claims:
         batch_id = state.batch_id(number)
         known = opened.batch_state(batch_id)
         if known == "sealed":
-            return opened.offset(number)
+            return opened.offset(state, number)
         if known not in (None, "open"):
             raise _out_of_step(state, f"its claim {number} is {known}")
         if known is None and not opened.run(lambda _, queue: self._waiting(queue)):
@@ -138,7 +139,7 @@ class Claims:
             options=options,
             ledger_schema=self.access.ledger_schema,
         ).run()
-        return opened.offset(number)
+        return opened.offset(state, number)
 
     def _waiting(self, queue: QueueTable) -> bool:
         ends = queue.ends()
@@ -217,13 +218,13 @@ class _Opened:
         state: ConsumerState = self.run(enter)
         return state
 
-    def offset(self, number: int) -> Offset:
+    def offset(self, state: ConsumerState, number: int) -> Offset:
         """The offset of a claim."""
         return {
             "queue": self.address.canonical,
             "schema": self.schema,
             "consumer": self._consumer,
-            "generation": str(self.state().generation),
+            "generation": str(state.generation),
             "number": number,
         }
 
@@ -242,7 +243,7 @@ class _Opened:
     def check(self, offset: Offset, *, stale: bool = True) -> ConsumerState:
         """The consumer, if the offset can be one of its: neither of a claim that is done for longer, nor of none."""
         state = self.state()
-        if offset != self.offset(offset["number"]):
+        if offset != self.offset(state, offset["number"]):
             raise _out_of_step(state, "the checkpoint is that of another consumer or database")
         number = offset["number"]
         if stale and number < state.done:
