@@ -40,7 +40,7 @@ class CopyingDrain:
             on_part(done.part)
         if not self._passed:
             return 0
-        return max(1, worker.queue.count_left(self._up_to) - worker.queue.count_visible(self._up_to))
+        return worker.queue.count_locked(self._up_to)
 
     def _copy(self, worker: Worker, count: int) -> CommittedPart | None:
         started = time.monotonic()

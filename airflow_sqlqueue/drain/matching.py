@@ -76,7 +76,7 @@ class MatchingDrain:
             if budget.used or not self._locked:
                 return 0
             if settle_until is not None and time.monotonic() >= settle_until:
-                return max(1, worker.queue.count_left(self._up_to) - worker.queue.count_visible(self._up_to))
+                return worker.queue.count_locked(self._up_to)
             settle_until = settle_until or time.monotonic() + self._options.settle_seconds
             time.sleep(min(SETTLE_PAUSE, self._options.settle_seconds))
             self._searches = deque(Search(self._where, span) for span in self._locked)

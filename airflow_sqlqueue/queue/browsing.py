@@ -91,12 +91,13 @@ def read(table: TableAccess, names: Sequence[str], after: int, up_to: int, *, ro
     Of messages that nobody has locked, in order, above ``after`` and up to ``up_to``: at most ``rows``, and at most
     ``max_bytes`` of those columns and one row more. A column that is not named does not leave the server.
     """
-    chosen = [*names, "RowVersion"]
-    return table.run_for_layout(
-        lambda layout: table.session.run(
-            table.query("queue.peek_page", **page_of(layout.types, chosen)), rows, after, up_to, max_bytes
-        )
-    )
+    chosen, hint = [*names, "RowVersion"], readpast(True)
+
+    def run(layout: Layout) -> list[Any]:
+        statement = table.query("queue.peek_page", **page_of(layout.types, chosen), readpast=hint)
+        return table.session.run(statement, rows, after, up_to, max_bytes)
+
+    return table.run_for_layout(run)
 
 
 @dataclass(frozen=True)
@@ -231,6 +232,14 @@ def row_versions_of(table: TableAccess, ids: Sequence[uuid.UUID]) -> list[int]:
         statement = table.query("queue.find_ids", ids=placeholders(chunk))
         found.update(row[0] for row in table.session.run(statement, *chunk))
     return sorted(found)
+
+
+def delete(table: TableAccess, row_versions: Sequence[int]) -> int:
+    """Delete the messages with these RowVersions, passing over locked ones, and return how many there were."""
+    deleted = 0
+    for chunk in padded_chunks(row_versions):
+        deleted += int(table.value("queue.purge_these", *chunk, row_versions=placeholders(chunk)))
+    return deleted
 
 
 def padded_chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:

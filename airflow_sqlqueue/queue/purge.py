@@ -17,7 +17,7 @@ from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, TransactionError
 from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.queue.browsing import MessageHead, Search, Span, padded_chunks, placeholders
+from airflow_sqlqueue.queue.browsing import MessageHead, Search, Span, delete
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess, check_rows
 from airflow_sqlqueue.session import retrying
@@ -203,10 +203,8 @@ class _Matching:
             if page is None:
                 return 0, True
             self._waiting = page
-        chunk, deleted = self._waiting[:take], 0
-        for piece in padded_chunks(chunk):
-            statement = self._table.query("queue.purge_these", row_versions=placeholders(piece))
-            deleted = int(self._table.session.value(statement, *piece))
+        chunk = self._waiting[:take]
+        deleted = delete(self._table, chunk)
         self._missed += len(chunk) - deleted
         self._waiting = self._waiting[take:]
         return deleted, False

@@ -162,10 +162,9 @@ class QueueTable(TableAccess):
         check_rows(limit)
         return browsing.held(self, limit)
 
-    def drop(self, row_versions: Sequence[int]) -> None:
-        """Delete the messages with these RowVersions, passing over locked ones; nothing of them is read."""
-        for chunk in browsing.padded_chunks(row_versions):
-            self.rows("queue.purge_these", *chunk, row_versions=browsing.placeholders(chunk))
+    def drop(self, row_versions: Sequence[int]) -> int:
+        """Delete the messages with these RowVersions, passing over locked ones, and return how many there were."""
+        return browsing.delete(self, row_versions)
 
     def take_head(
         self,
@@ -235,9 +234,9 @@ class QueueTable(TableAccess):
                 pass
         return max(1, int(self.value("queue.count_left", up_to)))
 
-    def count_visible(self, up_to: int) -> int:
-        """How many messages up to a RowVersion nobody has locked."""
-        return int(self.value("queue.count_up_to", up_to))
+    def count_locked(self, up_to: int) -> int:
+        """How many messages up to a RowVersion others hold, at least one: for who has met one of theirs."""
+        return max(1, self.count_left(up_to) - int(self.value("queue.count_up_to", up_to)))
 
     def purge(self, options: PurgeOptions | None = None) -> PurgeResult:
         """Delete what has expired, or what the options say: see :func:`airflow_sqlqueue.queue.purge.purge`."""

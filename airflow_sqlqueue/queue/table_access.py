@@ -105,9 +105,9 @@ class TableAccess:
         found = query(name, queue=identifier(self.address), seek=seek(self.layout.seek_index), **fragments)
         return Query(found.name, found.purpose.replace("the queue", f"the queue {self.address.canonical}"), found.text)
 
-    def value(self, name: str, *values: Any) -> Any:
+    def value(self, name: str, *values: Any, **fragments: Fragment) -> Any:
         """The one value of a query; see :meth:`rows`."""
-        found = self.rows(name, *values)
+        found = self.rows(name, *values, **fragments)
         return found[0][0] if found else None
 
     def rows(self, name: str, *values: Any, **fragments: Fragment) -> list[Any]:

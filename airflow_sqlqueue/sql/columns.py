@@ -44,6 +44,7 @@ SUBSCRIPTION = {
     "Topic": "nvarchar(200) NOT NULL",
 }
 
+_BYTES = "COALESCE(DATALENGTH([{}]), 0)"
 _EXPIRES = f"DATEADD(millisecond, m.[Milliseconds], DATEADD(day, NULLIF(m.[Days], {NEVER}), GETUTCDATE()))"
 STAGED = {column.name: f"{column.sql} NULL" for column in COLUMNS}
 """The columns of a row that was taken, as a table has them that can hold the rows of every queue.
@@ -103,11 +104,25 @@ def row_columns(types: Mapping[str, str], source: str = "", *, body: bool = True
 def page(types: Mapping[str, str], chosen: Sequence[str]) -> dict[str, Fragment]:
     """The fragments of a page of some columns of a row: ``columns``, ``names`` and ``size``, the bytes of those."""
     columns = _columns(types)
-    sizes = [f"COALESCE(DATALENGTH([{name}]), 0)" for name in ("Headers", "Body") if name in chosen]
+    sizes = [_BYTES.format(name) for name in ("Headers", "Body") if name in chosen]
     return {
         "columns": Fragment(", ".join(columns[name] for name in chosen)),
         "names": row_names(types),
         "size": Fragment(" + ".join(sizes) or "CAST(0 AS bigint)"),
+    }
+
+
+def copied_page(types: Mapping[str, str], max_body: int) -> dict[str, Fragment]:
+    """:func:`page` of a whole row, and ``BodyBytes``; of a body with more bytes than ``max_body`` it has NULL."""
+    columns = {
+        **_columns(types),
+        "Body": f"CASE WHEN [BodyBytes] <= {int(max_body)} THEN [Body] END AS [Body]",
+        "BodyBytes": "[BodyBytes]",
+    }
+    return {
+        **page(types, TABLE_NAMES),
+        "columns": Fragment(", ".join(columns.values())),
+        "names": Fragment(f"{row_names(types)}, {_BYTES.format('Body')} AS [BodyBytes]"),
     }
 
 
@@ -117,12 +132,6 @@ def _columns(types: Mapping[str, str], source: str = "") -> dict[str, str]:
         for name in TABLE_NAMES
     }
     return {**columns, "Expires": _expires(types, source), "Expired": _expired(source)}
-
-
-def copied_columns(types: Mapping[str, str], max_body: int) -> Fragment:
-    """:func:`row_columns` of a table that also has ``BodyBytes``: NULL for bodies with more bytes than ``max_body``."""
-    body = f"CASE WHEN [BodyBytes] <= {int(max_body)} THEN [Body] END AS [Body]"
-    return Fragment(row_columns(types).replace("[Body]", body, 1))
 
 
 def suspect(types: Mapping[str, str]) -> Fragment:

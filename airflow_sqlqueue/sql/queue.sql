@@ -128,33 +128,18 @@ SELECT TOP (?) {columns}
 FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek})
 WHERE {span} AND {may_match} ORDER BY [RowVersion];
 
--- copy_head: copy messages of the queue
--- What take_head deletes, read. Shared locks, each for a moment: receivers pass over no row of it. Bodies over a limit are
--- left out, for copy_body.
-SELECT {columns}, [BodyBytes]
-FROM (
-    SELECT *, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
-    FROM (
-        SELECT TOP (?) {names}, COALESCE(DATALENGTH([Body]), 0) AS [BodyBytes],
-               COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
-        FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek})
-        WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
-    ) AS first
-) AS sized
-WHERE [BytesBefore] < ? ORDER BY [RowVersion];
-
 -- copy_body: copy a piece of a message's body
 SELECT SUBSTRING([Body], ?, ?) FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
 
 -- peek_page: look at the queue
 -- The columns that are asked for, up to a number of bytes, as take_head has it: the first row, and each that begins
--- before the limit. What is not read is not counted.
+-- before the limit. What is not read is not counted. Shared locks, each for a moment: receivers pass over no row of it.
 SELECT {columns}
 FROM (
-    SELECT {names}, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
+    SELECT *, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
     FROM (
         SELECT TOP (?) {names}, {size} AS [Bytes]
-        FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
+        FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek})
         WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
     ) AS first
 ) AS sized

@@ -24,7 +24,7 @@ from airflow_sqlqueue.row import ROW_VERSION
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, identifier, readpast
-from airflow_sqlqueue.sql.columns import copied_columns, forwarding, row_names
+from airflow_sqlqueue.sql.columns import copied_page, forwarding
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.shapes import SHAPES
 from tests.contract.conftest import HEADERS, run_sql
@@ -77,9 +77,8 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     queue.browse(1_000)
     assert len(browsing.read(queue, ("Id", "Body"), FIRST, LAST, rows=500, max_bytes=2**40)) == 500
     queue.window_end(1_000, FIRST, LAST)
-    types, passing = queue.layout.types, readpast(True)
-    fragments = {"columns": copied_columns(types, 2**20), "names": row_names(types), "readpast": passing}
-    (first, *_) = queue.rows("queue.copy_head", 500, FIRST, LAST, 2**40, **fragments)
+    fragments, passing = copied_page(queue.layout.types, 2**20), readpast(True)
+    (first, *_) = queue.rows("queue.peek_page", 500, FIRST, LAST, 2**40, **fragments, readpast=passing)
     assert queue.rows("queue.copy_body", 1, 100, first[ROW_VERSION], str(first[0]), readpast=passing)[0][0] == b"0"
     where = MessageFilter(headers={"NServiceBus.CorrelationId": "c-1"})
     assert browsing.search(queue, where, browsing.Span(FIRST, LAST)) != []

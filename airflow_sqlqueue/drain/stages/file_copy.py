@@ -14,7 +14,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.large_messages import PIECE
 from airflow_sqlqueue.row import COLUMNS, EXPIRED, ROW_VERSION
 from airflow_sqlqueue.sql import readpast
-from airflow_sqlqueue.sql.columns import copied_columns, row_names
+from airflow_sqlqueue.sql.columns import copied_page
 
 _BODY_BYTES = len(COLUMNS)
 _ID = [column.name for column in COLUMNS].index("Id")
@@ -52,14 +52,10 @@ class FileCopyWriter:
 
     def _read(self, rows: int) -> list[Any]:
         values = (rows, self._after, self._plan.up_to, self._options.bytes_per_statement)
-        types = self._queue.layout.types
-        fragments = {
-            "columns": copied_columns(types, self._options.inline_body_bytes),
-            "names": row_names(types),
-            "readpast": self._readpast,
-        }
+        fragments = copied_page(self._queue.layout.types, self._options.inline_body_bytes)
         with self._waiting():
-            return [tuple(row) for row in self._queue.rows("queue.copy_head", *values, **fragments)]
+            rows_found = self._queue.rows("queue.peek_page", *values, **fragments, readpast=self._readpast)
+        return [tuple(row) for row in rows_found]
 
     def _waiting(self) -> Any:
         return nullcontext() if self._wait is None else self._queue.session.lock_timeout(self._wait)
