@@ -15,8 +15,7 @@ from airflow_sqlqueue.errors import WrongBatchError
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create
-from airflow_sqlqueue.tables.reading import exists
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,7 @@ class ConsumerTable:
 
     def create(self) -> None:
         """Make the table, and its schema, where it is missing."""
-        if not exists(self._session, self._definition.table):
-            create(self._session, self._definition)
+        ensure(self._session, self._definition)
 
     def enter(self, name: str, queue: str) -> ConsumerState:
         """The consumer of that name, made where it is new. Raises :class:`WrongBatchError` for another queue's.

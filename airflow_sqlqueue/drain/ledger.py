@@ -17,7 +17,7 @@ from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoun
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
 from airflow_sqlqueue.tables.reading import exists
 
 _NOT_OPEN = 50001
@@ -107,8 +107,7 @@ class Ledger:
     def create(self) -> None:
         """Make the tables, and their schema, where they are missing."""
         for definition in ledger_definitions(self._batch.catalog, self._batch.schema):
-            if not exists(self.session, definition.table):
-                create(self.session, definition)
+            ensure(self.session, definition)
 
     def open(
         self,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
 
 STATES = ("open", "sealed", "consumed", "requeued")
 """The life of a batch: it gathers parts, is closed to them, and then is either read for good or put back."""
@@ -178,6 +178,11 @@ class Batch:
                 f"What was given as the manifest of batch {self.batch_id} is not what its drain wrote: it was changed, "
                 "or is another database's; do not use it."
             )
+
+    def check_readable(self) -> None:
+        """Raise :class:`BatchError` for a batch that is open or was put back."""
+        if self.state not in ("sealed", "consumed"):
+            raise BatchError(f"Batch {self.batch_id} is {self.state}: only a sealed or consumed batch can be read.")
 
     def check_files(self, body_files: Iterable[str] = ()) -> None:
         """Raise :class:`BatchMismatchError` for a file that cannot be this batch's, as a drain names them.

@@ -25,7 +25,7 @@ from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.sql.columns import STAGED, definitions, forwarding, restoration
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
 from airflow_sqlqueue.tables.layout import Layout
 from airflow_sqlqueue.tables.reading import exists
 
@@ -65,8 +65,7 @@ class OutgoingTable:
 
     def create(self) -> None:
         """Make the table, and its schema, where it is missing."""
-        if not self.exists():
-            create(self._session, self._definition)
+        ensure(self._session, self._definition)
 
     def stage(self, rows: Iterable[Row]) -> StagedAttempt:
         """Stage rows under a new attempt, each statement on its own. Their RowVersions do not count."""

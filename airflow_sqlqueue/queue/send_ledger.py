@@ -17,7 +17,7 @@ from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
 from airflow_sqlqueue.tables.reading import exists
 
 
@@ -60,8 +60,7 @@ class SendLedger:
 
     def create(self) -> None:
         """Make the table, and its schema, where it is missing."""
-        if not self.exists():
-            create(self.session, self._definition)
+        ensure(self.session, self._definition)
 
     def send(self, queue: QueueTable, send_id: uuid.UUID, messages: Iterable[Message], origin: str = "") -> SendResult:
         """Send the messages, unless a send with this id was committed before: exactly once. See :meth:`once`."""

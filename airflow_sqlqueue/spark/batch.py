@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.row import spark_schema
 from airflow_sqlqueue.spark.headers import all_headers, first_type, known_headers, last_wins, readable, wire_time
@@ -86,8 +86,7 @@ def read_batch(
     ``connection`` and with Spark Connect, and what a session raises.
     """
     batch = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
-    if batch.state not in ("sealed", "consumed"):
-        raise BatchError(f"Batch {batch.batch_id} is {batch.state}: only a sealed or consumed batch can be read.")
+    batch.check_readable()
     in_table = batch.stage == "table"
     rows = _table_rows(spark, batch, connection, ledger_schema) if in_table else _file_rows(spark, batch)
     return typed_columns(rows)

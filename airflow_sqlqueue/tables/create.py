@@ -147,6 +147,12 @@ def create(session: Session, definition: Definition, *, create_schema: bool = Fa
     return CreateResult(definition.table, made, found)
 
 
+def ensure(session: Session, definition: Definition) -> None:
+    """Create a table of this package's own where it is missing, which a login that may not has to find there."""
+    if not exists(session, definition.table):
+        create(session, definition)
+
+
 def _create_missing(session: Session, definition: Definition, create_schema: bool) -> bool:
     with create_lock(session, definition.table, create_schema=create_schema or definition.with_schema):
         if exists(session, definition.table):

@@ -7,7 +7,7 @@ Names hold the batch id and the part id and nothing of the queue's name: Spark d
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -151,10 +151,13 @@ def _lower_case(ids: Sequence[Any]) -> Any:
         return [None if value is None else str(value).lower() for value in ids]
 
 
-def unwritable(row: Sequence[Any]) -> str | None:
-    """Why neither a file nor Spark can keep a row, without what it holds; None where they can."""
+def unwritable(row: Sequence[Any], convert: Callable[[Sequence[Any]], Any] = to_arrow) -> str | None:
+    """Why neither a file nor Spark can keep a row, without what it holds; None where they can.
+
+    ``convert`` makes Arrow of rows, and raises what :func:`to_arrow` does.
+    """
     try:
-        to_arrow([row])
+        convert([row])
     except UnicodeError:
         return "a text holds half a surrogate pair"
     except pa.ArrowException:

@@ -69,8 +69,10 @@ class SelectedColumns:
         try:
             return self._convert(rows)
         except (pa.ArrowException, UnicodeError, ValueError):
+            from airflow_sqlqueue.drain.stages.part_file import unwritable
+
             # The cause would quote the value.
-            found = next((row[-1], reason) for row in rows if (reason := self._unreadable(row)))
+            found = next((row[-1], reason) for row in rows if (reason := unwritable(row, self._convert)))
         row_version, reason = found
         raise StagingError(f"The message {row_version} (RowVersion) cannot be read by Spark: {reason}.")
 
@@ -98,16 +100,3 @@ class SelectedColumns:
             if array.null_count and not field.nullable:
                 raise ValueError(f"{name} is NULL")
         return pa.record_batch(arrays, schema=schema)
-
-    def _unreadable(self, row: Any) -> str | None:
-        import pyarrow as pa
-
-        try:
-            self._convert([row])
-        except UnicodeError:
-            return "a text holds half a surrogate pair"
-        except pa.ArrowException:
-            return "a value is out of the range of its column"
-        except ValueError as error:
-            return str(error)
-        return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
-from airflow_sqlqueue.errors import BatchError, BatchNotFoundError
+from airflow_sqlqueue.errors import BatchNotFoundError
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.options import BatchOptions, ServerAccess
 from airflow_sqlqueue.spark.table_reader import share_out
@@ -42,8 +42,7 @@ def plan_shares(access: ServerAccess, options: BatchOptions) -> list[BatchShare]
         if not ledger.exists():
             raise BatchNotFoundError(f"There is no ledger in {catalog!r} to know batch {batch_id}: name its queue.")
         batch = ledger.manifest(batch_id)
-        if batch.state not in ("sealed", "consumed"):
-            raise BatchError(f"Batch {batch_id} is {batch.state}: only a sealed or consumed batch can be read.")
+        batch.check_readable()
         batch.check_files()
         parts = [part for part in ledger.parts(batch_id) if part.messages]
     shares = share_out(parts, options.partitions)
