@@ -154,7 +154,7 @@ def encode_headers(headers: Headers) -> str:
 
     Raises :class:`MessageError` as :func:`check_headers` does.
     """
-    headers = dict(headers)
+    headers = headers if type(headers) is dict else dict(headers)
     plain = _NAMES.issuperset(map(type, headers)) and _VALUES.issuperset(map(type, headers.values()))
     if not plain:
         check_headers(headers)

@@ -41,12 +41,8 @@ def _minute_text(minute: int) -> str:
     return (_EPOCH + timedelta(minutes=minute)).strftime("%Y-%m-%d %H:%M:")
 
 
-@lru_cache(maxsize=8192)
 def wire_time(us: int) -> str:
-    """The text that ``message.format_time`` gives for the moment; a generator needs several per message.
-
-    Most come again: of a message in its headers and its body, and where its cause ended.
-    """
+    """The text that ``message.format_time`` gives for the moment; a generator needs several per message."""
     minute, rest = divmod(us, MINUTE_US)
     second, micro = divmod(rest, 1_000_000)
     return f"{_minute_text(minute)}{second:02d}:{micro:06d} Z"
