@@ -8,7 +8,7 @@ from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, deco
 EDIT_OF = "ServiceControl.EditOf"
 """The message id of the message that an edited one stands for."""
 
-_FAILURE = (
+FAILURE_HEADERS = (
     HeaderNames.DELAYED_RETRIES,
     HeaderNames.IMMEDIATE_RETRIES,
     HeaderNames.FAILED_Q,
@@ -31,7 +31,7 @@ def headers_without_failure(message: ReceivedMessage) -> dict[str, str | None]:
     "Sending").
     """
     values = decode_headers(message.headers).values
-    kept = {name: value for name, value in values.items() if not name.startswith(_FAILURE)}
+    kept = {name: value for name, value in values.items() if not name.startswith(FAILURE_HEADERS)}
     columns = {
         HeaderNames.CORRELATION_ID: message.correlation_id,
         HeaderNames.REPLY_TO_ADDRESS: message.reply_to_address,

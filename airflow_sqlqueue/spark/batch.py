@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 TEXT_HEADERS = {
     "correlation_id": HeaderNames.CORRELATION_ID,
     "conversation_id": HeaderNames.CONVERSATION_ID,
+    "related_to": HeaderNames.RELATED_TO,
     "intent": HeaderNames.MESSAGE_INTENT,
     "content_type": HeaderNames.CONTENT_TYPE,
     "originating_endpoint": HeaderNames.ORIGINATING_ENDPOINT,
@@ -67,8 +68,9 @@ def read_batch(
     - ``headers``: ``map<string,string>``, null where ``headers_malformed``: no JSON object of texts, one that Spark
       cannot hold (a value of more than 20,000,000 characters, a name of more than 50,000), or more than 10,000 headers.
     - Texts: ``message_id`` (the row's ``Id`` where the header is missing, as the transport does), ``correlation_id``,
-      ``conversation_id``, ``message_type`` (the full name of the first enclosed type), ``intent``, ``content_type``,
-      ``originating_endpoint``, ``processing_endpoint``, ``failed_queue``, ``exception_type``.
+      ``conversation_id``, ``related_to`` (the id of the message that caused it), ``message_type`` (the full name of the
+      first enclosed type), ``intent``, ``content_type``, ``originating_endpoint``, ``processing_endpoint``,
+      ``failed_queue``, ``exception_type``.
     - Instants: ``time_sent``, ``processing_started``, ``processing_ended``, ``time_of_failure``; null where the header
       is missing or in another form. They do not depend on the session's time zone. ``processing_ms``: milliseconds.
 

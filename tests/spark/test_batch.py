@@ -145,8 +145,8 @@ def test_the_typed_columns_are_those_of_the_headers(spark: SparkSession, make_ba
         "processing_ended": "PROCESSING_ENDED",
     }
     texts = {
-        "correlation_id": "CORRELATION_ID", "conversation_id": "CONVERSATION_ID", "intent": "MESSAGE_INTENT",
-        "content_type": "CONTENT_TYPE", "originating_endpoint": "ORIGINATING_ENDPOINT",
+        "correlation_id": "CORRELATION_ID", "conversation_id": "CONVERSATION_ID", "related_to": "RELATED_TO",
+        "intent": "MESSAGE_INTENT", "content_type": "CONTENT_TYPE", "originating_endpoint": "ORIGINATING_ENDPOINT",
         "processing_endpoint": "PROCESSING_ENDPOINT", "failed_queue": "FAILED_Q", "exception_type": "EXCEPTION_TYPE",
     }  # fmt: skip
     from pyspark.sql import functions as sf

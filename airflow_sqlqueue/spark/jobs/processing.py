@@ -1,0 +1,63 @@
+"""How long messages take to process.
+
+``python -m airflow_sqlqueue.spark.jobs.processing --table LAKE --out FOLDER``
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.spark.jobs.program import Program, need_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ACCURACY = 10_000
+KEYS = ("processing_endpoint", "originating_endpoint", "message_type", "intent", "content_type")
+"""Columns that times can be grouped by."""
+
+
+def processing_times(messages: DataFrame, by: Sequence[str] = ("processing_endpoint",)) -> DataFrame:
+    """A row for each value of the columns ``by``, and within a ten-thousandth of the ranks the percentiles.
+
+    Besides ``by`` it has ``messages`` (those that say when their processing began and ended, which failed ones do not),
+    ``p50_ms``, ``p90_ms``, ``p99_ms`` and ``max_ms``, and ``backwards``, how many say that it ended before it began:
+    clocks of two machines may differ, and the percentiles leave those out. A group of these alone has null times.
+
+    :param messages: what :func:`~airflow_sqlqueue.spark.read_batch` gives, or the table of :mod:`.audit`.
+    :param by: one or more of :data:`KEYS`.
+
+    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for other columns, and for rows without those it needs.
+    """
+    from pyspark.sql import functions as sf
+
+    need_columns(messages, *by, "processing_ms", choices=KEYS, chosen=by)
+    forward = sf.when(sf.col("processing_ms") >= 0, sf.col("processing_ms"))
+    percentiles = sf.percentile_approx(forward, [0.5, 0.9, 0.99], _ACCURACY)
+    grouped = messages.where("processing_ms IS NOT NULL").groupBy(*by)
+    times = grouped.agg(
+        sf.count(sf.lit(1)).alias("messages"),
+        percentiles.alias("percentiles"),
+        sf.max(forward).alias("max_ms"),
+        sf.count_if(sf.col("processing_ms") < 0).alias("backwards"),
+    )
+    named = [sf.get("percentiles", sf.lit(i)).alias(name) for i, name in enumerate(("p50_ms", "p90_ms", "p99_ms"))]
+    return times.select(*by, "messages", *named, "max_ms", "backwards")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program. Prints the number of rows that it wrote."""
+    program = Program(__doc__ or "")
+    program.add_source()
+    program.add_out()
+    program.add("--by", nargs="+", choices=KEYS, default=["processing_endpoint"], help="the columns to group by")
+    with program.start(arguments) as (spark, options):
+        times = processing_times(program.read(spark), options.by)
+        program.answer(rows=program.write(times))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""What the programs of the gallery have in common: their arguments, their session, what they read, write and print."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.spark.batch import read_batch, verify_count
+from airflow_sqlqueue.spark.manifests import load_batch
+from airflow_sqlqueue.spark.session import local_session
+from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_sqlqueue.drain.manifest import Batch
+    from airflow_sqlqueue.server.settings import ConnectionSettings
+
+
+def need_columns(rows: DataFrame, *names: str, chosen: Sequence[str] = (), choices: Sequence[str] = ()) -> None:
+    """Raise :class:`ConfigurationError` for rows without a column, and for a chosen one that is no choice."""
+    if choices and not chosen:
+        raise ConfigurationError(f"Name a column to group by: {', '.join(choices)}.")
+    if other := [name for name in chosen if name not in choices]:
+        raise ConfigurationError(f"Messages cannot be grouped by {other[0]!r}: choose from {', '.join(choices)}.")
+    if len(set(chosen)) < len(chosen):
+        raise ConfigurationError("A column to group by is named twice: name it once.")
+    if missing := [name for name in names if name not in rows.columns]:
+        raise ConfigurationError(
+            f"The rows have no column {missing[0]!r}: give what read_batch returns, or the table of the audit job."
+        )
+
+
+class Program:
+    """A job as a program: ``python -m``, or its file for ``spark-submit``, whose session's settings rule then."""
+
+    def __init__(self, doc: str) -> None:
+        self._parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
+        self.add("--master", default="local[*]", help="the master to use without spark-submit (%(default)s)")
+        self._options = argparse.Namespace()
+
+    def add(self, *names: str, **settings: Any) -> None:
+        """An argument, as argparse has it."""
+        self._parser.add_argument(*names, **settings)
+
+    def add_manifest(self, **settings: Any) -> None:
+        """``--manifest``, which a drain gives to its application."""
+        self.add("--manifest", help="the manifest of a sealed batch: a path or a URI", **settings)
+
+    def add_source(self) -> None:
+        """Where messages come from: a batch or a table."""
+        self.add_manifest()
+        self.add("--table", help="a folder of Parquet files, as the audit job writes it, instead of a batch")
+        self.add("--where", help="a condition in Spark's SQL, as \"message_type = 'Shop.PlaceOrder'\"")
+
+    def add_out(self, *, required: bool = True) -> None:
+        """Where the rows of the result go."""
+        self.add("--out", required=required, help="the folder for the result, which is replaced")
+        self.add("--format", choices=("parquet", "json"), default="parquet", help="(%(default)s)")
+
+    @contextmanager
+    def start(self, arguments: Sequence[str] | None) -> Iterator[tuple[SparkSession, argparse.Namespace]]:
+        """A session for the block. What is wrong with the input ends the program with one sentence."""
+        self._options = options = self._parser.parse_args(arguments)
+        if "table" in options and (options.table is None) == (options.manifest is None):
+            self._parser.error("give either --manifest or --table")
+        try:
+            if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started this process
+                from pyspark.sql import SparkSession
+
+                yield SparkSession.builder.getOrCreate(), options
+            else:
+                with local_session(self._parser.prog, master=options.master) as spark:
+                    yield spark, options
+        except SqlQueueError as error:
+            sys.exit(str(error))
+
+    def batch(self, spark: SparkSession) -> Batch:
+        """The batch that the manifest is of."""
+        return load_batch(spark, self._options.manifest)
+
+    def connection(self, batch: Batch) -> ConnectionSettings | None:
+        """The server of a batch that is staged in a table: that of ``SQLQUEUE_URL``."""
+        return None if batch.stage == "files" else ServerAccess.of(SourceOptions({}), None).client().settings
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """The messages that the arguments name. Of a batch they are counted, and have to be as many as it has."""
+        if self._options.table is not None:
+            rows = spark.read.parquet(self._options.table)
+        else:
+            batch = self.batch(spark)
+            rows = read_batch(spark, batch, self.connection(batch))
+            verify_count(rows, batch)
+        return rows if self._options.where is None else rows.where(self._options.where)
+
+    def write(self, rows: DataFrame) -> int:
+        """Write a result, small by nature, as one file; the number of its rows."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as sf
+
+        seen = Observation()
+        counted = rows.coalesce(1).observe(seen, sf.count(sf.lit(1)).alias("rows"))
+        counted.write.mode("overwrite").format(self._options.format).save(self._options.out)
+        return int(seen.get["rows"])
+
+    def answer(self, **counts: int) -> None:
+        """What the program prints: numbers, as one line of JSON."""
+        sys.stdout.write(json.dumps(counts) + "\n")
+        sys.stdout.flush()

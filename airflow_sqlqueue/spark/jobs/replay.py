@@ -1,0 +1,87 @@
+"""Messages of a batch or of the lake, sent to a queue, each once.
+
+``python -m airflow_sqlqueue.spark.jobs.replay --table LAKE --where CONDITION --queue sales --send-id "orders of May"``
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.errorqueue.headers import FAILURE_HEADERS
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.spark.headers import all_headers, last_wins, readable
+from airflow_sqlqueue.spark.jobs.program import Program, need_columns
+from airflow_sqlqueue.spark.source.options import URL_VARIABLE
+from airflow_sqlqueue.spark.source.registration import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from airflow_sqlqueue.server.settings import ConnectionSettings
+
+_ROW = ("Id", "CorrelationId", "ReplyToAddress", "Body")
+
+
+def replay(messages: DataFrame, queue: str, send_id: str, connection: ConnectionSettings | None = None) -> int:
+    """Send messages to a queue as they were, all at once and once; the number of messages that were given.
+
+    A replay with a ``send_id`` that was used before sends nothing, whatever it is given, so a task that is repeated
+    sends each message once. Row, message id, body and headers stay the same; what a failure has added to the headers is
+    left out, as :meth:`.QueueClient.errors` does before a retry, and no message expires. An endpoint that remembers
+    message ids (an outbox) passes over those that it has handled. Messages with malformed headers go as they are, and
+    the endpoint will find them as malformed as before: leave them out with ``NOT headers_malformed``.
+
+    :param messages: what :func:`~airflow_sqlqueue.spark.read_batch` gives, or the table of :mod:`.audit`, with only the
+        messages to be sent. Bodies in files of their own have to be fetched by
+        :func:`~airflow_sqlqueue.spark.read_bodies` before; they are refused otherwise.
+    :param queue: the queue's address.
+    :param send_id: a UUID or a text of your own.
+    :param connection: the server and the login, as for :func:`~airflow_sqlqueue.spark.register`.
+
+    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for rows without the columns that it needs, without a
+    send id or a server. What fails while it sends is an error of Spark's, and then nothing was sent.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sf
+
+    if not send_id.strip():
+        raise ConfigurationError("A replay needs a send id, so that it sends each message once: name it.")
+    need_columns(messages, *_ROW, "headers_raw", "BodyFile")
+    if connection is None and not os.environ.get(URL_VARIABLE):
+        raise ConfigurationError(f"No server is named: hand the connection to replay, or set {URL_VARIABLE}.")
+    register(messages.sparkSession, connection)
+
+    # Column by column, as everywhere: Spark then looks at each text once.
+    parsed = messages.withColumn("_readable", readable(sf.col("headers_raw")))
+    parsed = parsed.withColumn("_all", all_headers(sf.col("_readable")))
+    parsed = parsed.withColumn("_last", last_wins(sf.col("_all")))
+    headers = sf.map_filter("_last", lambda name, _: ~_starts_with_any(name, FAILURE_HEADERS)).alias("headers")
+    rows = parsed.select(*_ROW, headers, "headers_raw", "BodyFile")
+    seen = Observation()
+    writer = rows.observe(seen, sf.count(sf.lit(1)).alias("rows")).write.format("sqlqueue").mode("append")
+    writer.options(queue=queue, sendId=send_id).save()
+    return int(seen.get["rows"])
+
+
+def _starts_with_any(name: Column, beginnings: Sequence[str]) -> Column:
+    return reduce(or_, (name.startswith(beginning) for beginning in beginnings))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program. The server is that of ``SQLQUEUE_URL``. Prints the number of messages."""
+    program = Program(__doc__ or "")
+    program.add_source()
+    program.add("--queue", required=True, help="the address of the queue")
+    program.add("--send-id", required=True, help="a name for this replay; the same one sends nothing again")
+    with program.start(arguments) as (spark, options):
+        program.answer(messages=replay(program.read(spark), options.queue, options.send_id))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Messages of the lake, back in a queue."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.spark.jobs import audit_table, replay
+from airflow_sqlqueue.traffic import generate_failed
+from tests.spark.conftest import MakeBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COUNT = 40
+
+
+def test_a_replay_sends_each_message_once_and_without_its_failure(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, queue: QueueTable, settings: ConnectionSettings
+) -> None:
+    given: list[Message | str] = [*generate_failed(COUNT, seed=5), '{"a": 1}']
+    rows = audit_table(spark, make_batch(given), str(tmp_path / "lake"))
+    address = queue.address.canonical
+    for _ in range(2):
+        assert replay(rows, address, "once", settings) == rows.count()
+    found = list(queue.peek(2 * COUNT))
+    assert len(found) == rows.count()
+    expected: Counter[tuple[str, bytes | None]] = Counter()
+    for message in given:
+        if isinstance(message, str) or isinstance(message.headers, str):
+            continue
+        kept = {
+            name: value
+            for name, value in message.headers.items()
+            if not name.startswith(("NServiceBus.ExceptionInfo.", "NServiceBus.FailedQ", "NServiceBus.TimeOfFailure"))
+            and name not in (HeaderNames.IMMEDIATE_RETRIES, HeaderNames.DELAYED_RETRIES)
+        }
+        expected[json.dumps(kept, sort_keys=True), message.body] += 1
+    back = Counter((json.dumps(json.loads(message.headers), sort_keys=True), message.body) for message in found)
+    assert expected <= back
+    assert '{"a": 1}' in {message.headers for message in found}
+    assert {message.expires for message in found} == {None}
+
+
+def test_a_replay_needs_an_id_a_server_and_messages(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SQLQUEUE_URL", raising=False)
+    rows = audit_table(spark, make_batch(["{}"]), str(tmp_path / "lake"))
+    with pytest.raises(ConfigurationError, match="send id"):
+        replay(rows, "audit", " ")
+    with pytest.raises(ConfigurationError, match="No server is named"):
+        replay(rows, "audit", "once")
+    with pytest.raises(ConfigurationError, match="The rows have no column 'Id'"):
+        replay(spark.range(1), "audit", "once")
