@@ -6,15 +6,19 @@ What a block may hold is little on purpose: ``sqlqueue``, ``NAME=$(sqlqueue ... 
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, MutableMapping
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from airflow_sqlqueue.cli.app import app
@@ -26,7 +30,7 @@ NOT_RUN = {
     "apt-get": "it changes the machine",
     "make": "its targets are run by themselves; that they exist is checked",
     "pip": "it changes the environment; the extras are checked",
-    "python": "fakemssql's options are checked, and another DAG file is run in tests/airflow",
+    "python": "options of fakemssql and of Spark's jobs are checked, and another DAG file is run in tests/airflow",
     "python3": "it makes an environment",
     ".": "it enters an environment",
 }
@@ -135,6 +139,10 @@ def _check_shown(command: str, words: list[str]) -> None:
         extras = project.partition("[project.optional-dependencies]")[2].partition("\n\n")[0]
         for extra in re.findall(r"airflow-sqlqueue\[(.*?)\]", " ".join(words)):
             assert set(extra.split(",")) <= set(re.findall(r"^([a-z]+) = ", extras, re.MULTILINE)), words
+    elif words[1] == "-m" and words[2].startswith("airflow_sqlqueue.spark.jobs."):
+        with pytest.raises(SystemExit), redirect_stdout(StringIO()) as help_text:
+            importlib.import_module(words[2]).main([*words[3:], "--help"])
+        assert all(word in help_text.getvalue() for word in words if word.startswith("--")), words
     elif words[1:3] == ["-m", "fakemssql"]:
         shown = [sys.executable, "-m", "fakemssql", "--help"]
         text = subprocess.run(shown, capture_output=True, text=True, check=True).stdout

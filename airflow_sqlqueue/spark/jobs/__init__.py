@@ -14,21 +14,43 @@ Call the function in a notebook or in a task with a session, start the module wi
 
 from __future__ import annotations
 
-from airflow_sqlqueue.spark.jobs.audit import audit_rows, audit_table
-from airflow_sqlqueue.spark.jobs.causes import caused_messages, conversation_graph, message_flow
-from airflow_sqlqueue.spark.jobs.failures import failure_groups
-from airflow_sqlqueue.spark.jobs.flow_picture import draw_flow
-from airflow_sqlqueue.spark.jobs.processing import processing_times
-from airflow_sqlqueue.spark.jobs.replay import replay
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.spark.jobs.audit import audit_rows, audit_table
+    from airflow_sqlqueue.spark.jobs.causes import caused_messages, conversation_graph, message_flow
+    from airflow_sqlqueue.spark.jobs.failures import failure_groups
+    from airflow_sqlqueue.spark.jobs.processing import processing_times
+    from airflow_sqlqueue.spark.jobs.replay import replay
 
 __all__ = [
     "audit_rows",
     "audit_table",
     "caused_messages",
     "conversation_graph",
-    "draw_flow",
     "failure_groups",
     "message_flow",
     "processing_times",
     "replay",
 ]
+
+# Loaded when they are asked for: Python warns of a program that its own package has loaded before.
+_MODULES = {
+    "audit": ("audit_rows", "audit_table"),
+    "causes": ("caused_messages", "conversation_graph", "message_flow"),
+    "failures": ("failure_groups",),
+    "processing": ("processing_times",),
+    "replay": ("replay",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
