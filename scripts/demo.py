@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
-from spark_archive import java_options
+from spark_archive import quick_start
 
 from airflow_sqlqueue.drain.batches import recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
@@ -106,7 +106,9 @@ def main() -> int:
 
 def run_dag(settings: ConnectionSettings, steps: Steps) -> dict[str, Any]:
     """Run the example DAG in an Airflow of its own; the tasks' XComs by task id."""
-    environment = os.environ | {
+    environment = {
+        **quick_start(),
+        **os.environ,
         "AIRFLOW_HOME": str(FOLDER / "airflow"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "example_dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -121,7 +123,6 @@ def run_dag(settings: ConnectionSettings, steps: Steps) -> dict[str, Any]:
                 "extra": {"encrypt": "yes", "trust_server_certificate": True},
             }
         ),
-        "SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", java_options()),
         "SQLQUEUE_FOLDER": str(FOLDER),
         "SQLQUEUE_QUEUE": QUEUE,
     }

@@ -16,12 +16,17 @@ from pathlib import Path
 
 ARCHIVE = Path(sys.prefix, f"spark-{version('pyspark')}.jsa")
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A Java machine of a test lives for seconds: it would spend more on its best code than that code gains."""
+"""A Java machine of a test or of the demo lives for seconds: it would spend more on its best code than that gains."""
 
 
 def java_options() -> str:
     """What ``SPARK_SUBMIT_OPTS`` needs to use the archive; empty where there is none."""
     return f'"-XX:SharedArchiveFile={ARCHIVE}" -Xshare:auto -Xlog:disable' if ARCHIVE.exists() else ""
+
+
+def quick_start() -> dict[str, str]:
+    """The environment of a Spark session that is to start fast and to end soon."""
+    return {"SPARK_SUBMIT_OPTS": f"{QUICK} {java_options()}", "SPARK_LAUNCHER_OPTS": QUICK}
 
 
 def make() -> None:

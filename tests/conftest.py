@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import pytest
-from spark_archive import QUICK, java_options
+from spark_archive import quick_start
 from xdist.scheduler import LoadFileScheduling
 
 from airflow_sqlqueue.queue import QueueTable
@@ -22,8 +22,8 @@ from fakemssql import FakeServer
 
 Connect = Callable[[], Session]
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICK} {java_options()}")
-os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK)
+for _name, _value in quick_start().items():
+    os.environ.setdefault(_name, _value)
 
 
 class ByFileScheduling(LoadFileScheduling):
