@@ -29,6 +29,8 @@ from airflow_sqlqueue.spark.jobs import (
     processing_times,
 )
 from airflow_sqlqueue.spark.jobs import causes as causes_program
+from airflow_sqlqueue.spark.jobs import failures as failures_program
+from airflow_sqlqueue.spark.jobs import processing as processing_program
 from airflow_sqlqueue.traffic import DEFAULT_START, generate
 from tests.spark.conftest import MakeBatch, batches_in
 
@@ -280,8 +282,13 @@ def test_the_programs_print_numbers_only(
         sales = read_batch(spark, batch).where(where[1])
         assert picture.read_text("utf-8") == conversation_graph(sales)
         assert spark.read.json(str(out)).count() == message_flow(sales).count()
+    for program, result in ((processing_program, processing_times(sales)), (failures_program, failure_groups(sales))):
+        assert program.main([*source, *where, "--out", str(out)]) == 0
+        assert spark.read.parquet(str(out)).count() == result.count()
     lines = capsys.readouterr().out.splitlines()
-    assert [sorted(json.loads(line)) for line in lines] == [["messages"], ["bytes", "rows"], ["bytes", "rows"]]
+    assert [sorted(json.loads(line)) for line in lines] == [
+        ["messages"], ["bytes", "rows"], ["bytes", "rows"], ["rows"], ["rows"],
+    ]  # fmt: skip
 
 
 def test_a_program_says_in_a_sentence_what_is_wrong(

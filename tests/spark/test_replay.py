@@ -13,7 +13,8 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.spark.jobs import audit_table, replay
+from airflow_sqlqueue.spark.jobs import audit_table, replay_messages
+from airflow_sqlqueue.spark.jobs import replay as replay_program
 from airflow_sqlqueue.traffic import generate_failed
 from tests.spark.conftest import MakeBatch
 
@@ -30,7 +31,7 @@ def test_a_replay_sends_each_message_once_and_without_its_failure(
     rows = audit_table(spark, make_batch(given), str(tmp_path / "lake"))
     address = queue.address.canonical
     for _ in range(2):
-        assert replay(rows, address, "once", settings) == rows.count()
+        assert replay_messages(rows, address, "once", settings) == rows.count()
     found = list(queue.peek(2 * COUNT))
     assert len(found) == rows.count()
     expected: Counter[tuple[str, bytes | None]] = Counter()
@@ -50,14 +51,32 @@ def test_a_replay_sends_each_message_once_and_without_its_failure(
     assert {message.expires for message in found} == {None}
 
 
+def test_the_program_replays_what_a_condition_chooses(
+    spark: SparkSession,
+    make_batch: MakeBatch,
+    tmp_path: Path,
+    queue: QueueTable,
+    server_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")  # as spark-submit has it
+    monkeypatch.setenv("SQLQUEUE_URL", server_url)
+    audit_table(spark, make_batch(["{}"] * 5), str(tmp_path / "lake"))
+    where = ["--table", str(tmp_path / "lake"), "--where", "RowVersion IN (1, 3)"]
+    assert replay_program.main([*where, "--queue", queue.address.canonical, "--send-id", "two"]) == 0
+    assert capsys.readouterr().out == '{"messages": 2}\n'
+    assert len(list(queue.peek(10))) == 2
+
+
 def test_a_replay_needs_an_id_a_server_and_messages(
     spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SQLQUEUE_URL", raising=False)
     rows = audit_table(spark, make_batch(["{}"]), str(tmp_path / "lake"))
     with pytest.raises(ConfigurationError, match="send id"):
-        replay(rows, "audit", " ")
+        replay_messages(rows, "audit", " ")
     with pytest.raises(ConfigurationError, match="No server is named"):
-        replay(rows, "audit", "once")
+        replay_messages(rows, "audit", "once")
     with pytest.raises(ConfigurationError, match="The rows have no column 'Id'"):
-        replay(spark.range(1), "audit", "once")
+        replay_messages(spark.range(1), "audit", "once")

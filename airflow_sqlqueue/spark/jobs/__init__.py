@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.spark.jobs.causes import caused_messages, conversation_graph, message_flow
     from airflow_sqlqueue.spark.jobs.failures import failure_groups
     from airflow_sqlqueue.spark.jobs.processing import processing_times
-    from airflow_sqlqueue.spark.jobs.replay import replay
+    from airflow_sqlqueue.spark.jobs.replay import replay_messages
 
 __all__ = [
     "audit_rows",
@@ -32,7 +32,7 @@ __all__ = [
     "failure_groups",
     "message_flow",
     "processing_times",
-    "replay",
+    "replay_messages",
 ]
 
 # Loaded when they are asked for: Python warns of a program that its own package has loaded before.
@@ -41,7 +41,7 @@ _MODULES = {
     "causes": ("caused_messages", "conversation_graph", "message_flow"),
     "failures": ("failure_groups",),
     "processing": ("processing_times",),
-    "replay": ("replay",),
+    "replay": ("replay_messages",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

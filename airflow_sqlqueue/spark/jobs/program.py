@@ -37,6 +37,11 @@ def need_columns(rows: DataFrame, *names: str, chosen: Sequence[str] = (), choic
         )
 
 
+def connection_of_environment() -> ConnectionSettings:
+    """The server of ``SQLQUEUE_URL``. Raises :class:`ConfigurationError` where it names none."""
+    return ServerAccess.of(SourceOptions({}), None).client().settings
+
+
 class Program:
     """A job as a program: ``python -m``, or its file for ``spark-submit``, whose session's settings rule then."""
 
@@ -87,7 +92,7 @@ class Program:
 
     def connection(self, batch: Batch) -> ConnectionSettings | None:
         """The server of a batch that is staged in a table: that of ``SQLQUEUE_URL``."""
-        return None if batch.stage == "files" else ServerAccess.of(SourceOptions({}), None).client().settings
+        return None if batch.stage == "files" else connection_of_environment()
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The messages that the arguments name. Of a batch they are counted, and have to be as many as it has."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from functools import reduce
@@ -15,8 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.errorqueue.headers import FAILURE_HEADERS
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark.headers import all_headers, last_wins, readable
-from airflow_sqlqueue.spark.jobs.program import Program, need_columns
-from airflow_sqlqueue.spark.source.options import URL_VARIABLE
+from airflow_sqlqueue.spark.jobs.program import Program, connection_of_environment, need_columns
 from airflow_sqlqueue.spark.source.registration import register
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 _ROW = ("Id", "CorrelationId", "ReplyToAddress", "Body")
 
 
-def replay(messages: DataFrame, queue: str, send_id: str, connection: ConnectionSettings | None = None) -> int:
+def replay_messages(messages: DataFrame, queue: str, send_id: str, connection: ConnectionSettings | None = None) -> int:
     """Send messages to a queue as they were, all at once and once; the number of messages that were given.
 
     A replay with a ``send_id`` that was used before sends nothing, whatever it is given, so a task that is repeated
@@ -41,7 +39,8 @@ def replay(messages: DataFrame, queue: str, send_id: str, connection: Connection
         :func:`~airflow_sqlqueue.spark.read_bodies` before; they are refused otherwise.
     :param queue: the queue's address.
     :param send_id: a UUID or a text of your own.
-    :param connection: the server and the login, as for :func:`~airflow_sqlqueue.spark.register`.
+    :param connection: the server and the login, as for :func:`~airflow_sqlqueue.spark.register`; those of the variable
+        ``SQLQUEUE_URL`` of the driver's environment unless given.
 
     Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for rows without the columns that it needs, without a
     send id or a server. What fails while it sends is an error of Spark's, and then nothing was sent.
@@ -52,9 +51,8 @@ def replay(messages: DataFrame, queue: str, send_id: str, connection: Connection
     if not send_id.strip():
         raise ConfigurationError("A replay needs a send id, so that it sends each message once: name it.")
     need_columns(messages, *_ROW, "headers_raw", "BodyFile")
-    if connection is None and not os.environ.get(URL_VARIABLE):
-        raise ConfigurationError(f"No server is named: hand the connection to replay, or set {URL_VARIABLE}.")
-    register(messages.sparkSession, connection)
+    # Asked for here, as executors of a cluster have another environment.
+    register(messages.sparkSession, connection or connection_of_environment())
 
     # Column by column, as everywhere: Spark then looks at each text once.
     parsed = messages.withColumn("_readable", readable(sf.col("headers_raw")))
@@ -79,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program.add("--queue", required=True, help="the address of the queue")
     program.add("--send-id", required=True, help="a name for this replay; the same one sends nothing again")
     with program.start(arguments) as (spark, options):
-        program.answer(messages=replay(program.read(spark), options.queue, options.send_id))
+        program.answer(messages=replay_messages(program.read(spark), options.queue, options.send_id))
     return 0
 
 
