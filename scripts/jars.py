@@ -24,7 +24,7 @@ from xml.sax.saxutils import quoteattr
 
 FOLDER = Path(__file__).parents[1] / ".jars"
 LOCK = Path(__file__).with_suffix(".lock")
-_SECONDS = 600
+_SECONDS, _OPTIONAL_SECONDS = 900, 120
 
 
 class JarError(Exception):
@@ -73,7 +73,7 @@ def jars_for(*uses: str, folder: Path = FOLDER) -> list[str] | None:
     return [str(path) for path in wanted] if all(path.exists() for path in wanted) else None
 
 
-def fetch(jars: Iterable[Jar], folder: Path = FOLDER) -> int:
+def fetch(jars: Iterable[Jar], folder: Path = FOLDER, seconds: float = _SECONDS) -> int:
     """See to it that the folder has the jars, each with its checksum; how many of them were downloaded."""
     missing = []
     for jar in jars:
@@ -85,14 +85,14 @@ def fetch(jars: Iterable[Jar], folder: Path = FOLDER) -> int:
     if missing:
         folder.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as temporary:
-            _download(missing, Path(temporary))
+            _download(missing, Path(temporary), seconds)
             for jar in missing:
                 jar.check(Path(temporary, jar.name))
                 Path(temporary, jar.name).replace(folder / jar.name)
     return len(missing)
 
 
-def _download(jars: list[Jar], into: Path) -> None:
+def _download(jars: list[Jar], into: Path, seconds: float) -> None:
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
     ivy = next(Path(sysconfig.get_path("purelib"), "pyspark", "jars").glob("ivy-*.jar"), None)
@@ -116,9 +116,11 @@ def _download(jars: list[Jar], into: Path) -> None:
     command = [java, "-jar", str(ivy), "-settings", str(settings), "-ivy", str(module), "-notransitive"]
     command += ["-retrieve", f"{into}/[artifact]-[revision].[ext]"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired as error:
-        raise JarError(f"The repository of jars did not answer within {_SECONDS} seconds: try again.") from error
+        raise JarError(
+            f"The repository of jars did not give {len(jars)} jars within {seconds:g} seconds: try `make jars`."
+        ) from error
     absent = [jar.name for jar in jars if not Path(into, jar.name).exists()]
     if absent:
         said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if re.search("ERROR|Exception", line)]
@@ -131,7 +133,7 @@ def _download(jars: list[Jar], into: Path) -> None:
 
 def main(optional: bool) -> int:
     try:
-        fetched = fetch(locked())
+        fetched = fetch(locked(), seconds=_OPTIONAL_SECONDS if optional else _SECONDS)
     except JarError as error:
         sys.stderr.write(f"{error}\n" + ("The tests that need jars are skipped.\n" if optional else ""))
         return 0 if optional else 1

@@ -37,6 +37,8 @@ def config(s3: S3Server) -> dict[str, str]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.hadoop.fs.s3a.endpoint": s3.url,

@@ -129,6 +129,7 @@ class Doors:
                 self._killed.wait(300)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("point", ["before", "in", "after"])
 def test_killed_and_run_again(
     point: str,

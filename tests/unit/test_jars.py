@@ -46,7 +46,7 @@ def test_a_jar_that_cannot_be_had(
 ) -> None:
     missing = Jar("things", "org.example", "absent", "1", "0" * 64)
     monkeypatch.setattr("jars.FOLDER", tmp_path / "jars")
-    monkeypatch.setattr("jars.fetch", lambda jars: fetch([missing], tmp_path / "jars"))
+    monkeypatch.setattr("jars.fetch", lambda jars, seconds: fetch([missing], tmp_path / "jars", seconds))
     assert [main(optional) for optional in (False, True)] == [1, 0]
     errors = capsys.readouterr().err
     assert errors.count("1 of 1 jars could not be fetched, absent-1.jar among them: reach Maven Central") == 2
