@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -14,6 +15,7 @@ import pytest
 from fakemssql import postgres
 from fakemssql.connections import MAX_LOGGING_IN, MAX_SESSIONS, Connections
 from fakemssql.contract import SqlError
+from fakemssql.listener import MAX_IDLE
 from support.small_server import SmallServer, small_server
 from support.tds_client import Client, Tokens, login7, read_tokens
 
@@ -48,6 +50,13 @@ def wait_for_closed(sockets: Sequence[socket.socket], count: int) -> list[socket
     return closed
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_connections_that_never_log_in_have_a_limited_number_of_processes(tmp_path: Path) -> None:
     idle = 250
     with contextlib.ExitStack() as stack, small_server(tmp_path) as server:
@@ -59,7 +68,7 @@ def test_connections_that_never_log_in_have_a_limited_number_of_processes(tmp_pa
         assert f"{MAX_LOGGING_IN} others are not logged in yet" in line
         for sock in set(sockets).difference(closed):
             sock.close()
-        assert not psutil.wait_procs(processes, SECONDS)[1]
+        wait_until(lambda: len(server.connections()) <= MAX_IDLE)
         assert login(stack, server)[1].of("loginack"), "there is room again"
 
 
@@ -79,12 +88,41 @@ def test_a_session_beyond_the_maximum_is_refused_until_another_has_ended(tmp_pat
             ((number, *_),) = login(stack, server)[1].of("message")
             assert number == 17809
         first.sock.close()
-        process.wait(SECONDS)
+        wait_until(lambda: process.status() == psutil.STATUS_SLEEPING and not process.net_connections())
         assert login(stack, server)[1].of("loginack")
+        assert process in server.connections(), "the same process serves the next client"
+
+
+def test_a_few_processes_wait_for_the_next_client(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack, small_server(tmp_path) as server:
+        clients = [login(stack, server)[0] for _ in range(MAX_IDLE + 5)]
+        assert len(server.connections()) == MAX_IDLE + 5
+        for client in clients:
+            client.sock.close()
+        wait_until(lambda: len(server.connections()) == MAX_IDLE)
+        waiting = server.connections()
+        for process in waiting:
+            process.kill()
+        assert not psutil.wait_procs(waiting, SECONDS)[1]
+        assert login(stack, server)[1].of("loginack"), "one that has died is passed over"
+        assert not set(server.connections()) & set(waiting)
+
+
+def test_a_process_that_waits_ends_with_the_listener(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack, small_server(tmp_path) as server:
+        first, second = login(stack, server)[0], login(stack, server)[0]
+        processes = server.connections()
+        first.sock.close()
+        second.sock.close()
+        wait_until(lambda: not any(process.net_connections() for process in processes))
+        psutil.Process(server.pid).kill()
+        assert not psutil.wait_procs(processes, SECONDS)[1]
 
 
 def test_postgresql_has_room_for_all_sessions() -> None:
-    assert int(postgres.SETTINGS["max_connections"]) - MAX_SESSIONS >= 20, "for creating databases and maintenance"
+    assert int(postgres.SETTINGS["max_connections"]) - MAX_SESSIONS - MAX_IDLE >= 10, (
+        "for creating databases and maintenance"
+    )
 
 
 def test_places_are_given_back() -> None:

@@ -6,13 +6,14 @@ They are forked from a server that has imported what they need, so that they are
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
+
+import psutil
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
@@ -70,13 +71,17 @@ class Draining:
         self._process.join()
 
     @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """Stop the process, and let it go on in the end."""
-        os.kill(self._process.pid, signal.SIGSTOP)
+    def standing_still(self) -> Iterator[None]:
+        """Wait until the process has stopped itself, and let it go on in the end."""
+        process = psutil.Process(self._process.pid)
+        deadline = time.monotonic() + 60
+        while process.status() != psutil.STATUS_STOPPED:
+            assert time.monotonic() < deadline, "the process goes on"
+            time.sleep(0.01)
         try:
             yield
         finally:
-            os.kill(self._process.pid, signal.SIGCONT)
+            process.resume()
 
     def close(self) -> None:
         self.kill()

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -17,6 +18,7 @@ from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect
 from tests.faults.account import Account
 from tests.faults.conftest import LONG
+from tests.faults.faulty import FREEZE, FaultyStage
 from tests.faults.processes import REFUSED, SEALED, SMALL_PARTS, Draining
 
 KILLS = 200 if LONG else 6
@@ -26,7 +28,7 @@ ROUNDS = 20 if LONG else 2
 class Start(Protocol):
     """Starts a process that drains the queue of the test."""
 
-    def __call__(self, batch_id: uuid.UUID, settle_seconds: float = 20) -> Draining: ...
+    def __call__(self, batch_id: uuid.UUID, settle_seconds: float = 20, stage: Stage = ...) -> Draining: ...
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def start(server_url: str, queue: QueueTable, stage: Stage) -> Iterator[Start]:
     """Starts processes that drain the queue, and sees to it that none is left."""
     with ExitStack() as stack:
 
-        def draining(batch_id: uuid.UUID, settle_seconds: float = 20) -> Draining:
+        def draining(batch_id: uuid.UUID, settle_seconds: float = 20, stage: Stage = stage) -> Draining:
             options = replace(SMALL_PARTS, settle_seconds=settle_seconds)
             return stack.enter_context(closing(Draining(server_url, queue.address, stage, batch_id, options)))
 
@@ -80,21 +82,12 @@ def test_two_tasks_with_the_same_batch_id_share_the_batch(
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_a_process_that_stands_still_while_another_seals_adds_nothing(
-    start: Start, account: Account, seed: int
+    start: Start, account: Account, batch_id: uuid.UUID, stage: Stage, tmp_path: Path, seed: int
 ) -> None:
     """A zombie, as a virtual machine that was frozen is one: what it commits afterwards is undone or was listed."""
-    moment, batches = random.Random(seed).uniform(0.05, 0.25), [uuid.uuid4()]
     account.send(150, seed=seed)
-    zombie = start(batches[-1])
-    zombie.started()
-    while zombie.ended(within=moment):
-        # Too late on this machine: the same again, and earlier.
-        moment /= 2
-        batches.append(uuid.uuid4())
-        account.send(150, seed=seed)
-        zombie = start(batches[-1])
-        zombie.started()
-    with zombie.stopped():
-        assert start(batches[-1], settle_seconds=0).outcome() == SEALED
+    zombie = start(batch_id, stage=FaultyStage(stage, tmp_path / "stood still", FREEZE, nth=1 + seed))
+    with zombie.standing_still():
+        assert start(batch_id, settle_seconds=0).outcome() == SEALED
     assert zombie.outcome() in {SEALED, REFUSED}
-    account.check(*batches)
+    account.check(batch_id)

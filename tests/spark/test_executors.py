@@ -36,7 +36,7 @@ from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Connect
 from tests.faults.account import Account
 from tests.faults.conftest import account, batch_id, staging  # noqa: F401 - fixtures
-from tests.spark.faulty import DEADLOCK, FAIL, HANG, KILL, FaultyStage
+from tests.faults.faulty import DEADLOCK, FAIL, HANG, KILL, FaultyStage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,7 +27,7 @@ from fakemssql.tds import tls
 from fakemssql.tds.connection import Front, is_loopback
 from fakemssql.tds.login import Credentials
 from fakemssql.tsql import install
-from fakemssql.tsql.engine import open_engine
+from fakemssql.tsql.engine import Engines
 
 log = logging.getLogger(__name__)
 
@@ -123,10 +123,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
         switched = data / switches.FILE
         switched.unlink(missing_ok=True)  # of a server that was killed
-        engines = functools.partial(
-            open_engine, postgres.conninfo(), switches=functools.partial(switches.read, switched)
-        )
-        front = Front(tls.contexts(data), Credentials(options.user, password), engines)
+        engines = Engines(postgres.conninfo(), functools.partial(switches.read, switched))
+        front = Front(tls.contexts(data), Credentials(options.user, password), engines.open)
         address, port = sock.getsockname()[:2]
         if not is_loopback(address):
             log.warning(

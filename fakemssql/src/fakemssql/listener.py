@@ -1,7 +1,8 @@
-"""The accepting process: one child per connection, and an orderly end.
+"""The accepting process: a process for each connection, and an orderly end.
 
-It forks, so it has one thread and no connection of its own to PostgreSQL. Everything is imported before the first fork;
-a child starts in a millisecond, runs on a core of its own, and takes nothing else down if it crashes.
+It forks, so it has one thread and no connection of its own to PostgreSQL. Everything is imported before the first fork.
+A connection's process runs on a core of its own and takes nothing else down if it crashes. When its client has left it
+waits for the next one, which it serves at a fraction of what a new process costs; see :mod:`fakemssql.workers`.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
+from fakemssql import workers
 from fakemssql.connections import Connections, Place
-from fakemssql.tds.connection import Front, serve
-from fakemssql.tds.request_loop import describe
+from fakemssql.tds.connection import Front
+from fakemssql.workers import STOP_SIGNALS, Worker
 
 log = logging.getLogger(__name__)
 
+MAX_IDLE = 8
+"""Processes that wait for a client. Each has a connection to PostgreSQL, which takes 200."""
 _CHILD_STOP_SECONDS = 5.0
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -55,9 +58,13 @@ class Listener:
         self._parent = parent
         self._healthy = healthy
         self._connections = connections
-        self._children: dict[int, Place] = {}
+        self._workers: dict[int, Worker] = {}  # by process id
+        self._channels: dict[int, Worker] = {}  # by descriptor
+        self._idle: list[Worker] = []
+        self._poll = select.poll()
         self._refusing = False
         self._stopping = False
+        self._own: list[int] = []
 
     def run(self, ready: Callable[[], None]) -> None:
         """Serve; returns when all children have ended. ``ready`` is called when signals and clients are heeded."""
@@ -65,20 +72,19 @@ class Listener:
         for fd in (wake_read, wake_write):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        for number in _STOP_SIGNALS:
+        for number in STOP_SIGNALS:
             signal.signal(number, self._stop)
         signal.signal(signal.SIGCHLD, _ignore)
-        poll = select.poll()
         for watched in (self._sock.fileno(), wake_read, *(() if self._parent is None else (self._parent,))):
-            poll.register(watched, select.POLLIN)
-        own = [wake_read, wake_write, *(() if self._parent is None else (self._parent,))]
+            self._poll.register(watched, select.POLLIN)
+        self._own = [wake_read, wake_write, *(() if self._parent is None else (self._parent,))]
         # What was imported stays for good; a collector that walks it in each child copies every page of it.
         gc.collect()
         gc.freeze()
         try:
             ready()
             while not self._stopping:
-                found = {fd for fd, _ in poll.poll()}
+                found = {fd for fd, _ in self._poll.poll()}
                 if wake_read in found:
                     _drain(wake_read)
                     self._reap()
@@ -88,15 +94,17 @@ class Listener:
                 if self._parent in found:
                     log.info("the process that started this server is gone; stopping")
                     return
+                for fd in found & self._channels.keys():
+                    self._hear(self._channels[fd])
                 if self._sock.fileno() in found:
-                    self._accept(own)
+                    self._accept()
         finally:
             self._end_children()
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self._stopping = True
 
-    def _accept(self, own: list[int]) -> None:
+    def _accept(self) -> None:
         try:
             client, address = self._sock.accept()
         except OSError:
@@ -105,17 +113,46 @@ class Listener:
             if _has_gone(client):
                 return
             place = self._place(str(address[0]))
-            if place is None:
+            if place is None or self._give_to_idle(client, place):
                 return
             try:
-                pid = os.fork()
+                worker = workers.start(client, place, self._front, self._connections, self._closed_in_workers())
             except OSError as error:
                 log.error("closed a connection from %s: no process can be made for it: %s", address[0], error.strerror)
                 self._connections.free(place)
                 return
-            if pid == 0:
-                self._child(client, place, own)
-            self._children[pid] = place
+            self._workers[worker.pid] = worker
+            self._channels[worker.channel.fileno()] = worker
+            self._poll.register(worker.channel, select.POLLIN)
+
+    def _give_to_idle(self, client: socket.socket, place: Place) -> bool:
+        while self._idle:
+            # The one that was busy last: its memory is warm.
+            if self._idle.pop().hand_over(client, place):
+                return True
+        return False
+
+    def _closed_in_workers(self) -> list[int]:
+        return [self._sock.fileno(), *self._own, *self._channels]
+
+    def _hear(self, worker: Worker) -> None:
+        """A process has served its client, or has ended."""
+        stays = worker.has_served()
+        if worker.place is not None:
+            self._connections.free(worker.place)
+            worker.place = None
+        if stays and len(self._idle) < MAX_IDLE:
+            self._idle.append(worker)
+            return
+        self._let_go(worker)
+
+    def _let_go(self, worker: Worker) -> None:
+        """Close the channel to a process, which has ended or then does."""
+        if self._channels.pop(worker.channel.fileno(), None) is not None:
+            self._poll.unregister(worker.channel)
+            worker.channel.close()
+        if worker in self._idle:
+            self._idle.remove(worker)
 
     def _place(self, address: str) -> Place | None:
         """A place for a new connection; where there is none it is closed, and the first of them in a row is logged."""
@@ -134,42 +171,28 @@ class Listener:
         self._refusing = place is None
         return place
 
-    def _child(self, client: socket.socket, place: Place, own: list[int]) -> None:
-        """Never returns: what the parent would do at its exit is not for a child to do."""
-        code = 1
-        try:
-            signal.set_wakeup_fd(-1)
-            for number in (*_STOP_SIGNALS, signal.SIGCHLD):
-                signal.signal(number, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            self._sock.close()
-            for fd in own:
-                os.close(fd)
-            serve(client, self._front, place)
-            code = 0
-        except Exception as error:
-            log.error("connection ended: %s", describe(error))
-        finally:
-            os._exit(code)
-
     def _reap(self) -> None:
-        for pid in list(self._children):
+        for pid, worker in list(self._workers.items()):
             with contextlib.suppress(ChildProcessError):
                 found, status = os.waitpid(pid, os.WNOHANG)
                 if not found:
                     continue
                 if os.WIFSIGNALED(status):
                     log.warning("the process of a connection was killed by signal %d", os.WTERMSIG(status))
-            self._connections.free(self._children.pop(pid))
+            del self._workers[pid]
+            if worker.place is not None:
+                self._connections.free(worker.place)
+                worker.place = None
+            self._let_go(worker)
 
     def _end_children(self) -> None:
         self._sock.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
-            for pid in self._children:
+            for pid in self._workers:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
             deadline = time.monotonic() + _CHILD_STOP_SECONDS
-            while self._children and time.monotonic() < deadline:
+            while self._workers and time.monotonic() < deadline:
                 self._reap()
                 time.sleep(0.005)
 

@@ -73,6 +73,8 @@ SETTINGS: Mapping[str, str] = {
     "log_autovacuum_min_duration": "-1",
     "log_parameter_max_length": "0",
     "timezone": "'UTC'",
+    "datestyle": "'ISO, MDY'",
+    "client_min_messages": "'error'",
     "lc_messages": "'C'",
     "dynamic_shared_memory_type": "mmap",
 }

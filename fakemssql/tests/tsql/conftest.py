@@ -12,7 +12,7 @@ import pytest
 from fakemssql.postgres import Postgres
 from fakemssql.server import SNAPSHOT_VARIABLE
 from fakemssql.tsql import install
-from fakemssql.tsql.engine import open_engine
+from fakemssql.tsql.engine import Engines
 from fakemssql.tsql.runtime.session import Session
 from support.engine_client import Client
 from support.folders import data_folder
@@ -41,13 +41,21 @@ def conninfo() -> Iterator[str]:
             postgres.stop()
 
 
+@pytest.fixture(scope="session")
+def engines(conninfo: str) -> Iterator[Engines]:
+    """One for all tests: what one session leaves behind on its backend, another test meets."""
+    opener = Engines(conninfo)
+    yield opener
+    opener.close()
+
+
 @pytest.fixture
-def connect(conninfo: str) -> Iterator[Callable[..., Client]]:
+def connect(engines: Engines) -> Iterator[Callable[..., Client]]:
     """Open sessions, of the administrator or of a login with a password; all are closed in the end."""
     opened: list[Session] = []
 
     def make(login: str = "sa", password: str | None = None, database: str = "shop") -> Client:
-        session = open_engine(conninfo, database, login, lambda fd: _readable(fd), password)
+        session = engines.open(database, login, lambda fd: _readable(fd), password)
         opened.append(session)
         return Client(session)
 

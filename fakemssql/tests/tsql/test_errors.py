@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakemssql.contract import Attention
-from fakemssql.tsql.engine import open_engine
+from fakemssql.tsql.engine import Engines
 from support.engine_client import Client
 
 
@@ -131,7 +131,7 @@ def test_nested_transactions_and_savepoints(client: Any, table: str) -> None:
     assert client.rows(f"SELECT a FROM {table}") == [(1,)]
 
 
-def test_attention_leaves_the_transaction_open(conninfo: str, table: str) -> None:
+def test_attention_leaves_the_transaction_open(engines: Engines, table: str) -> None:
     impatient = False
 
     def wait(fd: int) -> None:
@@ -139,7 +139,7 @@ def test_attention_leaves_the_transaction_open(conninfo: str, table: str) -> Non
             if impatient:
                 raise Attention
 
-    session = open_engine(conninfo, "shop", "sa", wait)
+    session = engines.open("shop", "sa", wait)
     try:
         client = Client(session)
         client.ok(f"CREATE TABLE {table} (a int); BEGIN TRAN; INSERT {table} VALUES (1)")

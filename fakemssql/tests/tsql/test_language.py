@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.engine import open_engine
+from fakemssql.tsql.engine import Engines
 
 
 def test_statements_need_no_separators(client: Any) -> None:
@@ -117,9 +117,9 @@ def test_a_table_made_anew_by_another_connection(connect: Any, table: str) -> No
     assert two.rows(f"SELECT * FROM {table}") == [("x", 2)]
 
 
-def test_unknown_database(conninfo: str) -> None:
+def test_unknown_database(engines: Engines) -> None:
     with pytest.raises(SqlError) as caught:
-        open_engine(conninfo, "nope", "sa", lambda fd: None)
+        engines.open("nope", "sa", lambda fd: None)
     assert caught.value.number == 4060
 
 

@@ -1,6 +1,4 @@
-"""The engine of one connection. :func:`open_engine` is the entry for the TDS front; see
-:mod:`fakemssql.contract`.
-"""
+"""The engine of one connection. :meth:`Engines.open` is the entry for the TDS front; see :mod:`fakemssql.contract`."""
 
 from __future__ import annotations
 
@@ -9,40 +7,66 @@ from collections.abc import Callable
 import fakemssql.tsql.procedures  # noqa: F401 - the system procedures register themselves
 from fakemssql.contract import Client, SqlError, Wait
 from fakemssql.switches import Switches
-from fakemssql.tsql.pg import Pg
+from fakemssql.tsql.runtime.backend import Backend
 from fakemssql.tsql.runtime.session import Session
 from fakemssql.tsql.security.accounts import administrator, authenticate
 
 
-def open_engine(
-    conninfo: str,
-    database: str,
-    login: str,
-    wait: Wait,
-    password: str | None = None,
-    *,
-    switches: Callable[[], Switches] = Switches,
-) -> Session:
-    """An engine for one connection of the administrator, or with ``password`` of a login of CREATE LOGIN.
+class Engines:
+    """Opens the engines of connections; a backend that one of them has left serves the next.
 
-    ``switches`` are asked for once, now.
-
-    Raises :class:`SqlError` 18456 and 18470 for a login that fails, 4060 for a database that is not there or in which
-    the login has no user, 4064 where that is its default database.
+    ``switches`` are asked for at each login.
     """
-    pg = Pg(conninfo, wait)
-    try:
-        account = administrator(login) if password is None else authenticate(pg, login, password)
-        session = Session(pg, database or account.database, account, switches())
-        entry = session.catalog.database(session.database)
-        if entry is None or session.security.entrant(session.database) is None:
-            raise _no_database(database)
-        session.database = session.home = entry[1]
-        session.introduce(Client(login))
-    except BaseException:
-        pg.close()
-        raise
-    return session
+
+    def __init__(self, conninfo: str, switches: Callable[[], Switches] = Switches) -> None:
+        self._conninfo, self._switches = conninfo, switches
+        self._spare: list[Backend] = []
+
+    def open(self, database: str, login: str, wait: Wait, password: str | None = None) -> Session:
+        """An engine for one connection of the administrator, or with ``password`` of a login of CREATE LOGIN.
+
+        Raises :class:`SqlError` 18456 and 18470 for a login that fails, 4060 for a database that is not there or in
+        which the login has no user, 4064 where that is its default database.
+        """
+        switches = self._switches()
+        backend = self._backend(wait, switches)
+        try:
+            account = administrator(login) if password is None else authenticate(backend.pg, login, password)
+            session = Session(backend, database or account.database, account, switches, self._let_go)
+        except BaseException:
+            self._let_go(backend)
+            raise
+        try:
+            entry = session.catalog.database(session.database)
+            if entry is None or session.security.entrant(session.database) is None:
+                raise _no_database(database)
+            session.database = session.home = entry[1]
+            session.introduce(Client(login))
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def close(self) -> None:
+        """End the connections that no engine uses."""
+        while self._spare:
+            self._spare.pop().close()
+
+    def _backend(self, wait: Wait, switches: Switches) -> Backend:
+        while self._spare:
+            backend = self._spare.pop()
+            if backend.take(wait, switches):
+                return backend
+            backend.close()
+        backend = Backend(self._conninfo, wait)
+        backend.take(wait, switches)
+        return backend
+
+    def _let_go(self, backend: Backend) -> None:
+        if backend.clean():
+            self._spare.append(backend)
+        else:
+            backend.close()
 
 
 def _no_database(asked: str) -> SqlError:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fakemssql.contract import Parameter
+    from fakemssql.tsql.runtime.backend import Backend
     from fakemssql.tsql.runtime.session import Session
 
 FOLDER = "fakemssql_sessions"
@@ -34,11 +35,6 @@ _STATE, _TEXT, _END = 8, 4096, _SIZE - 8
 _LENGTH, _NUMBER = struct.Struct("<I"), struct.Struct("<Q")
 _NAME_LENGTH = 128
 _ISOLATION = {"READ UNCOMMITTED": 1, "READ COMMITTED": 2, "REPEATABLE READ": 3, "SERIALIZABLE": 4, "SNAPSHOT": 5}
-
-_PLACE_SQL = """
-SELECT pg_backend_pid(), current_setting('data_directory'), extract(epoch FROM backend_start)
-FROM pg_stat_get_activity(pg_backend_pid())
-"""
 
 
 def clear(pg: Pg) -> None:
@@ -50,11 +46,9 @@ def clear(pg: Pg) -> None:
 class Activity:
     """The file of one session."""
 
-    def __init__(self, pg: Pg) -> None:
-        pid, directory, started = pg.query(_PLACE_SQL)[0]
-        self.pid = int(pid or 0)
-        self._started = str(started)
-        self._path = Path(str(directory)) / FOLDER / str(self.pid)
+    def __init__(self, backend: Backend) -> None:
+        self._backend, self._started = backend.started, time.time()
+        self._path = Path(backend.directory) / FOLDER / str(backend.pid)
         self._path.parent.mkdir(exist_ok=True)
         # Written anew, not over what a connection of the same number left: nobody reads half of either.
         self._path.unlink(missing_ok=True)
@@ -77,7 +71,8 @@ class Activity:
         names = (client.login, client.host, client.program, client.library)
         login, host, program, library = (json.dumps(_kept(name), ensure_ascii=False) for name in names)
         self._who = (
-            f'"started": {self._started}, "login": {login}, "host": {host}, "program": {program}, "library": {library},'
+            f'"backend": {self._backend}, "started": {self._started:.6f}, "login": {login}, "host": {host},'
+            f' "program": {program}, "library": {library},'
             f' "process": {client.process}, "address": {json.dumps(client.address[:48])}, "port": {client.port},'
             f' "packet_size": {client.packet_size}, "encrypted": {str(client.encrypted).lower()}'
         )

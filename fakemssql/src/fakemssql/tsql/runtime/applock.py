@@ -96,8 +96,3 @@ class AppLocks:
         if self.held:
             self.held.clear()
             self.session.pg.execute("SELECT pg_advisory_unlock_all()")
-
-    def mode(self, resource: str, owner: str) -> str:
-        """The mode this session holds a lock in, for APPLOCK_MODE."""
-        modes = self.held.get((fold(self.session.database), resource, owner.lower()))
-        return "NoLock" if not modes else "Exclusive" if False in modes else "Shared"

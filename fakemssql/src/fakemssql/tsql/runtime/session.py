@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fakemssql.contract import Client, Output, Parameter, SqlError
 from fakemssql.switches import Switches
-from fakemssql.tsql.catalog.catalog import Catalog
 from fakemssql.tsql.compiler.compiler import Compiler
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.environment import Environment
@@ -19,11 +16,12 @@ from fakemssql.tsql.compiler.typed import Names
 from fakemssql.tsql.datatypes.codec import decode, encode
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT
 from fakemssql.tsql.definitions.definer import Definer
-from fakemssql.tsql.parser import batches, nodes
-from fakemssql.tsql.pg import Pg, PgError, Request
+from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.pg import PgError, Request
 from fakemssql.tsql.runtime import calls, settings
 from fakemssql.tsql.runtime.activity import Activity
 from fakemssql.tsql.runtime.applock import AppLocks
+from fakemssql.tsql.runtime.backend import Backend
 from fakemssql.tsql.runtime.errors import DEADLOCK, STALE, translate
 from fakemssql.tsql.runtime.explaining import Explaining
 from fakemssql.tsql.runtime.frames import BatchEnd, Code, Frame, Identity
@@ -35,20 +33,25 @@ from fakemssql.tsql.security.accounts import Account
 from fakemssql.tsql.security.context import Security
 from fakemssql.types import SqlType
 
-_CODES, _PLANS = 256, 64
-
-
 log = logging.getLogger(__name__)
 
 
 class Session:
-    """Implements :class:`contract.Engine`."""
+    """Implements :class:`contract.Engine`. ``let_go`` takes the backend in the end."""
 
-    def __init__(self, pg: Pg, database: str, account: Account, switches: Switches) -> None:
-        self.pg, self.database, self.switches = pg, database, switches
+    def __init__(
+        self,
+        backend: Backend,
+        database: str,
+        account: Account,
+        switches: Switches,
+        let_go: Callable[[Backend], None],
+    ) -> None:
+        self._backend, self._let_go = backend, let_go
+        self.pg, self.database, self.switches = backend.pg, database, switches
         self._failing_dirty_reads = switches.failing_dirty_reads
-        self.catalog = Catalog(pg)
-        self.security = Security(pg, self.catalog, account)
+        self.catalog = backend.catalog
+        self.security = Security(self.pg, self.catalog, account)
         self.options = settings.Options()
         self.transactions = Transactions(self)
         self.definer = Definer(self)
@@ -67,17 +70,10 @@ class Session:
         self.created_tables: list[str] = []
         self.dropped_tables: list[Any] = []
         self.output: Output | None = None
-        self._codes: OrderedDict[tuple[object, ...], Code] = OrderedDict()
-        self._names = itertools.count(1)
-        self._garbage: list[bytes] = []
+        self._codes = backend.codes
         self.home = database
-        pg.execute("LISTEN mssql_catalog")
-        pg.execute("SET TimeZone = 'UTC'")
-        pg.execute("SET DateStyle = 'ISO, MDY'")
-        pg.execute("SET client_min_messages = 'error'")
-        pg.execute("SET jit = off")
-        self.activity = Activity(pg)
-        self.spid = self.activity.pid
+        self.activity = Activity(backend)
+        self.spid = backend.pid
         self.activity.update(self)
 
     # --- contract.Engine -------------------------------------------------------------------------------------------
@@ -136,10 +132,8 @@ class Session:
             self.pg.run([])
         if self.pg.notified():
             self.catalog.forget()
-        if self._garbage and not self.pg.in_transaction:
-            names, self._garbage = self._garbage, []
-            self.pg.run([Request(f"DEALLOCATE {name.decode()}") for name in names])
-            self.pg.prepared.difference_update(names)
+        if not self.pg.in_transaction:
+            self._codes.collect()
 
     def call(self, procedure: str, parameters: Sequence[Parameter], output: Output) -> int:
         """Run a stored procedure by name."""
@@ -215,9 +209,9 @@ class Session:
         self.activity.update(self)
 
     def close(self) -> None:
-        """Let go of the PostgreSQL connection, which rolls back what is open."""
+        """Roll back what is open and let go of the connection to PostgreSQL."""
         self.activity.close()
-        self.pg.close()
+        self._let_go(self._backend)
 
     # --- frames and code -------------------------------------------------------------------------------------------
 
@@ -227,20 +221,7 @@ class Session:
 
     def code(self, text: str, signature: tuple[object, ...] = ()) -> Code:
         """The parsed batch for ``text``, kept for the next time."""
-        key = (text, signature, self.options.quoted_identifier)
-        code = self._codes.get(key)
-        if code is None:
-            code = Code(batches.parse(text, self.options.quoted_identifier))
-            self._codes[key] = code
-            if len(self._codes) > _CODES:
-                _, old = self._codes.popitem(last=False)
-                self._forget(old)
-        else:
-            self._codes.move_to_end(key)
-        return code
-
-    def _forget(self, code: Code) -> None:
-        self._garbage += [plan.name for plan in code.plans.values() if plan.name in self.pg.prepared]
+        return self._codes.code(text, signature, self.options.quoted_identifier)
 
     def frame(self, text: str, parameters: Sequence[Parameter], output: Output, parent: Frame | None = None) -> Frame:
         """A frame for running ``text`` with ``parameters`` as its variables."""
@@ -294,10 +275,8 @@ class Session:
 
     def plan(self, node: Any, frame: Frame, build: Any = None) -> Plan:
         """The plan of a statement or expression, compiled when it is new."""
-        key = self.plan_key(node, frame)
-        plans = frame.code.plans
-        plan = plans.get(key)
-        if plan is None:
+
+        def compiled() -> Plan:
             compiler = Compiler(self.environment(frame))
             try:
                 plan = compiler.compile(node) if build is None else build(compiler)
@@ -307,15 +286,10 @@ class Session:
                 log.exception("compiling a statement")
                 raise SqlError(40517, "The statement is not supported by fakemssql.") from None
             assert isinstance(plan, Plan)
-            if len(plans) > _PLANS * max(len(frame.code.statements), 1):
-                self._forget(frame.code)
-                plans.clear()
             plan.node = node
-            plans[key] = plan
-        plan.uses += 1
-        if plan.uses == 2 and not plan.name:
-            plan.name = f"p{next(self._names)}".encode()
-        return plan
+            return plan
+
+        return self._codes.plan(frame.code, self.plan_key(node, frame), compiled)
 
     def values(self, plan: Plan, frame: Frame) -> list[bytes | None]:
         found: list[bytes | None] = []
@@ -339,8 +313,7 @@ class Session:
                 if not stale or (self.transactions.count and self.options.xact_abort):
                     raise translate(self.pg, error, type(node).__name__.upper()) from None
                 self.catalog.forget()
-                self._forget(frame.code)
-                frame.code.plans.clear()
+                self._codes.forget(frame.code)
         raise AssertionError
 
     def run_plan(self, plan: Plan, frame: Frame, *, explained: bool = False) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from fakemssql.contract import SqlError
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
     from fakemssql.tsql.runtime.frames import Frame
     from fakemssql.tsql.runtime.session import Session
 
+_serials = itertools.count(1)
+"""No two tables of a process have one name: a plan that was made for one is not taken for another."""
+
 
 class Temporary:
     """Creates and drops the connection's temporary tables."""
 
     def __init__(self, session: Session) -> None:
-        self.session, self.tables, self.serial = session, session.catalog.temporary, 0
+        self.session, self.tables = session, session.catalog.temporary
 
     def find(self, name: nodes.Name) -> TableInfo:
         table = self.tables.get(fold(name[-1]))
@@ -37,16 +41,16 @@ class Temporary:
             raise SqlError(2714, f"There is already an object named '{name}' in the database.", state=6)
         if name.startswith("##"):
             raise SqlError(40517, "A global temporary table is not supported by fakemssql.")
-        self.serial += 1
+        serial = next(_serials)
         definer = self.session.definer
         table = TableInfo(
             name,
             "dbo",
             "tempdb",
-            f"pg_temp.{quoted(f't{self.serial}')}",
+            f"pg_temp.{quoted(f't{serial}')}",
             [],
             "U" if local else "TT",
-            -self.serial,
+            -serial,
             local=True,
         )
         primary = {fold(key.name) for c in node.constraints if c.kind == "primary" for key in c.columns}
@@ -56,19 +60,19 @@ class Temporary:
         table.columns = column_infos(definer, table, node.columns)
         pairs = zip(table.columns, node.columns, strict=True)
         stored = [column_sql(definer, definition, info) for info, definition in pairs if definition.computed is None]
-        self.session.pg.execute(f"CREATE TEMP TABLE {quoted(f't{self.serial}')} ({', '.join(stored)})")
+        self.session.pg.execute(f"CREATE TEMP TABLE {quoted(f't{serial}')} ({', '.join(stored)})")
         for position, constraint in enumerate(node.constraints):
-            self._constraint(table, constraint, position)
+            self._constraint(table, constraint, serial, position)
         for position, index in enumerate(node.indexes):
-            self.session.pg.execute(index_sql(definer, table, index, f"t{self.serial}_i{position}")[0])
+            self.session.pg.execute(index_sql(definer, table, index, f"t{serial}_i{position}")[0])
         if local:
             self.tables[fold(name)] = table
             self.session.catalog.version += 1
             self.session.created_tables.append(fold(name))
         return table
 
-    def _constraint(self, table: TableInfo, constraint: nodes.Constraint, position: int) -> None:
-        name = f"t{self.serial}_c{position}"
+    def _constraint(self, table: TableInfo, constraint: nodes.Constraint, serial: int, position: int) -> None:
+        name = f"t{serial}_c{position}"
         if constraint.kind in ("primary", "unique"):
             index = nodes.IndexDefinition(constraint.name or name, (), constraint.columns, True, False)
             self.session.pg.execute(index_sql(self.session.definer, table, index, name)[0])

@@ -18,12 +18,12 @@ CREATE FUNCTION mssql.moment(seconds text) RETURNS timestamp LANGUAGE sql IMMUTA
 CREATE FUNCTION mssql.sessions()
 RETURNS TABLE (pid int, session_id int, database_id int, started timestamp, wait_event_type text, wait_event text, record jsonb, text text)
 LANGUAGE sql STABLE AS $$
-  SELECT a.pid, a.pid % 32768, d.database_id, mssql.dt((a.backend_start AT TIME ZONE 'UTC')), a.wait_event_type, a.wait_event, r.record, r.text
+  SELECT a.pid, a.pid % 32768, d.database_id, mssql.moment(r.record->>'started'), a.wait_event_type, a.wait_event, r.record, r.text
   FROM pg_stat_activity a CROSS JOIN LATERAL (SELECT mssql.session_file(a.pid) AS raw OFFSET 0) AS f
   CROSS JOIN LATERAL (SELECT convert_from(substr(f.raw, 13, mssql.int_at(f.raw, 8)), 'UTF8')::jsonb AS record,
     convert_from(substr(f.raw, 4101, mssql.int_at(f.raw, 4096)), 'UTF8') AS text WHERE f.raw IS NOT NULL OFFSET 0) AS r
   LEFT JOIN mssql.databases d ON d.folded = mssql.fold(r.record->>'database')
-  WHERE a.backend_type = 'client backend' AND (r.record->>'started')::numeric = extract(epoch FROM a.backend_start)
+  WHERE a.backend_type = 'client backend' AND (r.record->>'backend')::numeric = extract(epoch FROM a.backend_start)
 $$;
 -- The handle names a session and its text: when the session runs another one, the old text is known no more.
 CREATE FUNCTION mssql.sql_handle(pid int, text text) RETURNS bytea LANGUAGE sql IMMUTABLE

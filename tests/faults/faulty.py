@@ -1,4 +1,4 @@
-"""A stage of which something goes wrong on an executor, in the middle of a part."""
+"""A stage of which something goes wrong in the middle of a part, at a moment that is the same on any machine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from pathlib import Path
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
-from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow, PartWriter
-from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow, PartWriter, Stage
 from airflow_sqlqueue.errors import DeadlockError, StagingError
 from airflow_sqlqueue.queue import QueueTable
 
-KILL, FAIL, HANG, DEADLOCK = "kill", "fail", "hang", "deadlock"
+KILL, FREEZE, FAIL, HANG, DEADLOCK = "kill", "freeze", "fail", "hang", "deadlock"
 
 _closed: Counter[uuid.UUID] = Counter()
 """Parts by batch that this process has closed."""
@@ -26,18 +25,25 @@ _closed: Counter[uuid.UUID] = Counter()
 
 @dataclass(frozen=True)
 class FaultyStage:
-    """Files, until a process is about to close the second part of a batch. That happens once: ``mark`` is there then.
+    """A stage, until a process is about to commit a part of a batch. That happens once: ``mark`` is there then.
 
-    The process is killed, the part fails, for good or by a deadlock, or the process hangs.
+    The process is killed or stopped, the part fails, for good or by a deadlock, or its thread hangs.
     """
 
-    stage: FileStage
+    stage: Stage
     mark: Path
     fault: str
-    name = "files"
+    nth: int = 2
+
+    @property
+    def name(self) -> str:
+        return self.stage.name
 
     def check(self, options: DrainOptions) -> None:
-        """Nothing: the parts are what fails."""
+        self.stage.check(options)
+
+    def copy(self, queue: QueueTable, plan: PartWindow, options: DrainOptions, wait: float | None) -> PartWriter:
+        return FaultyPart(self.stage.copy(queue, plan, options, wait), self, plan.batch_id)
 
     def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions) -> PartWriter:
         return FaultyPart(self.stage.part(queue, quarantine, plan, options), self, plan.batch_id)
@@ -56,9 +62,12 @@ class FaultyPart:
     def close(self) -> str | None:
         path = self._part.close()
         _closed[self._batch_id] += 1
-        if _closed[self._batch_id] > 1 and self._is_first():
+        if _closed[self._batch_id] >= self._stage.nth and self._is_first():
             if self._stage.fault == KILL:
                 os.kill(os.getpid(), signal.SIGKILL)
+            if self._stage.fault == FREEZE:
+                os.kill(os.getpid(), signal.SIGSTOP)
+                return path
             if self._stage.fault == FAIL:
                 raise StagingError("The disk is full.")
             if self._stage.fault == DEADLOCK:

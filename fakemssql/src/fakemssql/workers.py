@@ -1,0 +1,113 @@
+"""The processes that serve connections, each one at a time.
+
+The listener hands a client's socket over by a pair of Unix sockets. The process answers with one byte when it has
+served the client; its end of the pair is closed when it ends, and so it ends when the listener's is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import signal
+import socket
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fakemssql.connections import Connections, Place
+from fakemssql.tds.connection import Front, serve
+from fakemssql.tds.request_loop import describe
+
+log = logging.getLogger(__name__)
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_SERVED = b"."
+_PLACE = struct.Struct("<II")
+_KEPT_KIB = 256 * 1024
+"""A process that has needed more memory than this is not kept: it would not give it back."""
+
+
+@dataclass
+class Worker:
+    """A process, as the listener sees it. ``place`` is None while it waits for a client."""
+
+    pid: int
+    channel: socket.socket = field(repr=False)
+    place: Place | None
+
+    def hand_over(self, client: socket.socket, place: Place) -> bool:
+        """Give it a client; False where it has died."""
+        try:
+            socket.send_fds(self.channel, [_PLACE.pack(place.index, place.address)], [client.fileno()])
+        except OSError:
+            return False
+        self.place = place
+        return True
+
+    def has_served(self) -> bool:
+        """Whether it has served its client, or has ended; asked when its channel has something to read."""
+        try:
+            return self.channel.recv(1) == _SERVED
+        except OSError:
+            return False
+
+
+def start(client: socket.socket, place: Place, front: Front, connections: Connections, closed: Iterable[int]) -> Worker:
+    """Fork a process that serves ``client``. Raises :class:`OSError`.
+
+    ``closed`` are the descriptors that the new process closes: what is the listener's alone.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _child(client, place, front, connections, theirs, (ours.fileno(), *closed))
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return Worker(pid, ours, place)
+
+
+def _child(
+    client: socket.socket,
+    place: Place,
+    front: Front,
+    connections: Connections,
+    channel: socket.socket,
+    closed: Iterable[int],
+) -> None:
+    """Never returns: what the parent would do at its exit is not for a child to do."""
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (*STOP_SIGNALS, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for fd in closed:
+            os.close(fd)
+        serve(client, front, place)
+        while (following := _following(channel, connections)) is not None:
+            serve(following[0], front, following[1])
+        code = 0
+    except Exception as error:
+        log.error("connection ended: %s", describe(error))
+    finally:
+        os._exit(code)
+
+
+def _following(channel: socket.socket, connections: Connections) -> tuple[socket.socket, Place] | None:
+    """The next client, once there is one; None where this process shall end, or the listener has."""
+    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _KEPT_KIB:
+        return None
+    try:
+        channel.sendall(_SERVED)
+        data, descriptors, _, _ = socket.recv_fds(channel, _PLACE.size, 1)
+    except OSError:
+        return None
+    if not descriptors:
+        return None
+    return socket.socket(fileno=descriptors[0]), Place(connections, *_PLACE.unpack(data))
