@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -123,8 +122,8 @@ def _download(jars: list[Jar], into: Path, seconds: float) -> None:
         ) from error
     absent = [jar.name for jar in jars if not Path(into, jar.name).exists()]
     if absent:
-        said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if re.search("ERROR|Exception", line)]
-        sys.stderr.writelines(f"{line}\n" for line in said[:5])
+        said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "Exception" in line]
+        sys.stderr.writelines(f"{line}\n" for line in said[:1])
         raise JarError(
             f"{len(absent)} of {len(jars)} jars could not be fetched, {absent[0]} among them: reach Maven Central, or "
             "name a mirror of it in DEFAULT_ARTIFACT_REPOSITORY."
