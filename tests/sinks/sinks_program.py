@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +24,14 @@ from airflow_sqlqueue.spark import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SINKS = ("delta", "merged", "lake", "streamed")
 
 
-def sinks(spark: SparkSession, plan: dict[str, Any]) -> dict[str, Callable[[], object]]:
+def sinks(
+    spark: SparkSession, plan: dict[str, Any], on_stream: Callable[[], object] = lambda: None
+) -> dict[str, Callable[[], object]]:
     """What writes the batch of the plan to tables below its root, and the queue's messages to another: by name."""
     batch = load_batch(spark, plan["batch"])
     rows = read_batch(spark, batch).select("message_id", "Body")
@@ -36,30 +40,44 @@ def sinks(spark: SparkSession, plan: dict[str, Any]) -> dict[str, Callable[[], o
         "delta": lambda: write_delta(rows, f"{root}/delta", batch),
         "merged": lambda: write_delta(rows, f"{root}/merged", batch, merge_on="message_id"),
         "lake": lambda: write_partitions(rows, f"{root}/lake", batch),
-        "streamed": lambda: stream(spark, plan),
+        "streamed": lambda: stream(spark, plan, on_stream),
     }
     return {name: writes[name] for name in plan["sinks"]}
 
 
-def stream(spark: SparkSession, plan: dict[str, Any]) -> None:
+def stream(spark: SparkSession, plan: dict[str, Any], on_stream: Callable[[], object]) -> None:
     register(spark, ConnectionSettings.from_url(plan["server"]))
     options = {"queue": plan["queue"], "consumer": plan["consumer"], "partitions": 1}
     messages = typed_columns(spark.readStream.format("sqlqueue").options(**options).load())
     writer = messages.select("message_id", "Body").writeStream.option("checkpointLocation", plan["checkpoint"])
-    writer = writer.foreachBatch(foreach_batch(write_delta, f"{plan['root']}/streamed"))
+    sink = foreach_batch(write_delta, f"{plan['root']}/streamed")
+
+    def write(rows: DataFrame, number: int) -> None:
+        on_stream()
+        sink(rows, number)
+
+    writer = writer.foreachBatch(write)
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
 def main() -> None:
     plan = json.loads(Path(sys.argv[1]).read_text())
+    streaming = threading.Event()
     with local_session("killed", "local[4]", plan["config"]) as spark:
 
         def run(name: str, write: Callable[[], object]) -> None:
-            write()
+            try:
+                if name != "streamed":
+                    # Spark waits ten seconds, and no more, for the process that reads a stream.
+                    streaming.wait()
+                write()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
             sys.stdout.write(f"{name}\n")
             sys.stdout.flush()
 
-        for name, write in sinks(spark, plan).items():
+        for name, write in sinks(spark, plan, streaming.set).items():
             threading.Thread(target=run, args=(name, write)).start()
         threading.Event().wait()
 

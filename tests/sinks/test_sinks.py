@@ -11,6 +11,7 @@ import sys
 import threading
 import uuid
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,9 +192,11 @@ def kill(plan: dict[str, Any], folder: Path, doors: Doors | None) -> None:
             assert process.stdout is not None
             assert {process.stdout.readline().strip() for _ in plan["sinks"]} == set(plan["sinks"]), log.read_text()
         else:
-            assert doors.all_held.wait(240), (doors.held, log.read_text())
+            while not doors.all_held.wait(1):
+                assert process.poll() is None, (doors.held, log.read_text())
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
