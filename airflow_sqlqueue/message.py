@@ -154,8 +154,19 @@ def encode_headers(headers: Headers) -> str:
 
     Raises :class:`MessageError` as :func:`check_headers` does.
     """
-    check_headers(headers)
-    return json.dumps(dict(headers), ensure_ascii=True, separators=(",", ":"))
+    headers = headers if type(headers) is dict else dict(headers)
+    plain = _NAMES.issuperset(map(type, headers)) and _VALUES.issuperset(map(type, headers.values()))
+    if not plain:
+        check_headers(headers)
+    text = _ENCODER.encode(headers)
+    if plain and "\\ud" in text:
+        # Half a surrogate pair may be among these: rare enough to look at each text only then.
+        check_headers(headers)
+    return text
+
+
+_NAMES, _VALUES = frozenset((str,)), frozenset((str, type(None)))
+_ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 
 
 def check_headers(headers: Headers) -> None:

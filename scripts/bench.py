@@ -1,6 +1,6 @@
 """Measure sends, purges, drains, their growth and memory, handling, and reading in Spark: all parts, or those named.
 
-``python scripts/bench.py [queue] [drain] [growth] [memory] [consume] [spark] [--json]``, or
+``python scripts/bench.py [queue] [drain] [shop] [growth] [memory] [consume] [spark] [--json]``, or
 ``make bench PARTS="drain"``. All run on one server: fakemssql, or the one that ``SQLQUEUE_TEST_SERVER`` names
 (``mssql://user:password@host:port/database``).
 """
@@ -15,11 +15,13 @@ from bench_growth import compare_growth
 from bench_memory import compare_memory
 from bench_queue import compare_queue
 from bench_report import report
+from bench_shop import compare_shop
 from bench_spark import compare_spark
 
 PARTS = {
     "queue": compare_queue,
     "drain": compare_drains,
+    "shop": compare_shop,
     "growth": compare_growth,
     "memory": compare_memory,
     "consume": compare_consuming,

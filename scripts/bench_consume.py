@@ -46,9 +46,9 @@ def compare_consuming(queue: QueueTable, *, count: int = 6_000, turns: int = TUR
 
 
 @contextmanager
-def beside(queue: QueueTable) -> Iterator[QueueTable]:
-    """An error queue, dropped at the end."""
-    address = replace(queue.address, table=f"{queue.address.table}.error")
+def beside(queue: QueueTable, name: str = "error") -> Iterator[QueueTable]:
+    """Another queue, dropped at the end."""
+    address = replace(queue.address, table=f"{queue.address.table}.{name}")
     create_queue(queue.session, address)
     try:
         yield QueueTable(queue.session, address)

@@ -38,7 +38,7 @@ def compare_drains(
     with staged_move(queue) as move, tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         kinds: dict[str, Callable[[], int]] = {
             SINGLE: lambda: sum(len(queue.receive()) for _ in range(single)),
-            BARE: lambda: _bare_loop(queue),
+            BARE: lambda: bare_loop(queue),
             STAGED: lambda: move.run(Path(folder, "moved.parquet")),
             **{_drained_by(n): (lambda n=n: drain(queue, n)) for n in (1, 2, 4)},  # type: ignore[misc]
         }
@@ -61,7 +61,7 @@ def _drained_by(workers: int) -> str:
     return f"{workers}-worker drain"
 
 
-def _bare_loop(queue: QueueTable) -> int:
+def bare_loop(queue: QueueTable) -> int:
     """The drain's own DELETE through the driver, in transactions of a part's size; the rows are thrown away."""
     layout = queue.layout
     text = queue.query("queue.take_head", span=Span().condition, **output(layout.types, into=layout.output_into)).text

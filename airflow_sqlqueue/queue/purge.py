@@ -141,6 +141,8 @@ class _Expired:
         return count, count < take
 
     def report(self, complete: bool) -> tuple[int | None, int, int]:
+        if complete and _none_left(self._table, "expired_left"):
+            return 0, 0, 0
         remaining = int(self._table.value("queue.count_expired"))
         return remaining, _held(self._table, "expired_left", remaining), 0
 
@@ -163,6 +165,8 @@ class _All:
     def report(self, complete: bool) -> tuple[int | None, int, int]:
         if self._up_to is None:
             return 0, _held(self._table, "left", 0, LAST), 0
+        if complete and _none_left(self._table, "left", self._up_to):
+            return 0, 0, 0
         remaining = int(self._table.value("queue.count_up_to", self._up_to))
         return remaining, _held(self._table, "left", remaining, self._up_to), 0
 
@@ -227,8 +231,13 @@ def _sent_before(where: MessageFilter | None, moment: datetime | None) -> Messag
 
 def _held(table: TableAccess, name: str, visible: int, *values: int) -> int:
     """How many of these messages others hold. A locking read shows whether there is one at all, NOLOCK how many."""
-    if not visible:
-        with table.session.lock_timeout(0), suppress(LockTimeoutError):
-            if table.value(f"queue.first_{name}", *values) is None:
-                return 0
+    if not visible and _none_left(table, name, *values):
+        return 0
     return max(0 if visible else 1, int(table.value(f"queue.count_{name}", *values)) - visible)
+
+
+def _none_left(table: TableAccess, name: str, *values: int) -> bool:
+    """Whether there is none of these messages, for certain, by one read: a count steps over all that were deleted."""
+    with table.session.lock_timeout(0), suppress(LockTimeoutError):
+        return table.value(f"queue.first_{name}", *values) is None
+    return False

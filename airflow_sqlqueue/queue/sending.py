@@ -14,7 +14,7 @@ from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.sql.columns import NEVER
 
 ROWS = (256, 64, 16, 4, 1)
-"""Rows of a statement. A few fixed sizes, so that the server sees few texts; a row has up to seven parameters, and a
+"""Rows of a statement. A few fixed sizes, so that the server sees few texts; a row has up to six parameters, and a
 statement takes 2,100."""
 
 BYTES = 4 * MIB
@@ -24,7 +24,6 @@ _COLUMN_HEADERS = {
     "CorrelationId": HeaderNames.CORRELATION_ID,
     "ReplyToAddress": HeaderNames.REPLY_TO_ADDRESS,
 }
-_DAY = timedelta(days=1)
 _MILLISECOND = timedelta(milliseconds=1)
 _LONGEST, _LONG_AGO = timedelta(days=2_900_000), timedelta(days=36_500)
 """Lifetimes that DATEADD takes: a column begins with 1753 and ends with the year 9999, and beyond is error 517. .NET's
@@ -91,18 +90,17 @@ def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> RowParamet
         if "Id" in given:
             values.append(str(message.id or uuid.uuid4()))
         if "Expires" in given:
-            values += _lifetime(message.time_to_be_received)
+            values.append(_life(message.time_to_be_received))
         values += (headers_text(message.headers, types["Headers"]), message.body)
         values += (texts[position] for texts in columns.values())
     return RowParameters(len(messages), frozenset(given), values, _sizes(given) * len(messages))
 
 
-def _lifetime(interval: timedelta | None) -> tuple[int, int]:
-    """Milliseconds and days. What is over after the year 9999, which no column can say, never is."""
+def _life(interval: timedelta | None) -> int:
+    """Milliseconds. What is over after the year 9999, which no column can say, never is."""
     if interval is None or interval > _LONGEST:
-        return 0, NEVER
-    days, rest = divmod(max(interval, -_LONG_AGO), _DAY)
-    return rest // _MILLISECOND, days
+        return NEVER
+    return max(interval, -_LONG_AGO) // _MILLISECOND
 
 
 def headers_text(headers: Headers | str, column_type: str) -> str:
@@ -121,6 +119,6 @@ def _sizes(given: set[str]) -> list[Any]:
     pyodbc = load_pyodbc()
     sizes: list[Any] = [(pyodbc.SQL_VARCHAR, 36, 0)] if "Id" in given else []
     if "Expires" in given:
-        sizes += [(pyodbc.SQL_INTEGER, 0, 0)] * 2
+        sizes.append((pyodbc.SQL_BIGINT, 0, 0))
     sizes += [(pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)]
     return sizes + [(pyodbc.SQL_VARCHAR, 255, 0) for column in _COLUMN_HEADERS if column in given]

@@ -24,8 +24,11 @@ BODY_STRING = "CONVERT(varchar(max), [Body])"
 (docs/transport/queue-tables.md, "Columns")
 """
 
-NEVER = 2**31 - 1
-"""The number of days that stands for a message that does not expire.
+DAY = 86_400_000
+"""Milliseconds."""
+
+NEVER = (2**31 - 1) * DAY
+"""The milliseconds of a life that stand for a message that does not expire.
 
 A sentinel, as is the empty text of the legacy columns: for a parameter that is None the driver asks the server to
 describe the whole statement, which may end the transaction (docs/transport/transactions.md, "Transactions that end in
@@ -45,7 +48,10 @@ SUBSCRIPTION = {
 }
 
 _BYTES = "COALESCE(DATALENGTH([{}]), 0)"
-_EXPIRES = f"DATEADD(millisecond, m.[Milliseconds], DATEADD(day, NULLIF(m.[Days], {NEVER}), GETUTCDATE()))"
+_EXPIRES = (
+    f"DATEADD(millisecond, CAST(m.[Life] % {DAY} AS int), "
+    f"DATEADD(day, CAST(NULLIF(m.[Life], {NEVER}) / {DAY} AS int), GETUTCDATE()))"
+)
 STAGED = {column.name: f"{column.sql} NULL" for column in COLUMNS}
 """The columns of a row that was taken, as a table has them that can hold the rows of every queue.
 
@@ -197,7 +203,7 @@ def insertion(types: Collection[str], given: Collection[str], count: int) -> dic
 
     They are ``columns``, ``values``, ``names`` and ``rows``.
 
-    The parameters of a row, in this order: Id, milliseconds and days (for Expires), Headers, Body, CorrelationId and
+    The parameters of a row, in this order: Id, its life in milliseconds (for Expires), Headers, Body, CorrelationId and
     ReplyToAddress, the last two empty for NULL; of Id, Expires and the legacy columns those that are ``given``. A row
     without an Id gets a new one from the server. ``Recoverable`` is always 1, as versions 4.1 and later write it.
     """
@@ -210,7 +216,7 @@ def insertion(types: Collection[str], given: Collection[str], count: int) -> dic
         **{name: f"NULLIF(m.[{name}], '')" if name in given else "NULL" for name in ADDRESSED if name in types},
         **({"Recoverable": "1"} if "Recoverable" in types else {}),
     }
-    parameters = {"Id": ["Id"], "Expires": ["Milliseconds", "Days"], "Headers": ["Headers"], "Body": ["Body"]}
+    parameters = {"Id": ["Id"], "Expires": ["Life"], "Headers": ["Headers"], "Body": ["Body"]}
     present = [
         parameter
         for name in filled

@@ -1,5 +1,5 @@
 -- send: send messages to the queue
--- The server's clock decides when a message expires: days and milliseconds apart, because DATEADD takes an int
+-- The server's clock decides when a message expires. Days and milliseconds are added apart: DATEADD takes an int
 -- (docs/transport/queue-tables.md, "Sending"). ORDER BY is what makes the identity follow the order of the messages: of
 -- all forms of INSERT, only that of a SELECT with ORDER BY is documented to ("INSERT (Transact-SQL)", Limitations and
 -- restrictions).

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fakemssql.types import SqlType
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """A parameter of a request: its name with ``@`` (empty for a positional one), type, Python value, direction.
 
     Values are ``None``, ``bool``, ``int``, ``float``, ``decimal.Decimal``, ``str``, ``bytes``, ``uuid.UUID`` and the

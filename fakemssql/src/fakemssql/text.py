@@ -59,7 +59,8 @@ def to_cp1252(text: str) -> bytes:
 
 def from_cp1252(data: bytes | memoryview) -> str:
     """The text of a ``varchar``."""
-    return str(data, "cp1252", "fakemssql.cp1252")
+    data = bytes(data)
+    return data.decode("ascii") if data.isascii() else data.decode("cp1252", "fakemssql.cp1252")
 
 
 def _restore(match: re.Match[str]) -> str:

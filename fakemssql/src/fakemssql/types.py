@@ -26,6 +26,13 @@ class SqlType:
     precision: int | None = None
     scale: int | None = None
 
+    def __post_init__(self) -> None:
+        # Types are parts of keys: of a bulk insert's plan those of some thousand parameters.
+        object.__setattr__(self, "_hash", hash((self.name, self.length, self.precision, self.scale)))
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined, no-any-return]
+
     @property
     def is_string(self) -> bool:
         return self.name in {"char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sysname"}

@@ -63,6 +63,12 @@ def parse(text: str) -> tuple[Declared, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=128)
+def without_values(text: str) -> tuple[Parameter, ...]:
+    """The parameters of a text that is only prepared, from their declarations. Raises as :func:`parse`."""
+    return tuple(Parameter(found.name, found.type, None, found.output) for found in parse(text))
+
+
 def _type(name: str, first: str | None, second: str | None) -> SqlType:
     name = " ".join(name.lower().split())
     name = _SYNONYMS.get(name, name)
@@ -85,6 +91,8 @@ def bind(declared: Sequence[Declared], given: Sequence[Parameter], text: str) ->
     if len(given) > len(declared):
         raise SqlError(8144, "Procedure or function has too many arguments specified.", state=2)
     named = {parameter.name.casefold(): parameter for parameter in given if parameter.name}
+    if not named and len(given) == len(declared):
+        return [_bound(declaration, found) for declaration, found in zip(declared, given, strict=True)]
     bound = []
     for position, declaration in enumerate(declared):
         found = named.get(declaration.name.casefold())
@@ -96,9 +104,13 @@ def bind(declared: Sequence[Declared], given: Sequence[Parameter], text: str) ->
                 f"The parameterized query '{text[:100]}' expects the parameter '{declaration.name}', "
                 "which was not supplied.",
             )
-        kind = declaration.type if holds(declaration.type, found.value) else found.type
-        bound.append(Parameter(declaration.name, kind, found.value, found.output))
+        bound.append(_bound(declaration, found))
     return bound
+
+
+def _bound(declared: Declared, given: Parameter) -> Parameter:
+    same = declared.type.name == given.type.name or holds(declared.type, given.value)
+    return Parameter(declared.name, declared.type if same else given.type, given.value, given.output)
 
 
 def holds(declared: SqlType, value: Any) -> bool:

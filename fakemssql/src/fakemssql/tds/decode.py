@@ -7,6 +7,7 @@ import struct
 import uuid
 from collections.abc import Callable
 from decimal import Context, Decimal
+from functools import lru_cache
 from typing import Any
 
 from fakemssql import text
@@ -46,6 +47,8 @@ _DECIMAL = {0x37: "decimal", 0x3F: "numeric", 0x6A: "decimal", 0x6C: "numeric"}
 _SCALED = {0x29: "time", 0x2A: "datetime2", 0x2B: "datetimeoffset"}
 _SHORT = {0xA5: "varbinary", 0xAD: "binary", 0xA7: "varchar", 0xAF: "char", 0xE7: "nvarchar", 0xEF: "nchar"}
 _UNBOUNDED = {name: SqlType(name, MAX) for name in _SHORT.values()}
+_of = lru_cache(maxsize=1024)(SqlType)
+"""The same few types come again and again: a bulk insert has thousands of parameters."""
 _LEGACY = {0x25: "varbinary", 0x2D: "binary", 0x27: "varchar", 0x2F: "char"}
 _LONG = {0x22: "image", 0x23: "text", 0x63: "ntext"}
 
@@ -53,16 +56,18 @@ _LONG = {0x22: "image", 0x23: "text", 0x63: "ntext"}
 def read_parameter_value(reader: Reader) -> tuple[SqlType, Any]:
     """TYPE_INFO and the value after it. Raises :class:`SqlError` 8016 for a type that the server does not take."""
     token = reader.byte()
+    if token in _SHORT:
+        return _short(reader, _SHORT[token])
+    if token in _BY_SIZE:
+        size = reader.byte()
+        name = _BY_SIZE[token].get(size) or _BY_SIZE[token][max(_BY_SIZE[token])]
+        data = reader.take(reader.byte())
+        return _of(name), _DECODERS[_BY_SIZE[token].get(len(data), name)](data, 0) if data else None
     if token in _FIXED:
         name, size = _FIXED[token]
         if not size:
             return SqlType(name, 1), None
         return SqlType(name), _DECODERS[name](reader.take(size), 0)
-    if token in _BY_SIZE:
-        size = reader.byte()
-        name = _BY_SIZE[token].get(size) or _BY_SIZE[token][max(_BY_SIZE[token])]
-        data = reader.take(reader.byte())
-        return SqlType(name), _DECODERS[_BY_SIZE[token].get(len(data), name)](data, 0) if data else None
     if token in _DECIMAL:
         _, precision, scale = reader.byte(), reader.byte(), reader.byte()
         declared = SqlType(_DECIMAL[token], None, precision, scale)
@@ -75,8 +80,6 @@ def read_parameter_value(reader: Reader) -> tuple[SqlType, Any]:
         scale = reader.byte()
         data = reader.take(reader.byte())
         return SqlType(_SCALED[token], scale=scale), _DECODERS[_SCALED[token]](data, scale) if data else None
-    if token in _SHORT:
-        return _short(reader, _SHORT[token])
     if token in _LEGACY:
         name, size = _LEGACY[token], reader.byte()
         data = reader.take(reader.byte())
@@ -107,7 +110,7 @@ def _short(reader: Reader, name: str) -> tuple[SqlType, Any]:
         data = reader.plp()
         return _UNBOUNDED[name], None if data is None else decode(data, 0)
     length = reader.short()
-    declared = SqlType(name, max(1, size // 2 if name.startswith("n") else size))
+    declared = _of(name, max(1, size // 2 if name.startswith("n") else size))
     return declared, None if length == 0xFFFF else decode(reader.take(length), 0)
 
 

@@ -97,10 +97,9 @@ class Procedures:
         return 0
 
     def _checked(self, parameters: Sequence[Parameter], name: str) -> Prepared:
-        declared = declarations.parse(_text(parameters, 1, name, optional=True))
-        prepared = Prepared(_text(parameters, 2, name), declared)
-        names = [Parameter(found.name, found.type, None, found.output) for found in declared]
-        self._engine.prepare(prepared.text, names)
+        declaration = _text(parameters, 1, name, optional=True)
+        prepared = Prepared(_text(parameters, 2, name), declarations.parse(declaration))
+        self._engine.prepare(prepared.text, declarations.without_values(declaration))
         return prepared
 
     def _return_handle(self, asked: Parameter, prepared: Prepared, response: Response) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import struct
 
 _PLP_NULL = 0xFFFFFFFFFFFFFFFF
-_BYTE, _SHORT = struct.Struct("<B"), struct.Struct("<H")
-_LONG, _LONGLONG = struct.Struct("<I"), struct.Struct("<Q")
+_SHORT, _LONG, _LONGLONG = struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<Q")
 
 
 class Truncated(ValueError):
@@ -18,23 +17,24 @@ class Reader:
 
     def __init__(self, data: bytes) -> None:
         self._view = memoryview(data)
+        self._end = len(data)
         self.position = 0
 
     @property
     def left(self) -> int:
-        return len(self._view) - self.position
+        return self._end - self.position
 
-    def peek(self) -> int:
-        if not self.left:
-            raise Truncated
-        return self._view[self.position]
+    def goes_on(self, separators: frozenset[int]) -> bool:
+        """Whether there is a next byte, and it is none of these."""
+        return self.position < self._end and self._view[self.position] not in separators
 
     def take(self, size: int) -> memoryview:
         start = self.position
-        if size > self.left:
+        end = start + size
+        if end > self._end:
             raise Truncated
-        self.position = start + size
-        return self._view[start : start + size]
+        self.position = end
+        return self._view[start:end]
 
     def _number(self, form: struct.Struct) -> int:
         # Without a view of its bytes: a bulk insert has thousands of numbers.
@@ -47,7 +47,11 @@ class Reader:
         return number
 
     def byte(self) -> int:
-        return self._number(_BYTE)
+        position = self.position
+        if position >= self._end:
+            raise Truncated
+        self.position = position + 1
+        return self._view[position]
 
     def short(self) -> int:
         return self._number(_SHORT)
@@ -59,7 +63,8 @@ class Reader:
         return self._number(_LONGLONG)
 
     def b_varchar(self) -> str:
-        return str(self.take(2 * self.byte()), "utf-16-le", "surrogatepass")
+        size = self.byte()
+        return str(self.take(2 * size), "utf-16-le", "surrogatepass") if size else ""
 
     def us_varchar(self) -> str:
         return str(self.take(2 * self.short()), "utf-16-le", "surrogatepass")

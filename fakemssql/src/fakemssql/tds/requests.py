@@ -73,7 +73,7 @@ def calls(data: bytes) -> Iterator[Call]:
             procedure = str(reader.take(2 * length), "utf-16-le", "surrogatepass")
         reader.short()
         parameters = []
-        while reader.left and reader.peek() not in _SEPARATORS:
+        while reader.goes_on(_SEPARATORS):
             parameter = _parameter(reader)
             if parameter is not None:
                 parameters.append(parameter)

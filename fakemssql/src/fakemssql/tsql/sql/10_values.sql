@@ -11,7 +11,7 @@ CREATE FUNCTION mssql.f(x text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAF
   RETURN lower(rtrim(x, ' '));
 
 CREATE FUNCTION mssql.len16(x text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN CASE WHEN octet_length(x) = length(x) THEN length(x)
+  RETURN CASE WHEN octet_length(x) = length(x) THEN octet_length(x)
               ELSE length(x) + length(regexp_replace(x, '[^\U00010000-\U0010F7FE]', '', 'g')) END;
 
 CREATE FUNCTION mssql.cut16(x text, n int) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$

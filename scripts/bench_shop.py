@@ -1,0 +1,145 @@
+"""What a drain of a shop's messages costs beside fetching them, and sending them beside the INSERTs alone.
+
+``python scripts/bench_shop.py [--json]``, as ``bench_queue.py``. The messages are those of the demo, 3.4 kB each, of
+which the work on every byte shows more than with those of the other parts. CPU is that of this process, so it counts on
+a busy machine as well.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bench_consume import beside
+from bench_drain import bare_loop, drain
+from bench_report import Comparison, report
+from bench_setting import TURNS
+
+from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
+from airflow_sqlqueue.queue.sending import chunks, rows_of
+from airflow_sqlqueue.server.connection import open_connection
+from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.sql.columns import insertion
+from airflow_sqlqueue.traffic import generate
+
+PLAINEST, BARE, DRAIN = "plainest loop", "bare loop", "1-worker drain"
+INSERTS, SEND = "INSERTs alone", "generate and send"
+_SEED = 1
+_COLUMNS = "[Id], [CorrelationId], [ReplyToAddress], [Recoverable], [Expires], [Headers], [Body]"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The best of some turns: messages per second, and µs of this process's CPU for a message."""
+
+    rate: float
+    cpu: float
+
+
+def compare_shop(
+    queue: QueueTable, *, count: int = 40_000, different: int = 10_000, sent: int = 10_000, turns: int = TURNS
+) -> list[Comparison]:
+    """One worker against the loops that fetch the same rows and throw them away; a send against its INSERTs."""
+    with beside(queue, "stock") as stock:
+        stock.send(generate(min(count, different), seed=_SEED))
+        drains: dict[str, Callable[[], int]] = {
+            PLAINEST: lambda: plainest_loop(queue),
+            BARE: lambda: bare_loop(queue),
+            DRAIN: lambda: drain(queue, 1),
+        }
+        taken = _costs(drains, turns, lambda: _refill(queue, stock, count))
+    inserts = _inserts(queue, sent)
+    sends: dict[str, Callable[[], int]] = {
+        INSERTS: lambda: _run(queue, inserts),
+        SEND: lambda: queue.send(generate(sent, seed=_SEED)),
+    }
+    made = _costs(sends, turns, lambda: _empty(queue))
+    _empty(queue)
+    cpu = "µs of client CPU"
+    return [
+        Comparison(
+            DRAIN, taken[DRAIN].rate, PLAINEST, taken[PLAINEST].rate, note="no bound on bytes, nothing kept; 0.7 wanted"
+        ),
+        Comparison(DRAIN, taken[DRAIN].rate, BARE, taken[BARE].rate, note="its own statements; 0.9 wanted"),
+        Comparison(
+            DRAIN,
+            taken[DRAIN].cpu,
+            BARE,
+            taken[BARE].cpu,
+            unit=cpu,
+            note="the rest is Parquet's, most of it zstd; 1.6 wanted",
+        ),
+        Comparison(SEND, made[SEND].rate, INSERTS, made[INSERTS].rate, note="the same, made before"),
+        Comparison(SEND, made[SEND].cpu, INSERTS, made[INSERTS].cpu, unit=cpu),
+    ]
+
+
+def _costs(kinds: Mapping[str, Callable[[], int]], turns: int, before: Callable[[], object]) -> dict[str, Cost]:
+    """What each kind of work costs: in turns, as :func:`bench_setting.best_rates` has them."""
+    best = dict.fromkeys(kinds, Cost(0.0, float("inf")))
+    for turn in range(turns + 1):
+        for name, work in kinds.items():
+            before()
+            started, cpu = time.perf_counter(), time.process_time()
+            count = work()
+            cost = Cost(count / (time.perf_counter() - started), (time.process_time() - cpu) / count * 1e6)
+            if turn:
+                best[name] = Cost(max(best[name].rate, cost.rate), min(best[name].cpu, cost.cpu))
+    return best
+
+
+def plainest_loop(queue: QueueTable) -> int:
+    """The plainest loop that empties a queue: no bound on bytes, no window, rows thrown away, a commit for each."""
+    taken = f"{_COLUMNS}, [RowVersion]"
+    text = (
+        f"WITH head AS (SELECT TOP ({MAX_ROWS_PER_STATEMENT}) {taken} FROM {queue.address.qualified_name} "  # noqa: S608
+        f"WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY [RowVersion]) "
+        f"DELETE FROM head OUTPUT {taken.replace('[', 'deleted.[')}"
+    )
+    connection = open_connection(queue.session.settings)
+    try:
+        cursor, total = connection.cursor(), 0
+        while rows := cursor.execute(text).fetchall():
+            total += len(rows)
+    finally:
+        connection.close()
+    return total
+
+
+def _inserts(queue: QueueTable, count: int) -> list[tuple[Query, list[object], list[object], int]]:
+    """The statements of a send of :func:`generate`'s messages, with their parameters."""
+    types, made = queue.layout.types, []
+    for chunk in chunks(generate(count, seed=_SEED)):
+        rows = rows_of(chunk, types)
+        text = queue.query("queue.send", **insertion(types, rows.given, rows.count))
+        made.append((text, rows.values, rows.sizes, rows.count))
+    return made
+
+
+def _run(queue: QueueTable, inserts: list[tuple[Query, list[object], list[object], int]]) -> int:
+    for text, values, sizes, _ in inserts:
+        queue.session.run(text, *values, sizes=sizes)
+    return sum(count for *_, count in inserts)
+
+
+def _empty(queue: QueueTable) -> None:
+    queue.session.run(Query("bench.truncate", "empty the queue", f"TRUNCATE TABLE {queue.address.qualified_name};"))
+
+
+def _refill(queue: QueueTable, stock: QueueTable, count: int) -> None:
+    """Make ``count`` messages of those in stock, on the server."""
+    _empty(queue)
+    have = 0
+    while have < count:
+        text = (
+            f"INSERT INTO {queue.address.qualified_name} ({_COLUMNS}) "  # noqa: S608 - our own names
+            f"SELECT TOP ({count - have}) {_COLUMNS} FROM {stock.address.qualified_name} ORDER BY [RowVersion]; "
+            "SELECT @@ROWCOUNT;"
+        )
+        have += int(queue.session.value(Query("bench.refill", "copy messages", text)))
+
+
+if __name__ == "__main__":
+    sys.exit(report(__doc__ or "", {"shop": compare_shop}))
