@@ -15,7 +15,7 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo bench test faults contract lint format docs clean
+.PHONY: help setup jars demo bench test faults contract lint format docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,9 @@ $(READY): pyproject.toml fakemssql/pyproject.toml requirements-dev.txt scripts/s
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 	@touch $@
 
+jars: $(READY) ## Fetch the jars that some tests need (Delta Lake, hadoop-aws, mssql-jdbc; 23 MB) from Maven Central, once
+	@$(RUN)/python scripts/jars.py
+
 demo: $(READY) ## Run the main job on fakemssql with realistic traffic
 	@$(RUN)/python scripts/demo.py
 
@@ -33,6 +36,7 @@ bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="dra
 	@$(RUN)/python scripts/bench.py $(PARTS)
 
 test: $(READY) ## Run the tests, those that measure by themselves
+	@$(RUN)/python scripts/jars.py --optional
 	@$(RUN)/python -m pytest $(ASIDE) tests fakemssql/tests --ignore tests/bench
 	@$(RUN)/python -m pytest tests/bench
 

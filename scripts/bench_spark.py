@@ -1,4 +1,4 @@
-"""How fast Spark reads a batch, beside its own reader of JSON and beside writing the same rows again.
+"""How fast Spark reads a batch, beside its own readers of JSON and of JDBC, and beside writing the same rows again.
 
 ``python scripts/bench_spark.py [--json]``, as ``bench_queue.py``. The messages are a shop's, drained to files; every
 side reads the same files in one session, in turns.
@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench_jdbc import NEEDED, jdbc_comparisons, jdbc_frames
 from bench_report import Comparison, report
 from bench_setting import TURNS
 
@@ -23,7 +24,7 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark import local_session, raw_schema, read_batch
-from airflow_sqlqueue.spark.jobs.audit import audit_rows, write_table
+from airflow_sqlqueue.spark.jobs.audit import audit_rows, write_audit_rows
 from airflow_sqlqueue.traffic import generate
 
 if TYPE_CHECKING:
@@ -39,10 +40,12 @@ def compare_spark(queue: QueueTable, *, count: int = 100_000, turns: int = TURNS
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         batch = _shop(queue, count, Path(folder, "staging"))
         started = time.perf_counter()
-        with local_session("bench") as spark:
+        with local_session("bench", config={"spark.jars": ",".join(NEEDED)}) as spark:
             spark.range(1).count()
             session = time.perf_counter() - started
             best = _least_seconds(_kinds(spark, batch, Path(folder)), turns)
+            found = jdbc_frames(spark, queue, count // 5) if NEEDED else {}
+            reads = _least_seconds({name: partial(_run, frame) for name, frame in found.items()}, turns)
     pairs = (
         (TYPED, BARE, 2.5, "all of them"),
         (MAP, BARE, None, ""),
@@ -52,6 +55,8 @@ def compare_spark(queue: QueueTable, *, count: int = 100_000, turns: int = TURNS
         Comparison(name, best[name], base, best[base], bound, limit=True, unit="s", note=note)
         for name, base, bound, note in pairs
     ]
+    if reads:
+        compared += jdbc_comparisons(reads)
     return [*compared, Comparison("session and first job", session, REWRITE, best[REWRITE], unit="s", note="cold")]
 
 
@@ -73,7 +78,7 @@ def _kinds(spark: SparkSession, batch: Batch, folder: Path) -> dict[str, Callabl
         TYPED: partial(_run, rows.select(*typed)),
         MAP: partial(_run, rows.select("headers", *typed)),
         REWRITE: partial(again.parquet, str(folder / "again")),
-        TABLE: partial(write_table, audit_rows(spark, batch), str(folder / "lake"), batch),
+        TABLE: partial(write_audit_rows, audit_rows(spark, batch), str(folder / "lake"), batch),
     }
 
 

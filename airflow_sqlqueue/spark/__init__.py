@@ -1,4 +1,4 @@
-"""What Spark reads of a drained queue, and the format ``sqlqueue``.
+"""What Spark reads of a drained queue, the format ``sqlqueue``, and sinks that have each batch once.
 
 Shipped to executors, so nothing here imports airflow, and pyspark only where it is used (docs/design.md, "Python of
 Spark's workers").
@@ -10,10 +10,13 @@ from airflow_sqlqueue.spark.batch import raw_schema, read_batch, typed_columns, 
 from airflow_sqlqueue.spark.bodies import read_bodies
 from airflow_sqlqueue.spark.manifests import load_batch
 from airflow_sqlqueue.spark.session import local_session
+from airflow_sqlqueue.spark.sinks import MicroBatch, foreach_batch, write_delta, write_partitions
 from airflow_sqlqueue.spark.source.registration import finish_stream, register
 
 __all__ = [
+    "MicroBatch",
     "finish_stream",
+    "foreach_batch",
     "load_batch",
     "local_session",
     "raw_schema",
@@ -22,4 +25,6 @@ __all__ = [
     "register",
     "typed_columns",
     "verify_count",
+    "write_delta",
+    "write_partitions",
 ]

@@ -6,15 +6,20 @@ from typing import Any
 
 import bench_spark
 import pytest
+from bench_jdbc import NEEDED
+
+BY_JDBC = {"a look at a queue": "JDBC reader of the queue", "a batch in a table": "JDBC reader of the table"}
 
 
 @pytest.mark.spark
 def test_every_reading_is_measured_against_its_base(queue: Any) -> None:
     found = bench_spark.compare_spark(queue, count=60, turns=1)
-    assert queue.depth().messages == 0
+    assert queue.depth().messages == (12 if NEEDED else 0)
     assert {(each.name, each.base_name): (each.bound, each.limit) for each in found[:3]} == {
         ("typed columns", "bare from_json"): (2.5, True),
         ("typed columns and the map", "bare from_json"): (None, True),
         ("the audit table", "rewrite"): (3.0, True),
     }
+    jdbc = {each.name: each.base_name for each in found[3:-1]}
+    assert jdbc == (BY_JDBC if NEEDED else {})
     assert all(each.ratio > 0 for each in found)

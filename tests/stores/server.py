@@ -19,6 +19,9 @@ PART_SIZE = 5 * 2**20
 Door = Callable[[str], tuple[str, str] | None]
 """Is given a request as ``PUT /bucket/key?query`` and gives the status and S3's code to refuse it with, or None."""
 
+Exit = Callable[[str], None]
+"""Is given a request that was done, before its sender hears of it."""
+
 
 class S3Server:
     """A running server; ``requests`` are those that came to it."""
@@ -29,6 +32,7 @@ class S3Server:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self.requests: list[str] = []
         self.door: Door = lambda request: None
+        self.exit: Exit = lambda request: None
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
@@ -38,12 +42,12 @@ class S3Server:
         self._server.server_close()
 
     @contextmanager
-    def behind(self, door: Door) -> Iterator[None]:
-        self.door = door
+    def behind(self, door: Door, leave: Exit = lambda request: None) -> Iterator[None]:
+        self.door, self.exit = door, leave
         try:
             yield
         finally:
-            self.door = lambda request: None
+            self.door = self.exit = lambda request: None
 
     def filesystem(self, **options: Any) -> S3FileSystem:
         """A client of its own, which does not try again for long."""
@@ -74,7 +78,9 @@ class S3Server:
         self.requests.append(request)
         refusal = self.door(request)
         if refusal is None:
-            return self._moto(environ, start_response)
+            answer: Iterable[bytes] = self._moto(environ, start_response)
+            self.exit(request)
+            return answer
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         status, code = refusal
         body = f"<Error><Code>{code}</Code><Message>{code}, says the server</Message></Error>".encode()

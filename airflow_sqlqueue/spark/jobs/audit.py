@@ -5,22 +5,20 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.errors import BatchMismatchError
 from airflow_sqlqueue.spark.batch import read_batch, verify_count
 from airflow_sqlqueue.spark.jobs.program import Program
+from airflow_sqlqueue.spark.sinks.partitions import COLUMN, write_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_sqlqueue.server.settings import ConnectionSettings
-
-_BATCH_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
 
 
 def audit_rows(spark: SparkSession, batch: Batch, connection: ConnectionSettings | None = None) -> DataFrame:
@@ -56,34 +54,17 @@ def audit_table(
     verify_count(rows, batch)
     if not batch.messages:
         return rows
-    written = write_table(rows, lake, batch)
+    written = write_audit_rows(rows, lake, batch)
     if written != batch.messages:
         raise BatchMismatchError(
             f"{written} rows of batch {batch.batch_id} were written, the ledger has {batch.messages}: run it again."
         )
-    return spark.read.schema(rows.schema).parquet(_partition(lake, batch))
+    return spark.read.schema(rows.schema).parquet(f"{lake.rstrip('/')}/{COLUMN}={batch.batch_id}")
 
 
-def write_table(rows: DataFrame, lake: str, batch: Batch) -> int:
-    """Replace the batch's partition of the table; the number of rows that were written.
-
-    Nothing is shuffled: tasks write what they read, which Spark cuts by bytes (``spark.sql.files.maxPartitionBytes``),
-    so a file is about as large as the parts that its task has read.
-    """
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as sf
-
-    seen = Observation()
-    counted = rows.observe(seen, sf.count(sf.lit(1)).alias("rows")).sortWithinPartitions("day", "message_type")
-    options = {"partitionOverwriteMode": "static", "compression": "zstd"}
-    counted.write.mode("overwrite").options(**options).partitionBy("day").parquet(_partition(lake, batch))
-    return int(seen.get["rows"])
-
-
-def _partition(lake: str, batch: Batch) -> str:
-    if not _BATCH_ID.fullmatch(batch.batch_id):
-        raise ConfigurationError("The id of the batch cannot name a folder: it is not one that a drain gives.")
-    return f"{lake.rstrip('/')}/batch_id={batch.batch_id}"
+def write_audit_rows(rows: DataFrame, lake: str, batch: Batch) -> int:
+    """Replace the batch's rows in the table by :func:`audit_rows`; how many were written."""
+    return write_partitions(rows, lake, batch, partition_by=("day",), sort_by=("message_type",))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

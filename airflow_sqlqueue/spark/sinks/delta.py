@@ -1,0 +1,112 @@
+"""A Delta table that has each batch once.
+
+Source: docs/design.md, "Sinks that have a batch once".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.spark.sinks.keys import AnyKey, transaction_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_TABLE = re.compile(r"\w+(\.\w+){0,2}")
+_STEP = re.compile(r"[\w .-]{0,100}")
+_NO_DELTA = "DATA_SOURCE_NOT_FOUND|DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG"
+_NULL_KEY = "A row has no value in a column of merge_on, by which it could be found again."
+
+
+def write_delta(
+    df: DataFrame,
+    table: str,
+    batch: AnyKey,
+    *,
+    merge_on: str | Sequence[str] | None = None,
+    partition_by: Sequence[str] = (),
+    step: str = "",
+) -> None:
+    """Append the rows of a batch to a Delta table, once: a repeated call for the same batch writes nothing.
+
+    The table's log has the batch (``txnAppId``, ``txnVersion``) in the same commit as the rows, so it does not matter
+    where a run was killed. Of two runs at once Delta lets one commit and fails the other. The table remembers a batch
+    as long as its property ``delta.setTransactionRetentionDuration`` says, for ever where that is not set.
+
+    :param table: the table's path or URI, which has a slash, or its name in the session's catalog. It is made where
+        there is none.
+    :param batch: what the rows are of: a batch, its id, or a :class:`MicroBatch`.
+    :param merge_on: the columns that tell messages apart, for example ``message_id``: a row is inserted where the table
+        has none that is the same in all of them (MERGE). So messages that a failover brought back, or that were
+        sent again, are there once as well, also of other batches; of several in this batch one is taken. It reads these
+        columns of the table: a column that the table is partitioned by makes that cheaper.
+    :param partition_by: the columns that the table is partitioned by, where it is made.
+    :param step: a name of its own for each of several writes of a batch to one table. Without it the second is taken
+        for a repetition of the first, and writes nothing.
+
+    The rows have to be the batch's: a call that names a batch which the table has is passed over, whatever is in it.
+
+    Raises :class:`ConfigurationError` for names that cannot be used, and where the session has no Delta Lake,
+    :class:`BatchError` for a batch that is open or requeued. Rows without a value in ``merge_on`` fail.
+    """
+    if "/" not in table and not _TABLE.fullmatch(table):
+        raise ConfigurationError(
+            "A Delta table is given by its path, which has a slash, or by its name: up to three words with dots."
+        )
+    if not _STEP.fullmatch(step):
+        raise ConfigurationError("A step's name has up to 100 letters, digits, blanks, dots, hyphens and underscores.")
+    application, version = transaction_of(batch)
+    keys = [merge_on] if isinstance(merge_on, str) else list(merge_on or ())
+    if missing := [name for name in (*keys, *partition_by) if name not in df.columns]:
+        raise ConfigurationError(f"The rows have no column {missing[0]}, which merge_on or partition_by names.")
+    with _delta_errors():
+        if keys:
+            _append(df.limit(0), table, partition_by, "ignore", {})
+            _merge(df, table, keys)
+        else:
+            options = {"txnAppId": f"{application} {step}".rstrip(), "txnVersion": str(version)}
+            _append(df, table, partition_by, "append", options)
+
+
+def _append(df: DataFrame, table: str, partition_by: Sequence[str], mode: str, options: dict[str, str]) -> None:
+    writer = df.write.format("delta").mode(mode).options(**options)
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
+    if "/" in table:
+        writer.save(table)
+    else:
+        writer.saveAsTable(table)
+
+
+def _merge(df: DataFrame, table: str, keys: Sequence[str]) -> None:
+    from pyspark.sql import functions as sf
+
+    known = {name: sf.coalesce(name, sf.raise_error(sf.lit(_NULL_KEY))) for name in keys}
+    rows = df.withColumns(known).dropDuplicates(list(keys))
+    target = f"delta.{_quoted(table)}" if "/" in table else ".".join(map(_quoted, table.split(".")))
+    same = " AND ".join(f"old.{_quoted(name)} = new.{_quoted(name)}" for name in keys)
+    # Braces are Spark's own here: they name the rows.
+    text = f"MERGE INTO {target} AS old USING @ AS new ON {same} WHEN NOT MATCHED THEN INSERT *"
+    text = text.replace("{", "{{").replace("}", "}}").replace(" USING @ ", " USING {rows} ", 1)
+    df.sparkSession.sql(text, rows=rows)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+@contextmanager
+def _delta_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if not re.search(_NO_DELTA, str(error)):
+            raise
+        raise ConfigurationError(
+            "This session has no Delta Lake: start it with the package io.delta:delta-spark of its own version of "
+            "Spark, and with Delta's spark.sql.extensions and spark.sql.catalog.spark_catalog."
+        ) from error

@@ -1,0 +1,145 @@
+"""Fetch the jars that tests and the bench need from Maven Central, once, into ``.jars/``.
+
+``python scripts/jars.py``, which ``make jars`` does; ``--optional`` ends well where they cannot be had, and says so.
+
+``jars.lock`` pins them by version and SHA-256. Ivy, which comes with PySpark and resolves its ``spark.jars.packages``,
+downloads them: a mirror is named in the environment variable ``DEFAULT_ARTIFACT_REPOSITORY`` as for Spark, a proxy and
+certificates in ``JAVA_TOOL_OPTIONS``. A jar that was put into the folder by hand is as good as its checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+FOLDER = Path(__file__).parents[1] / ".jars"
+LOCK = Path(__file__).with_suffix(".lock")
+_SECONDS, _OPTIONAL_SECONDS = 900, 120
+
+
+class JarError(Exception):
+    """A jar cannot be had, or is not the one that is pinned."""
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One line of the lock file, under the heading ``use``."""
+
+    use: str
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    def check(self, path: Path) -> None:
+        with path.open("rb") as file:
+            found = hashlib.sha256(file.read()).hexdigest()
+        if found != self.sha256:
+            raise JarError(
+                f"{path} is not the jar that {LOCK.name} pins (SHA-256 {found[:12]}…, not {self.sha256[:12]}…): "
+                "delete it and run `make jars`, and where that says the same, do not trust the repository it came from."
+            )
+
+
+def locked(lock: Path = LOCK) -> list[Jar]:
+    """The jars of the lock file."""
+    jars, use = [], ""
+    for line in lock.read_text("utf-8").splitlines():
+        if line.startswith("["):
+            use = line.strip("[]")
+        elif line and not line.startswith("#"):
+            coordinates, sha256 = line.split()
+            jars.append(Jar(use, *coordinates.split(":"), sha256))
+    return jars
+
+
+def jars_for(*uses: str, folder: Path = FOLDER) -> list[str] | None:
+    """The paths of the jars under these headings of the lock file; None where one is missing."""
+    wanted = [folder / jar.name for jar in locked() if jar.use in uses]
+    return [str(path) for path in wanted] if all(path.exists() for path in wanted) else None
+
+
+def fetch(jars: Iterable[Jar], folder: Path = FOLDER, seconds: float = _SECONDS) -> int:
+    """See to it that the folder has the jars, each with its checksum; how many of them were downloaded."""
+    missing = []
+    for jar in jars:
+        path = folder / jar.name
+        if path.exists():
+            jar.check(path)
+        else:
+            missing.append(jar)
+    if missing:
+        folder.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as temporary:
+            _download(missing, Path(temporary), seconds)
+            for jar in missing:
+                jar.check(Path(temporary, jar.name))
+                Path(temporary, jar.name).replace(folder / jar.name)
+    return len(missing)
+
+
+def _download(jars: list[Jar], into: Path, seconds: float) -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    ivy = next(Path(sysconfig.get_path("purelib"), "pyspark", "jars").glob("ivy-*.jar"), None)
+    if not java or not ivy:
+        raise JarError("Jars are fetched by PySpark and Java: run `make setup`.")
+    mirror = os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")
+    root = f"root={quoteattr(mirror)}" if mirror else ""
+    settings, module = into / "settings.xml", into / "ivy.xml"
+    settings.write_text(
+        f'<ivysettings><settings defaultResolver="repository"/><caches defaultCacheDir={quoteattr(str(into / "cache"))}'
+        f'/><resolvers><ibiblio name="repository" m2compatible="true" usepoms="false" {root}/></resolvers>'
+        "</ivysettings>",
+        "utf-8",
+    )
+    wanted = "".join(f'<dependency org="{j.group}" name="{j.artifact}" rev="{j.version}"/>' for j in jars)
+    module.write_text(
+        '<ivy-module version="2.0"><info organisation="airflow-sqlqueue" module="jars"/>'
+        f"<dependencies>{wanted}</dependencies></ivy-module>",
+        "utf-8",
+    )
+    command = [java, "-jar", str(ivy), "-settings", str(settings), "-ivy", str(module), "-notransitive"]
+    command += ["-retrieve", f"{into}/[artifact]-[revision].[ext]"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise JarError(
+            f"The repository of jars did not give {len(jars)} jars within {seconds:g} seconds: try `make jars`."
+        ) from error
+    absent = [jar.name for jar in jars if not Path(into, jar.name).exists()]
+    if absent:
+        said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "Exception" in line]
+        sys.stderr.writelines(f"{line}\n" for line in said[:1])
+        raise JarError(
+            f"{len(absent)} of {len(jars)} jars could not be fetched, {absent[0]} among them: reach Maven Central, or "
+            "name a mirror of it in DEFAULT_ARTIFACT_REPOSITORY."
+        )
+
+
+def main(optional: bool) -> int:
+    try:
+        fetched = fetch(locked(), seconds=_OPTIONAL_SECONDS if optional else _SECONDS)
+    except JarError as error:
+        sys.stderr.write(f"{error}\n" + ("The tests that need jars are skipped.\n" if optional else ""))
+        return 0 if optional else 1
+    if fetched:
+        sys.stdout.write(f"Fetched {fetched} jars into {FOLDER.name}/.\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--optional" in sys.argv[1:]))

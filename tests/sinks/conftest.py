@@ -1,0 +1,71 @@
+"""A Spark session with Delta Lake and s3a, of jars that ``make jars`` fetches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from jars import jars_for
+
+from airflow_sqlqueue.spark import local_session
+from tests.stores.conftest import bucket, s3, staging  # noqa: F401 - fixtures
+from tests.stores.server import KEY, SECRET, S3Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# ruff: noqa: F811 - fixtures again
+
+JARS = jars_for("delta", "s3a")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.skipif(JARS is None, reason="needs Delta Lake and hadoop-aws: run `make jars`"))
+
+
+@pytest.fixture(scope="session")
+def config(s3: S3Server) -> dict[str, str]:
+    """What a session with Delta and the S3 server needs, for tables of a few rows."""
+    return {
+        "spark.jars": ",".join(JARS or ()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
+        "spark.python.authenticate.socketTimeout": "120s",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.hadoop.fs.s3a.endpoint": s3.url,
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.access.key": KEY,
+        "spark.hadoop.fs.s3a.secret.key": SECRET,
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(config: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session in a Java machine of its own: the jars have to be there when it starts, and not for other tests."""
+    forget_java()
+    warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    with local_session("sinks", config={**config, **warehouse}) as session:
+        yield session
+    forget_java()
+
+
+def forget_java() -> None:
+    """End the Java machine that earlier sessions of this process ran in."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(60)
+        SparkContext._gateway = SparkContext._jvm = None

@@ -1,0 +1,215 @@
+"""Sinks that have each batch once: on a disk, on S3, and where Spark is killed before, in and after the commit."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_sqlqueue.drain.drain import Drain
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.spark import MicroBatch, read_batch, write_delta, write_partitions
+from tests.contract.conftest import Connect
+from tests.sinks.sinks_program import SINKS, sinks
+from tests.stores.conftest import Bucket
+from tests.stores.server import S3Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MESSAGES = 12
+
+
+def send(queue: QueueTable) -> dict[str, bytes]:
+    """Messages by their id."""
+    sent = [Message({}, b"%d" % n, id=uuid.uuid4()) for n in range(MESSAGES)]
+    queue.send(sent)
+    return {str(message.id): message.body for message in sent}
+
+
+def drained(connect: Connect, queue: QueueTable, staging: StagingFolder) -> Batch:
+    options = DrainOptions(workers=1, rows_per_statement=6, rows_per_part=6)
+    batch = Drain(connect, queue.address, staging, batch_id=uuid.uuid4(), origin="test", options=options).run().batch
+    assert (batch.messages, batch.parts) == (MESSAGES, 2)
+    return batch
+
+
+def content(rows: DataFrame) -> Counter[tuple[str, bytes]]:
+    return Counter(
+        (row["message_id"].lower(), bytes(row["Body"])) for row in rows.select("message_id", "Body").collect()
+    )
+
+
+def table(spark: SparkSession, path: str, kind: str = "delta") -> Counter[tuple[str, bytes]]:
+    return content(spark.read.format(kind).load(path))
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([(f"m{n}", b"x") for n in range(4)], "message_id string, Body binary")
+
+
+def test_a_batch_is_in_a_delta_table_once(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
+    """On a disk and in the catalog; micro-batches, and steps of one job, are told apart."""
+    path, first = str(tmp_path / "table"), uuid.uuid4()
+    for batch in (first, uuid.uuid4(), str(first), MicroBatch("one", 0), MicroBatch("one", 1), MicroBatch("one", 0)):
+        write_delta(rows, path, batch)
+    for _ in range(2):
+        write_delta(rows, path, first, step="failures")
+    assert spark.read.format("delta").load(path).count() == 5 * 4
+    for _ in range(2):
+        write_delta(rows, "audited", first, partition_by=["message_id"])
+    assert spark.table("audited").count() == 4
+    assert spark.sql("DESCRIBE DETAIL audited").first()["partitionColumns"] == ["message_id"]
+
+
+def test_a_merge_leaves_out_messages_that_are_there(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
+    path = str(tmp_path / "a {rows} `table`")
+    write_delta(rows, path, "first", merge_on="message_id")
+    again = rows.where("message_id > 'm1'")
+    more = again.unionByName(again.selectExpr("message_id || '+' AS message_id", "Body")).unionByName(again)
+    for _ in range(2):
+        write_delta(more, path, "second", merge_on=["message_id"])
+    found = [row["message_id"] for row in spark.read.format("delta").load(path).collect()]
+    assert sorted(found) == ["m0", "m1", "m2", "m2+", "m3", "m3+"]
+    for name in ("merged", "default.merged"):
+        write_delta(rows, name, "first", merge_on="message_id")
+    assert spark.table("merged").count() == 4
+    with pytest.raises(Exception, match="no value in a column of merge_on"):
+        write_delta(rows.selectExpr("nullif(message_id, 'm1') AS message_id", "Body"), path, "x", merge_on="message_id")
+
+
+class Doors:
+    """Holds the requests at which the sinks are to be killed until all of them have come to theirs."""
+
+    def __init__(self, point: str, names: list[str], root: str) -> None:
+        log = "_delta_log/0{19}%d[.]json"
+        commits = {
+            "delta": f"PUT {root}/delta/{log % 0}",
+            "merged": f"PUT {root}/merged/{log % 1}",
+            "streamed": f"PUT {root}/streamed/{log % 0}",
+            "lake": f"PUT {root}/lake/batch_id=[^/]+/part-",
+        }
+        staged = {**commits, "lake": f"PUT {root}/lake/[.]spark-staging-[^/]+/.*/part-"}
+        self._before = staged if point == "before" else {}
+        self._in = commits if point == "in" else {}
+        self._names = set(names)
+        self.held: set[str] = set()
+        self.all_held, self._killed = threading.Event(), threading.Event()
+
+    def enter(self, request: str) -> None:
+        self._hold(self._before, request)
+
+    def leave(self, request: str) -> None:
+        self._hold(self._in, request)
+
+    def open(self) -> None:
+        self._killed.set()
+
+    def _hold(self, held: dict[str, str], request: str) -> None:
+        for name, pattern in held.items():
+            if re.match(pattern, request):
+                self.held.add(name)
+                if self.held == self._names:
+                    self.all_held.set()
+                self._killed.wait(300)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("point", ["before", "in", "after"])
+def test_killed_and_run_again(
+    point: str,
+    spark: SparkSession,
+    config: dict[str, str],
+    s3: S3Server,
+    bucket: Bucket,
+    staging: StagingFolder,
+    connect: Connect,
+    queue: QueueTable,
+    server_url: str,
+    tmp_path: Path,
+) -> None:
+    """From the queue to S3 and from there to tables on S3. Spark dies when all has been written but the commit, when
+    the store has taken the commit and not answered, or before the job could say that it had ended.
+
+    The folder is killed when its first file was moved to where an earlier run's files were.
+    """
+    in_batch = send(queue)
+    batch = drained(connect, queue, staging)
+    in_queue = send(queue)
+    plan = {
+        "config": config,
+        "batch": batch.to_dict(),
+        "root": f"s3a://{bucket.name}/tables",
+        "server": server_url,
+        "queue": queue.address.canonical,
+        "consumer": f"sinks {uuid.uuid4()}",
+        "checkpoint": str(tmp_path / "checkpoint"),
+        # A merge commits as an append does, and takes longest.
+        "sinks": [name for name in SINKS if name != "merged" or point == "in"],
+    }
+    if point == "in":
+        sinks(spark, plan)["lake"]()
+    doors = Doors(point, plan["sinks"], f"/{bucket.name}/tables")
+    with s3.behind(doors.enter, doors.leave):
+        kill(plan, tmp_path, None if point == "after" else doors)
+        doors.open()
+    for sink in sinks(spark, plan).values():
+        sink()
+    root = plan["root"]
+    assert table(spark, f"{root}/delta") == Counter(in_batch.items())
+    assert point != "in" or table(spark, f"{root}/merged") == Counter(in_batch.items())
+    assert table(spark, f"{root}/lake", "parquet") == Counter(in_batch.items())
+    assert table(spark, f"{root}/streamed") == Counter(in_queue.items())
+    assert queue.depth().messages == 0
+
+
+def kill(plan: dict[str, Any], folder: Path, doors: Doors | None) -> None:
+    """Run the sinks in a process, and kill it with its Java machine at the doors, or where all sinks have ended."""
+    path = folder / "plan.json"
+    path.write_text(json.dumps(plan))
+    command = [sys.executable, "-m", "tests.sinks.sinks_program", str(path)]
+    log = folder / "log.txt"
+    with log.open("w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
+    try:
+        if doors is None:
+            assert process.stdout is not None
+            assert {process.stdout.readline().strip() for _ in plan["sinks"]} == set(plan["sinks"]), log.read_text()
+        else:
+            while not doors.all_held.wait(1):
+                assert process.poll() is None, (doors.held, log.read_text())
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_read_from_s3_and_written_there(
+    spark: SparkSession, connect: Connect, queue: QueueTable, staging: StagingFolder, bucket: Bucket
+) -> None:
+    """All columns that ``read_batch`` gives, from the drain's files to both kinds of table."""
+    sent = send(queue)
+    batch = drained(connect, queue, staging)
+    read, root = read_batch(spark, batch), f"s3a://{bucket.name}/sinks"
+    for _ in range(2):
+        write_delta(read, f"{root}/delta", batch)
+        assert write_partitions(read, f"{root}/lake", batch) == MESSAGES
+    assert table(spark, f"{root}/delta") == Counter(sent.items())
+    assert table(spark, f"{root}/lake", "parquet") == Counter(sent.items())
+    assert spark.read.format("delta").load(f"{root}/delta").schema.simpleString() == read.schema.simpleString()
