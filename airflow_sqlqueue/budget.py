@@ -1,4 +1,4 @@
-"""How much work a call may do: a number of messages, and a number of seconds."""
+"""How much work a call may do: a number of messages, of seconds, and of bytes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,27 @@ Clock = Callable[[], float]
 
 
 class Budget:
-    """A limit on messages and on seconds; None is no limit. The seconds run from the moment the budget is made.
+    """A limit on messages, seconds and bytes; None is no limit. The seconds run from the moment the budget is made.
 
     A loop reserves messages before it handles them and gives back those that it did not need, so that workers which
-    share a budget never exceed it together. Safe to use from several threads.
+    share a budget never exceed it together. Bytes are known afterwards and are spent then: the last work may exceed
+    them. Safe to use from several threads.
 
     Raises :class:`ConfigurationError` for a limit below zero.
     """
 
     def __init__(
-        self, max_messages: int | None = None, max_seconds: float | None = None, *, clock: Clock = time.monotonic
+        self,
+        max_messages: int | None = None,
+        max_seconds: float | None = None,
+        *,
+        max_bytes: int | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
-        for name, limit in (("max_messages", max_messages), ("max_seconds", max_seconds)):
+        for name, limit in (("max_messages", max_messages), ("max_seconds", max_seconds), ("max_bytes", max_bytes)):
             if limit is not None and limit < 0:
                 raise ConfigurationError(f"{name} is {limit}: give 0 or more, or None for no limit.")
-        self._messages, self._clock = max_messages, clock
+        self._messages, self._bytes, self._clock = max_messages, max_bytes, clock
         self._started = clock()
         self._until = None if max_seconds is None else self._started + max_seconds
         self._lock = threading.Lock()
@@ -39,6 +45,11 @@ class Budget:
     def messages_left(self) -> int | None:
         """How many messages can still be reserved, whatever the time; None where there is no limit."""
         return self._messages
+
+    @property
+    def bytes_left(self) -> int | None:
+        """How many bytes are left, at least 0; None where there is no limit."""
+        return self._bytes
 
     @property
     def seconds_left(self) -> float | None:
@@ -53,12 +64,12 @@ class Budget:
     @property
     def used(self) -> bool:
         """Whether one of the limits is reached."""
-        return self._messages == 0 or self.seconds_left == 0
+        return self._messages == 0 or self._bytes == 0 or self.seconds_left == 0
 
     def reserve(self, limit: int) -> int:
         """Reserve up to ``limit`` messages and return how many: 0 once a limit is reached."""
         with self._lock:
-            if self.seconds_left == 0:
+            if self._bytes == 0 or self.seconds_left == 0:
                 return 0
             if self._messages is None:
                 return limit
@@ -72,6 +83,12 @@ class Budget:
             if self._messages is not None:
                 self._messages += unused
 
-    def share(self, max_messages: int | None) -> Budget:
-        """A budget of its own for so many messages, whose time ends with this one's."""
-        return Budget(max_messages, self.seconds_left, clock=self._clock)
+    def spend(self, size: int) -> None:
+        """Note that so many bytes were handled."""
+        with self._lock:
+            if self._bytes is not None:
+                self._bytes = max(0, self._bytes - size)
+
+    def share(self, max_messages: int | None, max_bytes: int | None = None) -> Budget:
+        """A budget of its own for so many messages and bytes, whose time ends with this one's."""
+        return Budget(max_messages, self.seconds_left, max_bytes=max_bytes, clock=self._clock)

@@ -1,8 +1,8 @@
-"""Measure sends, purges, drains, their growth and memory, handling, and reading in Spark: all parts, or those named.
+"""Measure sends, purges, drains, their growth and memory, handling, and work in Spark: all parts, or those named.
 
-``python scripts/bench.py [queue] [drain] [shop] [growth] [memory] [consume] [spark] [--json]``, or
-``make bench PARTS="drain"``. All run on one server: fakemssql, or the one that ``SQLQUEUE_TEST_SERVER`` names
-(``mssql://user:password@host:port/database``).
+``python scripts/bench.py [queue] [drain] [shop] [growth] [memory] [consume] [spark] [executors]
+[--json]``, or ``make bench PARTS="drain"``. All run on one server: fakemssql, or the one that
+``SQLQUEUE_TEST_SERVER`` names (``mssql://user:password@host:port/database``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 
 from bench_consume import compare_consuming
 from bench_drain import compare_drains
+from bench_executors import compare_executors
 from bench_growth import compare_growth
 from bench_memory import compare_memory
 from bench_queue import compare_queue
@@ -26,6 +27,7 @@ PARTS = {
     "memory": compare_memory,
     "consume": compare_consuming,
     "spark": compare_spark,
+    "executors": compare_executors,
 }
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from bench_report import Comparison, cores, report
 from bench_setting import TURNS, best_rates, fill
 from bench_staging import staged_move
 
-from airflow_sqlqueue.drain.drain import Drain
+from airflow_sqlqueue.drain.drain import Drain, Engine
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
@@ -85,12 +85,12 @@ def bare_loop(queue: QueueTable) -> int:
     return total
 
 
-def drain(queue: QueueTable, workers: int = DrainOptions.workers) -> int:
-    """Drain the queue with the default settings, or with another number of workers, to files that are then removed."""
+def drain(queue: QueueTable, workers: int = DrainOptions.workers, engine: Engine | None = None) -> int:
+    """Drain the queue with the default settings, or other workers or an engine, to files that are then removed."""
     settings = queue.session.settings
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         staging, options = StagingFolder.of(Path(folder)), DrainOptions(workers=workers)
-        batch = Drain(lambda: Session(settings), queue.address, staging, options=options).run().batch
+        batch = Drain(lambda: Session(settings), queue.address, staging, options=options, engine=engine).run().batch
     return batch.messages + batch.expired
 
 

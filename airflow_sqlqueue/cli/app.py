@@ -10,6 +10,7 @@ import typer
 
 from airflow_sqlqueue.cli.batches import abandon, batches, drain, requeue, sweep
 from airflow_sqlqueue.cli.commands import Command, Group
+from airflow_sqlqueue.cli.consumers import consumers, release
 from airflow_sqlqueue.cli.delayed import cancel, delayed, move_delayed, send_delayed
 from airflow_sqlqueue.cli.errors import errors, return_to_source
 from airflow_sqlqueue.cli.messages import depth, forward, generate, peek, send
@@ -23,7 +24,7 @@ from airflow_sqlqueue.errors import AddressError, ConfigurationError, DriverNotF
 
 COMMANDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "Queues": (send, depth, peek, forward, purge, purge_expired, generate),
-    "Batches": (drain, batches, requeue, abandon, sweep, quarantine),
+    "Batches": (drain, batches, requeue, abandon, sweep, quarantine, consumers, release),
     "Error queues": (errors, return_to_source),
     "Delayed messages": (delayed, send_delayed, cancel, move_delayed),
     "Events": (subscribe, unsubscribe, subscriptions, publish),

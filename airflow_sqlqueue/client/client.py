@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_sqlqueue.client.batches import BatchManager
 from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.client.consumers import ConsumerManager
 from airflow_sqlqueue.client.delayed import DelayedQueue
 from airflow_sqlqueue.client.errors import ErrorManager
 from airflow_sqlqueue.client.quarantine import QuarantineManager
@@ -139,6 +140,11 @@ class QueueClient:
     def batches(self) -> BatchManager:
         """Drained batches: list, mark consumed, put back, sweep."""
         return BatchManager(self._connector)
+
+    @property
+    def consumers(self) -> ConsumerManager:
+        """Streaming consumers, as which queries of Spark read: list, release what nobody resumes."""
+        return ConsumerManager(self._connector)
 
     @property
     def quarantine(self) -> QuarantineManager:

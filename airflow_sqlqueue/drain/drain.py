@@ -106,6 +106,8 @@ class Drain:
             raise ConfigurationError("A drain with a filter, or one that keeps, has one worker: leave out the engine.")
         if where is not None and keep:
             raise ConfigurationError("A drain that keeps copies all messages: leave out the filter, or keep.")
+        if (where is not None or keep) and options is not None and options.max_bytes is not None:
+            raise ConfigurationError("max_bytes is for drains that take all there is: leave out the filter, or keep.")
         self._where, self._keep = where, keep
         self._connect, self._engine = connect, engine or ThreadEngine(connect)
         self._renew, self._origin, self._owner = renew, origin, owner
@@ -148,7 +150,7 @@ class Drain:
         else:
             log.info("Draining %s into batch %s", task.queue.canonical, batch_id)
         is_plain = self._where is None and not self._keep
-        if up_to is not None and is_plain:
+        if up_to is not None and is_plain and task.options.max_bytes is None:
             budget = connection.run(lambda session: _budget(session, opened))
             self._engine.run(task, up_to, budget, self._progress.add)
         if up_to is not None and not is_plain:
@@ -241,8 +243,11 @@ def _check_stage(task: DrainTask, ledger: Ledger) -> None:
 
 def _budget(session: Session, opened: _OpenedBatch) -> Budget:
     """What the limits leave, by the ledger: a COMMIT whose answer was lost counts as well."""
-    limit = opened.task.options.max_messages
-    if limit is not None:
-        parts = opened.task.ledger(session).parts(opened.task.batch_id)
-        limit = max(0, limit - sum(part.rows for part in parts))
-    return opened.time.share(limit)
+    messages, size = opened.task.options.max_messages, opened.task.options.max_bytes
+    if messages is None and size is None:
+        return opened.time.share(None)
+    parts = opened.task.ledger(session).parts(opened.task.batch_id)
+    return opened.time.share(
+        None if messages is None else max(0, messages - sum(part.rows for part in parts)),
+        None if size is None else max(0, size - sum(part.bytes for part in parts)),
+    )

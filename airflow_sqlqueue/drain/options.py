@@ -51,6 +51,8 @@ class DrainOptions:
     :param up_to: leave messages with a higher RowVersion than this; None: only those that are sent later.
     :param max_messages: stop after this many messages of the batch, counted by the ledger over all tries; None: all.
     :param max_seconds: begin no part later than this after the batch was opened, by the ledger, over all tries.
+    :param max_bytes: stop once the batch has so many bytes of headers and bodies, counted like messages; None: all. The
+        last statement may exceed it. Such a batch is drained by one worker, in this process.
     :param keep_expired: write expired messages to the files, flagged, instead of dropping and counting them.
     :param settle_seconds: how long to retry rows that others have locked before they are left and reported.
     :param readable_by: who may read the files on a disk: their ``owner``, the account of the drain; their ``group``
@@ -68,6 +70,7 @@ class DrainOptions:
     up_to: int | None = None
     max_messages: int | None = None
     max_seconds: float | None = None
+    max_bytes: int | None = None
     keep_expired: bool = False
     settle_seconds: float = 5.0
     readable_by: str = "owner"
@@ -99,5 +102,7 @@ class DrainOptions:
             raise ConfigurationError("settle_seconds must be 0 or more.")
         if self.max_messages is not None and self.max_messages < 1:
             raise ConfigurationError("max_messages must be 1 or more, or None for all.")
+        if self.max_bytes is not None and self.max_bytes < 1:
+            raise ConfigurationError("max_bytes must be 1 or more, or None for all.")
         if self.max_seconds is not None and self.max_seconds <= 0:
             raise ConfigurationError("max_seconds must be more than 0, or None for as long as it takes.")

@@ -73,18 +73,29 @@ class Worker:
     @property
     def rows_per_part(self) -> int:
         """How many messages of the present size make a part."""
-        return max(1, min(self._options.rows_per_part, self._options.bytes_per_part // self._mean_bytes))
+        return self.rows_within(self._options.rows_per_part, self._options.bytes_per_part)
 
     @property
     def _rows_per_statement(self) -> int:
-        return max(1, min(self._options.rows_per_statement, self._options.bytes_per_statement // self._mean_bytes))
+        return self.rows_within(self._options.rows_per_statement, self._options.bytes_per_statement)
+
+    def rows_within(self, rows: int, size: int) -> int:
+        """How many messages of the present size are within both limits, the second one in bytes; at least one."""
+        return max(1, min(rows, size // self._mean_bytes))
 
     def drain_part(
-        self, after: int, up_to: int, limit: int | None, chosen: tuple[int, ...] | None = None
+        self,
+        after: int,
+        up_to: int,
+        limit: int | None,
+        chosen: tuple[int, ...] | None = None,
+        *,
+        max_bytes: int | None = None,
     ) -> CommittedPart | None:
         """Take one part of the rows above ``after`` and not above ``up_to``; None where there was no row to take.
 
-        With ``chosen`` only rows that have one of these RowVersions, which ascend.
+        With ``chosen`` only rows that have one of these RowVersions, which ascend. Begins no statement once the part
+        has ``max_bytes``.
 
         When this raises, the part is rolled back: its rows are in the queue (or, where a COMMIT was under way, the
         ledger knows better) and its file, if any, is an orphan. The caller takes a new part and never repeats this one.
@@ -92,7 +103,7 @@ class Worker:
         plan = PartWindow(self._task.batch_id, uuid.uuid4(), after, up_to, chosen)
         staged = self._task.stage.part(self.queue, self._quarantine, plan, self._options)
         self._session.begin()
-        return self._complete(plan, staged, limit)
+        return self._complete(plan, staged, limit, max_bytes)
 
     def copy_part(self, up_to: int, limit: int | None, *, wait: float | None) -> CommittedPart | None:
         """Copy one part of the rows that follow those of the batch so far, up to ``up_to``; None where there was none.
@@ -111,10 +122,12 @@ class Worker:
             raise
         return self._complete(plan, staged, limit)
 
-    def _complete(self, plan: PartWindow, staged: PartWriter, limit: int | None) -> CommittedPart | None:
+    def _complete(
+        self, plan: PartWindow, staged: PartWriter, limit: int | None, max_bytes: int | None = None
+    ) -> CommittedPart | None:
         session = self._session
         try:
-            total, reached_end = self._gather(staged, limit)
+            total, reached_end = self._gather(staged, limit, max_bytes)
             if not total.rows:
                 session.roll_back()
                 return None
@@ -141,12 +154,13 @@ class Worker:
                     staged.abandon()
             raise
 
-    def _gather(self, staged: PartWriter, limit: int | None) -> tuple[PartCounts, bool]:
+    def _gather(self, staged: PartWriter, limit: int | None, max_bytes: int | None) -> tuple[PartCounts, bool]:
         options = self._options
         limit = options.rows_per_part if limit is None else min(options.rows_per_part, limit)
+        size = options.bytes_per_part if max_bytes is None else min(options.bytes_per_part, max_bytes)
         deadline = time.monotonic() + options.seconds_per_part
         total = _NOTHING
-        while total.rows < limit and total.bytes < options.bytes_per_part and time.monotonic() < deadline:
+        while total.rows < limit and total.bytes < size and time.monotonic() < deadline:
             if self._cancelled.is_set():
                 raise CancelledError
             counts = staged.take(min(self._rows_per_statement, limit - total.rows))

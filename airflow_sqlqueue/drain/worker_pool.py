@@ -160,9 +160,10 @@ def drain_window(worker: Worker, after: int, up_to: int, budget: Budget) -> Iter
     """
     start = after
     while reserved := budget.reserve(worker.most_rows):
-        done = worker.drain_part(after, up_to, reserved)
+        done = worker.drain_part(after, up_to, reserved, max_bytes=budget.bytes_left)
         budget.give_back(reserved - (done.part.rows if done else 0))
         if done is not None:
+            budget.spend(done.part.bytes)
             yield done.part
         elif after == start:
             return

@@ -1,4 +1,4 @@
-"""What Spark's executors run of a drain: the driver's plan, and the windows of RowVersions that a task drains."""
+"""What Spark's executors run of a drain: the driver's plan, and the window of RowVersions that a task drains."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
@@ -19,11 +19,12 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.task_errors import error_to_text
 
-if TYPE_CHECKING:
-    import pyarrow as pa
 
-RETURNED = "part string, error string"
-"""What a task returns, as Spark writes a schema: the id of a part, or the text of an error."""
+class TaskReport(NamedTuple):
+    """What a task returns: the id of a part that it has committed, or the text of the error that ended it."""
+
+    part: str | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ class Window:
 class ExecutorPlan:
     """What executors have to know, secrets included.
 
-    ``windows`` are those of each Spark task. ``marker_file`` is one that the driver has made in a local staging folder.
+    ``windows`` has one for each Spark task. ``marker_file`` is one that the driver has made in a local staging folder.
     """
 
     settings: ConnectionSettings = field(repr=False)
     lock_timeout: float
     task: DrainTask = field(repr=False)
-    windows: tuple[tuple[Window, ...], ...] = ()
+    windows: tuple[Window, ...] = ()
     marker_file: Path | None = None
 
     def connect(self) -> Session:
@@ -68,27 +69,25 @@ class ExecutorPlan:
             )
 
 
-def drain_tasks(plan: ExecutorPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What an executor runs: drain the windows of the tasks that the batches number.
+def drain_tasks(plan: ExecutorPlan, numbers: Iterable[int]) -> Iterator[TaskReport]:
+    """What an executor runs: drain the windows of the tasks of these numbers.
 
-    Gives a row for each part, which shows in Spark's metrics, and one for an error of ours, which ends the task without
-    Spark repeating it: whatever is worth a retry was retried here.
+    An error of ours is reported, which ends the task without Spark repeating it: whatever is worth a retry was retried
+    here.
     """
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            try:
-                plan.check()
-                for part in _drain(plan, plan.windows[number]):
-                    yield _row(part=str(part.id))
-            except SqlQueueError as error:
-                yield _row(error=error_to_text(error))
+    for number in numbers:
+        try:
+            plan.check()
+            for part in _drain(plan, plan.windows[number]):
+                yield TaskReport(part=str(part.id))
+        except SqlQueueError as error:
+            yield TaskReport(error=error_to_text(error))
 
 
-def _drain(plan: ExecutorPlan, windows: Iterable[Window]) -> Iterator[Part]:
-    """Take parts until each window is empty or its limit is reached, through one connection that is replaced."""
+def _drain(plan: ExecutorPlan, window: Window) -> Iterator[Part]:
+    """Take parts until the window is empty or its limit is reached, through one connection that is replaced."""
     with closing(Reconnecting(plan.connect, "A part")) as connection:
-        for window in windows:
-            yield from connection.stream(partial(_parts, plan, window))
+        yield from connection.stream(partial(_parts, plan, window))
 
 
 def _parts(plan: ExecutorPlan, window: Window, session: Session) -> Iterator[Part]:
@@ -111,10 +110,3 @@ def _budget(plan: ExecutorPlan, window: Window, session: Session) -> Budget:
     if session.value(lock, resource, wait) < 0:
         return Budget(0)
     return Budget(max(0, window.limit - window.rows(ledger.parts(batch_id))), seconds)
-
-
-def _row(**values: str) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    names = [field.split()[0] for field in RETURNED.split(", ")]
-    return pa.RecordBatch.from_pylist([values], schema=pa.schema([(name, pa.string()) for name in names]))

@@ -1,6 +1,6 @@
 """Workers of a drain on Spark's executors, for queues that are too much for one machine.
 
-The driver cuts the queue into windows of RowVersions, one action of ``mapInArrow`` drains them, and the batch is what
+The driver cuts the queue into windows of RowVersions, one for each task, one action drains them, and the batch is what
 the ledger lists afterwards: never what tasks return, as those of a task that was repeated are returned once and
 committed twice. Executors need this package, an ODBC driver, and the network to the server and the staging folder.
 
@@ -12,13 +12,14 @@ from __future__ import annotations
 import logging
 import pickle
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.budget import Budget
+from airflow_sqlqueue.budget import MIB, Budget
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import MAX_WORKERS
 from airflow_sqlqueue.drain.stages.files import FileStage
@@ -30,25 +31,31 @@ from airflow_sqlqueue.reconnecting import RETRIED, Reconnecting
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.spark.actions import Action
-from airflow_sqlqueue.spark.executor_tasks import RETURNED, ExecutorPlan, Window, drain_tasks
+from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskReport, Window, drain_tasks
 from airflow_sqlqueue.spark.secrets import SecretBroadcast, broadcast
 from airflow_sqlqueue.spark.task_errors import error_from_text
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark import RDD
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 2.0
 """How often the driver asks the ledger for parts that the executors have committed."""
 
+_TASK_BYTES = 16 * MIB
+"""Bytes of messages that are worth the start of a task and its connection, as so many messages are."""
+
+_PIECES_PER_TASK = 8
+"""Windows are put together of pieces, so many for each task at most, so that all are about as large."""
+
 
 class SparkEngine:
     """Runs the workers of a drain on the executors of a Spark session: an engine for ``Drain``.
 
     The login and the staging folder's options, which may hold keys, go to the executors in a broadcast that is removed
-    afterwards; neither plan, web UI nor event log shows them. Every worker has a connection of its own. How many work
+    afterwards; neither plan, web UI nor event log shows them. Every task has a connection of its own. How many run
     at once is up to Spark, and at most ``tasks``. A part file is written by the executor, so a local folder must be
     the same one on every machine.
 
@@ -57,7 +64,8 @@ class SparkEngine:
 
     :param spark: the session; of a master, not of Spark Connect.
     :param settings: how executors, and the driver, reach the server.
-    :param tasks: how many Spark tasks the windows are distributed to, at most.
+    :param tasks: how many Spark tasks share the messages, at most.
+    :param messages_per_task: how many messages are worth a task of their own; fewer where they are large.
     """
 
     def __init__(
@@ -67,6 +75,7 @@ class SparkEngine:
         *,
         lock_timeout: float = DEFAULT_LOCK_TIMEOUT,
         tasks: int = MAX_WORKERS,
+        messages_per_task: int = 5_000,
     ) -> None:
         context = getattr(spark, "sparkContext", None)
         if context is None:
@@ -79,7 +88,7 @@ class SparkEngine:
                 "The Spark session runs slow tasks twice, which a drain must not: set spark.speculation to false."
             )
         self._spark, self._settings = spark, settings
-        self._lock_timeout, self._tasks = lock_timeout, tasks
+        self._lock_timeout, self._tasks, self._messages_per_task = lock_timeout, tasks, messages_per_task
 
     def run(self, task: DrainTask, up_to: int, budget: Budget, on_part: Callable[[Part], None]) -> None:
         """Take what is there, within the budget; what executors leave, the drain takes afterwards by itself.
@@ -90,30 +99,52 @@ class SparkEngine:
         """
         plan = ExecutorPlan(self._settings, self._lock_timeout, task)
         with closing(Reconnecting(plan.connect, "Cutting the queue into windows")) as connection:
-            known, windows = connection.run(lambda session: _cut_windows(session, task, up_to, budget))
+            known, windows = connection.run(lambda session: self._cut_windows(session, task, up_to, budget))
         if not windows:
             return
-        tasks = min(len(windows), self._tasks)
-        plan = replace(plan, windows=tuple(tuple(windows[number::tasks]) for number in range(tasks)))
-        log.info("Batch %s: Spark drains %d windows in %d tasks", task.batch_id, len(windows), tasks)
+        plan = replace(plan, windows=tuple(windows))
+        log.info("Batch %s: Spark drains it in %d tasks", task.batch_id, len(windows))
         with closing(_LedgerPoller(plan, {part.id for part in known}, on_part)) as poller:
             with _marker_file(task) as marker_file:
                 returned = self._run_tasks(replace(plan, marker_file=marker_file), poller)
             poller.poll()
-        for row in returned:
-            if row["error"] is not None:
-                raise error_from_text(row["error"])
+        for report in returned:
+            if report.error is not None:
+                raise error_from_text(report.error)
 
-    def _run_tasks(self, plan: ExecutorPlan, poller: _LedgerPoller) -> Any:
-        """Run the one action of Spark and return its tasks' rows."""
+    def _cut_windows(
+        self, session: Session, task: DrainTask, up_to: int, budget: Budget
+    ) -> tuple[list[Part], list[Window]]:
+        """The parts that the batch has, and a window for each task with its share of the budget."""
+        worker, cut = Worker(session, task), Windows(up_to)
+        parts = task.ledger(session).parts(task.batch_id)
+        left = budget.share(budget.messages_left)
+        size = worker.rows_within(self._messages_per_task, _TASK_BYTES)
+        pieces: list[Window] = []
+        while rows := left.reserve(size):
+            ends = cut.take(worker.queue, rows)
+            if ends is None:
+                break
+            pieces.append(Window(*ends, limit=rows))
+            if len(pieces) == 2 * _PIECES_PER_TASK * self._tasks:
+                # Few statements for many messages.
+                pieces, size = _joined(pieces, len(pieces) // 2), 2 * size
+        windows = _joined(pieces, min(self._tasks, len(pieces)))
+        if left.messages_left is None:
+            return parts, [replace(window, limit=None) for window in windows]
+        return parts, [replace(window, limit=(window.limit or 0) + window.rows(parts)) for window in windows]
+
+    def _run_tasks(self, plan: ExecutorPlan, poller: _LedgerPoller) -> list[TaskReport]:
+        """Run the one action of Spark and return what its tasks report."""
         secret = self._broadcast(plan)
         try:
             title = f"drain {plan.task.queue.canonical} into batch {plan.task.batch_id}"
-            drained = drained_frame(self._spark, secret, len(plan.windows))
+            drained = drained_reports(self._spark, secret, len(plan.windows))
             with Action(self._spark, title, drained.collect) as action:
                 while not action.ended(within=_POLL_SECONDS):
                     poller.poll()
-                return action.result()
+                reports: list[TaskReport] = action.result()
+                return reports
         finally:
             secret.destroy()
 
@@ -131,21 +162,11 @@ class SparkEngine:
         return broadcast(self._spark, plan)
 
 
-def _cut_windows(session: Session, task: DrainTask, up_to: int, budget: Budget) -> tuple[list[Part], list[Window]]:
-    """The parts that the batch has, and windows of about a part's size with their shares of the budget."""
-    worker, cut = Worker(session, task), Windows(up_to)
-    parts = task.ledger(session).parts(task.batch_id)
-    left = budget.share(budget.messages_left)
-    windows = []
-    while rows := left.reserve(worker.rows_per_part):
-        ends = cut.take(worker.queue, rows)
-        if ends is None:
-            break
-        window = Window(*ends)
-        if left.messages_left is not None:
-            window = replace(window, limit=rows + window.rows(parts))
-        windows.append(window)
-    return parts, windows
+def _joined(pieces: list[Window], count: int) -> list[Window]:
+    """Neighbours put together to so many windows, each of as many pieces as the others, or of one more."""
+    bounds = [len(pieces) * number // count for number in range(count + 1)] if count else []
+    groups = [pieces[low:high] for low, high in pairwise(bounds)]
+    return [Window(group[0].after, group[-1].up_to, sum(piece.limit or 0 for piece in group)) for group in groups]
 
 
 class _LedgerPoller:
@@ -173,13 +194,16 @@ class _LedgerPoller:
             return []
 
 
-def drained_frame(spark: SparkSession, secret: SecretBroadcast[ExecutorPlan], tasks: int) -> DataFrame:
-    """The drain as a DataFrame, a partition per Spark task: each action on it drains."""
+def drained_reports(spark: SparkSession, secret: SecretBroadcast[ExecutorPlan], tasks: int) -> RDD[TaskReport]:
+    """The drain as an RDD, a partition for each task: each action on it drains.
 
-    def drain_windows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return drain_tasks(secret.value, batches)
+    Not a DataFrame: for that Spark generates and compiles code, and loads Arrow and pandas, on every executor.
+    """
 
-    return spark.range(0, tasks, 1, tasks).mapInArrow(drain_windows, RETURNED)
+    def drain_windows(numbers: Iterable[int]) -> Iterator[TaskReport]:
+        return drain_tasks(secret.value, numbers)
+
+    return spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(drain_windows)
 
 
 @contextmanager

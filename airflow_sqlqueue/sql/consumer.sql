@@ -15,6 +15,12 @@ WHERE NOT EXISTS (SELECT * FROM {consumer} WITH (READCOMMITTEDLOCK, ROWLOCK) WHE
 -- find: read the streaming consumer
 SELECT [Queue], [Generation], [Done] FROM {consumer} WITH (READCOMMITTEDLOCK) WHERE [Name] = ?;
 
+-- list: list the streaming consumers
+SELECT [Name], [Queue], [Done], [ChangedAt], SYSUTCDATETIME() FROM {consumer} WITH (READCOMMITTEDLOCK) ORDER BY [Name];
+
+-- forget: forget the streaming consumer
+DELETE FROM {consumer} WHERE [Name] = ? AND [Generation] = ?;
+
 -- advance: note what the streaming consumer has done
 UPDATE {consumer} SET [Done] = ?, [ChangedAt] = SYSUTCDATETIME() WHERE [Name] = ? AND [Generation] = ? AND [Done] = ?;
 SELECT @@ROWCOUNT;

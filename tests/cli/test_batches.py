@@ -10,6 +10,8 @@ import pytest
 
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
+from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 from airflow_sqlqueue.sql import Query
 from tests.cli.runner import answer, sqlqueue
 
@@ -116,3 +118,21 @@ def test_what_no_file_keeps_is_listed_and_put_back(url: str, drained: tuple[str,
     gone = sqlqueue("quarantine", name, "--requeue", number, url=url)
     assert gone.returncode == 1
     assert f"No message {number} of" in gone.stderr
+
+
+def test_a_consumer_is_listed_and_released(url: str) -> None:
+    name = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", name, url=url)
+    answer("generate", name, "--count", "5", "--seed", "3", url=url)
+    options = StreamOptions(name, f"lake {name}", 5, 2, keep_expired=True)
+    claims = Claims(ServerAccess.of(SourceOptions({}), ConnectionSettings.from_url(url)), options)
+    claims.claim(claims.begin(), 5)
+    claims.close()
+    (listed,) = answer("consumers", "--queue", name, url=url)
+    assert (listed["name"], listed["messages"], listed["reading"]) == (options.consumer, 5, False)
+    released = answer("release", options.consumer, url=url)
+    assert released == {"name": options.consumer, "queue": listed["queue"], "claims": 1, "messages": 5}
+    assert answer("depth", name, url=url)["messages"] == 5
+    again = sqlqueue("release", options.consumer, url=url)
+    assert again.returncode == 2
+    assert "'sqlqueue consumers' lists them" in " ".join(again.stderr.split())

@@ -7,6 +7,7 @@ import signal
 import threading
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,12 +28,13 @@ _closed: Counter[uuid.UUID] = Counter()
 class FaultyStage:
     """A stage, until a process is about to commit a part of a batch. That happens once: ``mark`` is there then.
 
-    The process is killed or stopped, the part fails, for good or by a deadlock, or its thread hangs.
+    The process is killed or stopped, the part fails, for good or by a deadlock, its thread hangs, or the fault is
+    something to call.
     """
 
     stage: Stage
     mark: Path
-    fault: str
+    fault: str | Callable[[], object]
     nth: int = 2
 
     @property
@@ -63,6 +65,9 @@ class FaultyPart:
         path = self._part.close()
         _closed[self._batch_id] += 1
         if _closed[self._batch_id] >= self._stage.nth and self._is_first():
+            if callable(self._stage.fault):
+                self._stage.fault()
+                return path
             if self._stage.fault == KILL:
                 os.kill(os.getpid(), signal.SIGKILL)
             if self._stage.fault == FREEZE:

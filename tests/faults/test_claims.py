@@ -23,8 +23,8 @@ from airflow_sqlqueue.spark.source.staged import read_share
 from tests.contract.conftest import run_sql
 
 
-class Killed(BaseException):
-    """The process is dead: nothing of it runs any more."""
+class Killed(SystemExit):
+    """The process is dead: nothing of it runs any more. A ``SystemExit``, by which threads end without a word."""
 
 
 class Mortal:
@@ -193,6 +193,25 @@ def test_what_is_sent_later_is_left(claims: Any, columns: SelectedColumns, queue
     assert reader.claim(end, None) == end
     assert queue.depth().messages == 2
     reader.close()
+
+
+def test_a_claim_has_about_as_many_bytes_as_the_limit(claims: Any, columns: SelectedColumns, queue: QueueTable) -> None:
+    """A message that is larger than the limit is a claim as well. What is left after a crash counts what was taken."""
+    reader = claims()
+    bodies = [100, 900, 100, 100, 5000, 100, 100]
+    queue.send(Message({}, b"x" * size) for size in bodies)
+    start, found = reader.begin(), []
+    while (end := reader.claim(start, None, 1000)) != start:
+        shares = reader.shares(start, end)
+        batches = [batch for share in shares for batch in read_share(reader.access, columns, share)]
+        found.append([len(body) for batch in batches for body in batch.column("Body").to_pylist()])
+        start = end
+    reader.close()
+    assert [size for claim in found for size in claim] == bodies
+    assert len(found) > 2
+    for claim in found:
+        # The statement that reaches the limit brings a quarter of it at most, and one message.
+        assert sum(claim[:-1]) <= 1250
 
 
 def test_a_stale_checkpoint_is_refused(

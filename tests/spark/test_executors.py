@@ -6,13 +6,12 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-import pyarrow as pa
 import pytest
 
 from airflow_sqlqueue.budget import Budget
@@ -69,8 +68,8 @@ def drain(connect: Connect, queue: QueueTable, staging: StagingFolder, batch_id:
 
 @pytest.fixture
 def engine(spark: SparkSession, settings: ConnectionSettings) -> SparkEngine:
-    """Few tasks, so that each has several windows."""
-    return SparkEngine(spark, settings, lock_timeout=10, tasks=3)
+    """Few tasks, so that each has several parts, and one that is worth few messages."""
+    return SparkEngine(spark, settings, lock_timeout=10, tasks=3, messages_per_task=5)
 
 
 @pytest.fixture
@@ -104,6 +103,31 @@ def test_executors_drain_what_is_there(
         workers = {row[0].split(":")[1] for row in session.run(Query("who", "who?", text), str(batch_id))}
     assert str(os.getpid()) not in workers
     assert [path.name for path in Path(staging.root).iterdir()] == [str(batch_id)]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "worth", "shares"),
+    [(3, 5_000, [(100, 100)]), (3, 40, [(20, 40)] * 3), (2, 1, [(48, 52)] * 2)],
+    ids=["too few", "enough", "many"],
+)
+def test_tasks_are_worth_their_start_and_about_as_large(
+    spark: SparkSession,
+    settings: ConnectionSettings,
+    drain: DrainWith,
+    account: Account,
+    parts: Callable[[], list[Part]],
+    tasks: int,
+    worth: int,
+    shares: list[tuple[int, int]],
+) -> None:
+    """Each of them makes one part here, as parts may be as large."""
+    account.send(100)
+    engine = SparkEngine(spark, settings, tasks=tasks, messages_per_task=worth)
+    drain(engine, rows_per_part=1000)
+    taken = sorted(part.rows for part in parts())
+    assert sum(taken) == 100
+    assert len(taken) == len(shares)
+    assert all(least <= rows <= most for rows, (least, most) in zip(taken, shares, strict=True))
 
 
 def test_an_empty_queue_starts_no_job(
@@ -143,24 +167,20 @@ def plan(
     account.send(30)
     Ledger(queue.session, queue.address.catalog).open(batch_id, queue.address.canonical, "test", LAST)
     task = DrainTask(batch_id, queue.address, FileStage(staging), SMALL)
-    return ExecutorPlan(settings, 0.1, task, windows=((Window(FIRST, LAST),),))
+    return ExecutorPlan(settings, 0.1, task, windows=(Window(FIRST, LAST),))
 
 
-NUMBERS = pa.record_batch({"id": [0]})
-"""What Spark hands the first task."""
-
-
-def errors(plan: ExecutorPlan) -> list[Any]:
+def errors(plan: ExecutorPlan) -> list[str | None]:
     """Drain as an executor does; what it reports."""
-    return [row["error"] for batch in drain_tasks(plan, [NUMBERS]) for row in batch.to_pylist()]
+    return [report.error for report in drain_tasks(plan, [0])]
 
 
 def test_a_repeated_task_does_not_drain_its_share_twice(
     plan: ExecutorPlan, account: Account, batch_id: uuid.UUID, parts: Callable[[], list[Part]]
 ) -> None:
     """More rows than its share stand in its window: they came after it was cut. While it runs, another one waits."""
-    plan = replace(plan, windows=((Window(FIRST, LAST, limit=15),),))
-    first = drain_tasks(plan, [NUMBERS])
+    plan = replace(plan, windows=(Window(FIRST, LAST, limit=15),))
+    first = drain_tasks(plan, [0])
     next(first)
     assert sum(part.rows for part in parts()) == 6
     assert errors(plan) == []
@@ -283,12 +303,12 @@ def test_a_caller_that_gives_up_cancels_the_job(
 def test_a_job_that_fails_is_one_error(
     engine: SparkEngine, drain: DrainWith, account: Account, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def breaks(numbers: Iterable[int]) -> Iterator[None]:
         raise RuntimeError("not one of ours")
 
     account.send(10)
-    frame = spark.range(1).mapInArrow(breaks, "part string")
-    monkeypatch.setattr("airflow_sqlqueue.spark.executors.drained_frame", lambda *_: frame)
+    broken = spark.sparkContext.parallelize([0]).mapPartitions(breaks)
+    monkeypatch.setattr("airflow_sqlqueue.spark.executors.drained_reports", lambda *_: broken)
     with pytest.raises(SparkJobError, match="Spark could not drain"):
         drain(engine)
     assert account.queued() == 10
@@ -308,8 +328,9 @@ def test_executors_without_this_package_are_told_of(spark: SparkSession) -> None
 def test_a_folder_that_executors_do_not_share_is_refused_before_anything_is_taken(
     plan: ExecutorPlan, account: Account, tmp_path: Path
 ) -> None:
-    (row,) = drain_tasks(replace(plan, marker_file=tmp_path / "elsewhere"), [NUMBERS])
-    error = error_from_text(row.to_pylist()[0]["error"])
+    (report,) = drain_tasks(replace(plan, marker_file=tmp_path / "elsewhere"), [0])
+    assert report.error is not None
+    error = error_from_text(report.error)
     assert isinstance(error, ConfigurationError)
     assert "not the one of the driver" in str(error)
     assert account.queued() == 30
@@ -339,7 +360,6 @@ def test_executors_need_no_airflow(
     program = """
 import sys, uuid
 sys.modules["airflow"] = None
-import pyarrow as pa
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.stages.files import FileStage
@@ -352,8 +372,8 @@ from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, Window, drain_ta
 url, queue, folder, batch_id = sys.argv[1:]
 stage = FileStage(StagingFolder.of(folder))
 task = DrainTask(uuid.UUID(batch_id), AddressResolver().resolve(queue), stage, DrainOptions())
-plan = ExecutorPlan(ConnectionSettings.from_url(url), 10, task, windows=((Window(-2**63, 2**63 - 1),),))
-print(len(list(drain_tasks(plan, [pa.record_batch({"id": [0]})]))))
+plan = ExecutorPlan(ConnectionSettings.from_url(url), 10, task, windows=(Window(-2**63, 2**63 - 1),))
+print(len(list(drain_tasks(plan, [0]))))
 """
     arguments = [server_url, plan.task.queue.canonical, staging.root, str(batch_id)]
     done = subprocess.run(

@@ -78,3 +78,12 @@ def test_threads_never_reserve_more_than_there_is() -> None:
     for thread in threads:
         thread.join()
     assert (sum(reserved), budget.messages_left) == (1000, 0)
+
+
+def test_bytes_are_spent_afterwards() -> None:
+    budget = Budget(10, max_bytes=100)
+    assert budget.reserve(4) == 4
+    budget.spend(60)
+    assert (budget.bytes_left, budget.used, budget.share(3, 40).bytes_left) == (40, False, 40)
+    budget.spend(60)
+    assert (budget.bytes_left, budget.used, budget.reserve(1)) == (0, True, 0)

@@ -48,7 +48,7 @@ class Worker:
     def __init__(self, queue: Queue, before: Callable[[], None]) -> None:
         self.queue, self.before, self.rows_per_part, self.most_rows = queue, before, 10, 10
 
-    def drain_part(self, after: int, up_to: int, limit: int) -> CommittedPart | None:
+    def drain_part(self, after: int, up_to: int, limit: int, *, max_bytes: int | None = None) -> CommittedPart | None:
         self.before()
         rows = self.queue.between(after, up_to)[:limit]
         if not rows:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.drain.consumers import ConsumerState, ConsumerTable
+from airflow_sqlqueue.drain.consumers import ConsumerState, ConsumerTable, lock_of
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.liveness import BatchLocks
@@ -41,8 +41,6 @@ _LOCK_SECONDS = 10.0
 _IDLE_SECONDS = 0.5
 """The pause after a look that found nothing: Spark asks again at once."""
 
-_NAMESPACE = uuid.UUID("0d6f5a0e-93c5-5b0d-9d0a-5c0f6f3d7c55")
-
 
 class Offset(TypedDict):
     """How far a query has come: up to the claim ``number`` of a consumer. What Spark keeps in its checkpoint."""
@@ -56,15 +54,16 @@ class Offset(TypedDict):
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What a stream reads: claims of at most ``max_messages``, in so many partitions each."""
+    """What a stream reads: claims of at most ``max_messages`` and about ``max_bytes``, in so many partitions each."""
 
     queue: str
     consumer: str
     max_messages: int
     partitions: int
     keep_expired: bool
+    max_bytes: int | None = None
 
-    OPTIONS = ("queue", "consumer", "maxMessages", "partitions", "keepExpired")
+    OPTIONS = ("queue", "consumer", "maxMessages", "maxBytesPerTrigger", "partitions", "keepExpired")
 
     @classmethod
     def of(cls, options: SourceOptions) -> StreamOptions:
@@ -77,6 +76,7 @@ class StreamOptions:
             max_messages=options.number("maxMessages", 100_000) or 1,
             partitions=options.number("partitions", 8, most=MAX_PARTITIONS) or 1,
             keep_expired=options.flag("keepExpired"),
+            max_bytes=options.size("maxBytesPerTrigger"),
         )
 
 
@@ -103,8 +103,10 @@ class Claims:
         ends = self._open().run(lambda session, queue: queue.ends())
         self._up_to = FIRST if ends is None else ends[1]
 
-    def claim(self, start: Offset, max_messages: int | None) -> Offset:
+    def claim(self, start: Offset, max_messages: int | None, max_bytes: int | None = None) -> Offset:
         """The claim after ``start``: the one that is there, as after a crash, or a new one; ``start`` for none.
+
+        A claim has at most a quarter more than ``max_bytes``, and one message more.
 
         Raises :class:`WrongBatchError` for an offset that this consumer cannot have: the checkpoint is an old one, or
         another consumer's, or the database went back in time. :class:`BatchError` for a claim that was put back.
@@ -123,8 +125,11 @@ class Claims:
                 time.sleep(_IDLE_SECONDS)
             return start
         opened.locks.take(batch_id)
+        size = DrainOptions.bytes_per_statement
         options = DrainOptions(
             max_messages=max_messages,
+            max_bytes=max_bytes,
+            bytes_per_statement=size if max_bytes is None else min(size, max(1, max_bytes // 4)),
             up_to=None if self._up_to == LAST else self._up_to,
             keep_expired=self.options.keep_expired,
             settle_seconds=0.0,
@@ -187,7 +192,7 @@ class _Opened:
         self._consumer = consumer
         self._connection = Reconnecting(self.client.session, f"A step of the consumer {consumer!r}")
         self.locks = BatchLocks(self.client.session, self.address.catalog, self.schema)
-        self.lock_id = uuid.uuid5(_NAMESPACE, consumer)
+        self.lock_id = lock_of(consumer)
         if not self.locks.take(self.lock_id, _LOCK_SECONDS):
             self.locks.close()
             raise WrongBatchError(

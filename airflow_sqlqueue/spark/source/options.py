@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -58,6 +59,19 @@ class SourceOptions:
             limits = f"{least} or more" if most == LAST else f"{least} to {most}"
             raise ConfigurationError(f"The option {name!r} must be a whole number, {limits}.")
         return value
+
+    def size(self, name: str) -> int | None:
+        """The bytes of an option, None where it is missing: a number, with a unit as Spark has them (``512m``, ``1g``).
+
+        A ``k`` is 1,024.
+        """
+        text = self.text(name)
+        if text is None:
+            return None
+        match = re.fullmatch(r"(\d{1,15})([kmgt]?)b?", text.lower(), re.ASCII)
+        if match is None or not int(match[1]):
+            raise ConfigurationError(f"The option {name!r} must be a number of bytes above 0, such as 512m or 1g.")
+        return int(match[1]) << 10 * " kmgt".index(match[2] or " ")
 
     def flag(self, name: str) -> bool:
         """Whether an option is ``true``; ``false`` where it is missing."""

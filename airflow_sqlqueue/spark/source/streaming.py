@@ -41,13 +41,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return cast("dict[str, Any]", self._claims.begin())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """So many messages as the option says."""
+        """So many messages as the option says; the bytes, for which Spark has no limit beside it, count as well."""
         return ReadMaxRows(self._options.max_messages)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Claim what is there, up to the limit; where Spark wants all that is available, all."""
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return cast("dict[str, Any]", self._claims.claim(cast(Offset, start), most))
+        limits = (limit.max_rows, self._options.max_bytes) if isinstance(limit, ReadMaxRows) else (None, None)
+        return cast("dict[str, Any]", self._claims.claim(cast(Offset, start), *limits))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Claim nothing that is sent from now on."""

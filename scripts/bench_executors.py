@@ -1,0 +1,51 @@
+"""How fast Spark's executors drain, beside threads of one process, on a cluster of this machine.
+
+``python scripts/bench_executors.py [--json]``, as ``bench_queue.py``. Executors, threads and fakemssql share the cores
+of this machine, so more executors than cores cannot be faster: what shows is what Spark costs beside the drain itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from bench_drain import drain
+from bench_report import Comparison, cores, report
+from bench_setting import TURNS, best_rates, fill
+from spark_cluster import SparkCluster
+
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.spark import local_session
+from airflow_sqlqueue.spark.executors import SparkEngine
+
+THREADS, SPARK = "threads", "executors"
+
+
+def compare_executors(
+    queue: QueueTable, *, count: int = 60_000, turns: int = TURNS, executors: Sequence[int] = (1, 2, 4)
+) -> list[Comparison]:
+    """Drains by so many executors, and by as many threads, of the same messages; the first one of a session apart."""
+    compared, note = [], f"{cores()} cores"
+    with SparkCluster(workers=1, executors=max(executors)) as cluster:
+        for number in executors:
+            with local_session("bench", cluster.url, cluster.settings(number)) as spark:
+                engine = SparkEngine(spark, queue.session.settings)
+                fill(queue, count)
+                started = time.perf_counter()
+                drain(queue, engine=engine)
+                first = time.perf_counter() - started
+                kinds = {SPARK: lambda: drain(queue, engine=engine), THREADS: lambda: drain(queue, number)}  # noqa: B023
+                best = best_rates(kinds, turns, before=lambda name: fill(queue, count))
+            threads = f"{number} {THREADS}"
+            compared += [
+                Comparison(f"{number} {SPARK}", best[SPARK], threads, best[THREADS], note=note),
+                Comparison(
+                    f"first drain by {number}", first, threads, count / best[THREADS], unit="s", note="executors start"
+                ),
+            ]
+    return compared
+
+
+if __name__ == "__main__":
+    sys.exit(report(__doc__ or "", {"executors": compare_executors}))

@@ -1,0 +1,154 @@
+"""A standalone Spark cluster on this machine, of the Spark that the package pyspark brings: for tests and the bench.
+
+Master and workers are Java machines of their own, and so are the executors that they start, as on several machines.
+All of them end with the process that started the cluster, also where that is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+
+from spark_archive import QUICK, java_options
+
+START_SECONDS = 120.0
+"""How long a master or a worker may take to start."""
+
+_DEPLOY = "org.apache.spark.deploy"
+_ADDRESS = "127.0.0.1"
+_ENDED_WITH = Path(__file__).parent.parent / "airflow_sqlqueue" / "hooks" / "ended_with.py"
+_MEMORY = 512
+"""MiB of an executor's Java machine; Spark refuses less than 450."""
+_SETTINGS = {
+    "spark.executor.extraJavaOptions": QUICK,
+    "spark.executor.memory": f"{_MEMORY}m",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{START_SECONDS:.0f}s",
+}
+
+
+class SparkCluster:
+    """A master and its workers; a context manager. A worker has room for so many executors, of so many cores each.
+
+    Sessions of this machine get executors by :attr:`url` and :meth:`settings`.
+    """
+
+    def __init__(self, workers: int = 2, executors: int = 1, cores: int = 1) -> None:
+        self._workers, self._executors, self._cores = workers, executors, cores
+        self._stack = ExitStack()
+        self.url = ""
+
+    def __enter__(self) -> SparkCluster:
+        with ExitStack() as stack:
+            self._folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sqlqueue-spark-"))
+            master = stack.enter_context(_Daemon("master.Master", "--host", _ADDRESS, "--port", "0", ui="--webui-port"))
+            self.url = master.started(rf"Starting Spark master at (spark://{_ADDRESS}:\d+)")
+            self._stack = stack
+            started = [self._start_worker() for _ in range(self._workers)]
+            for worker in started:
+                worker.started(_REGISTERED)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def add_worker(self) -> None:
+        """One worker more, for one that was killed."""
+        self._start_worker().started(_REGISTERED)
+
+    def _start_worker(self) -> _Daemon:
+        cores, memory = self._executors * self._cores, self._executors * _MEMORY
+        size = ("--cores", str(cores), "--memory", f"{memory}m", "--work-dir", self._folder)
+        worker = _Daemon("worker.Worker", "--host", _ADDRESS, "--port", "0", *size, self.url, ui="--webui-port")
+        return self._stack.enter_context(worker)
+
+    def settings(self, executors: int, config: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Settings of a session with so many executors, which waits for all of them."""
+        path = os.pathsep.join(path for path in sys.path if path)
+        found = {
+            "spark.cores.max": str(executors * self._cores),
+            "spark.executor.cores": str(self._cores),
+            "spark.executorEnv.PYTHONPATH": path,
+        }
+        return {**_SETTINGS, **found, **(config or {})}
+
+
+_REGISTERED = r"(Successfully registered) with master"
+
+
+class _Daemon:
+    """A master or a worker, in a process group of its own with the executors that it starts; a context manager."""
+
+    def __init__(self, name: str, *arguments: str, ui: str) -> None:
+        spec = find_spec("pyspark")
+        if spec is None or spec.origin is None:
+            raise RuntimeError("There is no Spark: install pyspark.")
+        launcher = Path(spec.origin).parent / "bin" / "spark-class"
+        self._command = [sys.executable, "-I", str(_ENDED_WITH), str(launcher), f"{_DEPLOY}.{name}", *arguments]
+        self._command += [ui, "0"]
+        self._lines: deque[str] = deque(maxlen=200)
+        self._news = threading.Condition()
+        self._ended = False
+
+    def __enter__(self) -> _Daemon:
+        environment = {
+            **os.environ,
+            "SPARK_DAEMON_JAVA_OPTS": f"{QUICK} {java_options()}",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_LOCAL_IP": _ADDRESS,
+            "SPARK_NO_DAEMONIZE": "1",
+        }
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment,
+        )
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # The end of this pipe is the end of the process and its group.
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._thread.join(60)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            for line in output:
+                with self._news:
+                    self._lines.append(line)
+                    self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+    def started(self, pattern: str) -> str:
+        """What the group of the pattern finds in a line that the process prints, once it does."""
+        found: list[str] = []
+
+        def look() -> bool:
+            found.extend(match[1] for line in self._lines if (match := re.search(pattern, line)))
+            return bool(found) or self._ended
+
+        with self._news:
+            self._news.wait_for(look, START_SECONDS)
+            if not found:
+                raise RuntimeError(f"Spark's {self._command[4]} did not start:\n{''.join(self._lines)}")
+        return found[0]

@@ -1,0 +1,86 @@
+"""Streaming consumers are listed, and released when nobody resumes their stream."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.errors import BatchError, ConfigurationError, TransactionError, WrongBatchError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
+from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
+
+Reader = Callable[[], Claims]
+
+
+@pytest.fixture
+def name() -> str:
+    return f"lake {uuid.uuid4()}"
+
+
+@pytest.fixture
+def reader(settings: ConnectionSettings, queue: QueueTable, name: str) -> Reader:
+    def make() -> Claims:
+        return Claims(
+            ServerAccess.of(SourceOptions({}), settings), StreamOptions(queue.address.canonical, name, 4, 2, False)
+        )
+
+    return make
+
+
+@pytest.fixture
+def client(settings: ConnectionSettings) -> QueueClient:
+    return QueueClient(settings)
+
+
+def test_a_consumer_that_nobody_resumes(client: QueueClient, reader: Reader, queue: QueueTable, name: str) -> None:
+    """Its claims are seen, and go back once; what it has done does not."""
+    queue.send(Message({}, b"%d" % n) for n in range(10))
+    claims = reader()
+    first = claims.claim(claims.begin(), 4)
+    claims.commit(first)
+    second = claims.claim(first, 4)
+    (info,) = client.consumers.list(queue.address.canonical)
+    assert (info.name, info.done, info.claims, info.messages, info.reading) == (name, 1, 1, 4, True)
+    with pytest.raises(BatchError, match="A query reads as the consumer"):
+        client.consumers.release(name)
+    with client.transaction(), pytest.raises(TransactionError, match="outside a transaction"):
+        client.consumers.release(name)
+    claims.close()
+    assert not client.consumers.list(queue.address.canonical)[0].reading
+
+    released = client.consumers.release(name)
+    assert (released.queue, released.claims, released.messages) == (queue.address.canonical, 1, 4)
+    assert sorted(int(message.body) for message in queue.peek(20)) == list(range(4, 10))
+    assert client.consumers.list(queue.address.canonical) == []
+    with pytest.raises(ConfigurationError, match="There is no consumer"):
+        client.consumers.release(name)
+    again = reader()
+    with pytest.raises(WrongBatchError, match="that of another consumer"):
+        again.claim(second, 4)
+    again.close()
+    assert client.consumers.release(name).messages == 0
+
+
+def test_a_ledger_without_consumers(client: QueueClient, settings: ConnectionSettings) -> None:
+    other = QueueClient(settings, ledger_schema=f"none_{uuid.uuid4().hex[:8]}")
+    assert other.consumers.list() == []
+    with pytest.raises(ConfigurationError, match="There is no consumer"):
+        other.consumers.release("lake")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("512m", 512 << 20), ("2 GB", None), ("2GB", 2 << 30), ("0", None)]
+)
+def test_sizes_are_written_as_sparks_are(text: str, size: int | None) -> None:
+    options = SourceOptions({"queue": "q", "consumer": "c", "max_bytes_per_trigger": text}, *StreamOptions.OPTIONS)
+    if size is None:
+        with pytest.raises(ConfigurationError, match="must be a number of bytes above 0"):
+            StreamOptions.of(options)
+    else:
+        assert StreamOptions.of(options).max_bytes == size
