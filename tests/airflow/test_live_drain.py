@@ -190,11 +190,11 @@ def test_executors_drain_and_the_job_has_their_session(
     from airflow_sqlqueue.spark import executors
 
     drained_with: list[str] = []
-    frame = executors.drained_frame
+    reports = executors.drained_reports
 
     def note(spark: Any, *arguments: Any) -> Any:
         drained_with.append(spark.sparkContext.applicationId)
-        return frame(spark, *arguments)
+        return reports(spark, *arguments)
 
     def job(spark: Any, batch: Batch) -> dict[str, Any]:
         # Nobody has asked for a web UI.
@@ -202,7 +202,7 @@ def test_executors_drain_and_the_job_has_their_session(
         conf = spark.sparkContext.getConf()
         return {"application": spark.sparkContext.applicationId, "speculation": conf.get("spark.speculation")}
 
-    monkeypatch.setattr(executors, "drained_frame", note)
+    monkeypatch.setattr(executors, "drained_reports", note)
     hook.send(queue_name, [Message({}, b"x")] * 20)
     done = drain(queue_name, str(tmp_path), python_callable=job, engine="spark").execute(context())
     assert done["batch"]["messages"] == 20

@@ -24,7 +24,8 @@ from airflow_sqlqueue.spark import executors
 from tests.contract.conftest import Connect
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark import RDD
+    from pyspark.sql import SparkSession
 
 
 PAGES = ("environment", "jobs", "stages?details=true", "allexecutors", "storage/rdd", "sql?details=true&length=10000")
@@ -37,15 +38,13 @@ class Told:
     spark: SparkSession
     log: Path
 
-    def everywhere(self, frames: list[DataFrame], caplog: pytest.LogCaptureFixture) -> dict[str, str]:
+    def everywhere(self, caplog: pytest.LogCaptureFixture) -> dict[str, str]:
         context = self.spark.sparkContext
         folder = Path((context.getConf().get("spark.eventLog.dir") or "").removeprefix("file:").replace("//", "/"))
         texts = {
             "event log": "".join(path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()),
             "Spark's log": self.log.read_text(),
             "our log": caplog.text,
-            "plan": "".join(frame._jdf.queryExecution().toString() for frame in frames),  # type: ignore[operator]
-            "plan as JSON": "".join(frame._jdf.queryExecution().logical().toJSON() for frame in frames),  # type: ignore[operator]
         }
         for page in PAGES:
             with urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/{page}") as answer:
@@ -85,7 +84,7 @@ def test_no_secret_shows_anywhere(
     """Beside them go canaries, which are told on purpose: whatever is looked at has to tell of those."""
     caplog.set_level(logging.DEBUG)
     key, canary = f"hush-{uuid.uuid4().hex}", f"canary-{uuid.uuid4().hex}"
-    frames = _kept(monkeypatch)
+    drains = _kept(monkeypatch)
     queue.send([Message({}, b"hush-body")] * 20)
     staging = StagingFolder(LocalFileSystem(secret=key, skip_instance_cache=True), str(tmp_path), tmp_path.as_uri())
     engine = executors.SparkEngine(spark, settings, tasks=2)
@@ -93,15 +92,16 @@ def test_no_secret_shows_anywhere(
     assert drained.batch.messages == 20
 
     spark.sparkContext.setJobDescription(canary)
-    frames.append(spark.sql(f"SELECT '{canary}' AS told"))
-    frames[-1].collect()
+    spark.sql(f"SELECT '{canary}' AS told").collect()
     spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
     logging.getLogger("test").debug(canary)
 
-    texts = told.everywhere(frames, caplog)
-    texts["function"] = _pickled(frames[0])
+    texts = told.everywhere(caplog)
+    (drained_rdd,) = drains
+    texts["function"], texts["lineage"] = _pickled(drained_rdd), (drained_rdd.toDebugString() or b"").decode()
     assert "drain_tasks" in texts["function"]
-    silent = {"function", "UI: environment", "UI: allexecutors", "UI: storage/rdd"}
+    assert "PythonRDD" in texts["lineage"]
+    silent = {"function", "lineage", "UI: environment", "UI: allexecutors", "UI: storage/rdd"}
     assert {where for where, text in texts.items() if canary not in text} == silent
     assert "America/Sao_Paulo" in texts["UI: environment"]
     texts["output"] = "".join(capfd.readouterr())
@@ -110,21 +110,22 @@ def test_no_secret_shows_anywhere(
         assert [where for where, text in texts.items() if secret in text] == []
 
 
-def _kept(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
-    """The DataFrames whose action drains."""
-    frames: list[DataFrame] = []
-    make: Callable[..., DataFrame] = executors.drained_frame
+def _kept(monkeypatch: pytest.MonkeyPatch) -> list[RDD[Any]]:
+    """The RDDs whose action drains."""
+    drains: list[RDD[Any]] = []
+    make: Callable[..., RDD[Any]] = executors.drained_reports
 
-    def keep(*arguments: Any) -> DataFrame:
-        frames.append(make(*arguments))
-        return frames[-1]
+    def keep(*arguments: Any) -> RDD[Any]:
+        drains.append(make(*arguments))
+        return drains[-1]
 
-    monkeypatch.setattr(executors, "drained_frame", keep)
-    return frames
+    monkeypatch.setattr(executors, "drained_reports", keep)
+    return drains
 
 
-def _pickled(drained: DataFrame) -> str:
-    """The function in the plan, as it goes to executors."""
-    plan: Any = drained._jdf.queryExecution().logical()  # type: ignore[operator]
-    numbers = plan.functionExpr().func().command().mkString(" ")
-    return bytes(int(number) % 256 for number in numbers.split()).decode("latin-1")
+def _pickled(drained: Any) -> str:
+    """The function, as it goes to executors."""
+    from pyspark.core.rdd import _prepare_for_python_RDD
+
+    command = (drained.func, None, drained._prev_jrdd_deserializer, drained._jrdd_deserializer)
+    return bytes(_prepare_for_python_RDD(drained.ctx, command)[0]).decode("latin-1")
