@@ -22,11 +22,31 @@ README, GUIDES = ROOT / "README.md", ROOT / "docs" / "guides"
 WITH_BLOCKS = [page for page in PAGES if any(blocks(page))]
 
 
+def an_abandoned_stream() -> None:
+    from airflow_sqlqueue import Message, QueueClient
+    from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
+    from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
+
+    client = QueueClient.from_url(os.environ["SQLQUEUE_URL"])
+    client.tables.create("audit")
+    client.queue("audit").send([Message({}, b"x")])
+    queue = client.resolve("audit").canonical
+    claims = Claims(ServerAccess.of(SourceOptions({}), client.settings), StreamOptions(queue, "lake", 1, 1, False))
+    claims.claim(claims.begin(), 1)
+    claims.close()
+
+
+PRESENT = {"spark": an_abandoned_stream}
+"""What is there before the blocks of a page run, where they mend what something that ended has left."""
+
+
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page_work_in_their_order(
     page: Path, database: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database(f"docs_{page.stem}")
+    if page.stem in PRESENT:
+        PRESENT[page.stem]()
     shell, names = Shell(dict(os.environ)), {"__name__": "shown"}
     with a_session_that_may_be_there():
         for block in blocks(page):
