@@ -41,7 +41,7 @@ test: $(READY) ## Run the tests, those that measure by themselves
 	@$(RUN)/python -m pytest tests/bench
 
 faults: $(READY) ## Run the fault tests of the drain at length (some minutes)
-	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults tests/airflow/running
+	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults tests/airflow/running tests/sinks tests/spark/test_cluster.py
 
 contract: $(READY) ## Try a server: SERVER=mssql://user:password@host:port/master (CONTRACT="--collation ...")
 	@SQLQUEUE_TEST_SERVER='$(or $(SERVER),$(value SQLQUEUE_TEST_SERVER))' $(RUN)/python scripts/contract.py $(CONTRACT)

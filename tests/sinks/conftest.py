@@ -49,7 +49,7 @@ def config(s3: S3Server) -> dict[str, str]:
     }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(config: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session in a Java machine of its own: the jars have to be there when it starts, and not for other tests."""
     forget_java()

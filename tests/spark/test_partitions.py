@@ -52,8 +52,8 @@ def test_what_else_writes_the_partition_is_noticed(
 ) -> None:
     write = partitions._write
 
-    def beside(df: DataFrame, path: str, partition_by: list[str]) -> int:
-        written = write(df, path, partition_by)
+    def beside(df: DataFrame, path: str, *columns: list[str]) -> int:
+        written = write(df, path, *columns)
         rows(spark, 9).write.mode("append").parquet(f"{tmp_path}/batch_id={FIRST}")
         return written
 
