@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errors import WrongBatchError
+from airflow_sqlqueue.errors import ConnectionLostError, WrongBatchError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -23,34 +24,33 @@ from airflow_sqlqueue.spark.source.staged import read_share
 from tests.contract.conftest import run_sql
 
 
-class Killed(SystemExit):
-    """The process is dead: nothing of it runs any more. A ``SystemExit``, by which threads end without a word."""
+class Killed(BaseException):
+    """The process is dead: nothing of it runs any more."""
 
 
 class Mortal:
     """Counts the statements of all sessions, and at one of them closes every connection and lets nothing run after.
 
-    The server sees what it sees of a process that is killed. ``after`` the statement, or before it.
+    The server sees what it sees of a process that is killed. ``after`` the statement, or before it. What other threads
+    run, by the clock, is not counted, and finds its connection lost when the process is dead.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._left: int | None = None
         self._after = self._dead = False
         self._sessions: list[Session] = []
-        run = Session.run
+        run, thread = Session.run, threading.get_ident()
 
         def counted(session: Session, *arguments: Any, **sizes: Any) -> list[Any]:
+            if threading.get_ident() != thread:
+                if self._dead:
+                    raise ConnectionLostError("The process is dead.")
+                return run(session, *arguments, **sizes)
             if session not in self._sessions:
                 self._sessions.append(session)
             if self._dead or (self._is_last() and not self._after):
                 self._die()
-            try:
-                rows = run(session, *arguments, **sizes)
-            except Exception:
-                # A statement of another thread, under way when the process died.
-                if self._dead:
-                    raise Killed from None
-                raise
+            rows = run(session, *arguments, **sizes)
             if self._left == 0:
                 self._die()
             return rows
