@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from bench_jdbc import NEEDED, jdbc_comparisons, jdbc_frames
 from bench_report import Comparison, report
 from bench_setting import TURNS
+from jars import forget_java
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.manifest import Batch
@@ -39,6 +40,8 @@ def compare_spark(queue: QueueTable, *, count: int = 100_000, turns: int = TURNS
     """Columns against what reading JSON takes at the least, the table against writing its rows; a session's start."""
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         batch = _shop(queue, count, Path(folder, "staging"))
+        if NEEDED:
+            forget_java()
         started = time.perf_counter()
         with local_session("bench", config={"spark.jars": ",".join(NEEDED)}) as spark:
             spark.range(1).count()

@@ -130,6 +130,18 @@ def _download(jars: list[Jar], into: Path, seconds: float) -> None:
         )
 
 
+def forget_java() -> None:
+    """End the Java machine that earlier sessions of this process ran in: one takes jars only when it starts."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(60)
+        SparkContext._gateway = SparkContext._jvm = None
+
+
 def main(optional: bool) -> int:
     try:
         fetched = fetch(locked(), seconds=_OPTIONAL_SECONDS if optional else _SECONDS)

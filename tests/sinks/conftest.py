@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from jars import jars_for
+from jars import forget_java, jars_for
 
 from airflow_sqlqueue.spark import local_session
 from tests.stores.conftest import bucket, s3, staging  # noqa: F401 - fixtures
@@ -57,15 +57,3 @@ def spark(config: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
     with local_session("sinks", config={**config, **warehouse}) as session:
         yield session
     forget_java()
-
-
-def forget_java() -> None:
-    """End the Java machine that earlier sessions of this process ran in."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    if gateway is not None:
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(60)
-        SparkContext._gateway = SparkContext._jvm = None
