@@ -293,7 +293,9 @@ def test_a_batch_in_another_state(access: ServerAccess, queue: QueueTable, drain
 
 def test_the_ledger_counts_every_part(access: ServerAccess, queue: QueueTable, drained: Drained) -> None:
     batch = drained("table")
-    run_sql(queue.session, f"DELETE TOP (1) FROM [sqlqueue].[BatchMessage] WHERE [BatchId] = '{batch.batch_id}'")
+    lowest = f"SELECT MIN([RowVersion]) FROM [sqlqueue].[BatchMessage] WHERE [BatchId] = '{batch.batch_id}'"
+    of_batch = f"WHERE [BatchId] = '{batch.batch_id}' AND [RowVersion] = ({lowest})"
+    run_sql(queue.session, f"DELETE FROM [sqlqueue].[BatchMessage] {of_batch}")
     with pytest.raises(BatchMismatchError, match="has 99 messages, the ledger says 100"):
         batch_rows(access, batch)
 
