@@ -11,16 +11,12 @@ nobody else's. Run one attempt of a batch at a time.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.spark import local_session
 from airflow_sqlqueue.spark.jobs import audit_table
+from airflow_sqlqueue.spark.jobs.program import Program
 
 if __package__:
     from .audit_report import Figures, write_report
@@ -100,21 +96,12 @@ def _collect(df: DataFrame) -> list[dict[str, Any]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line. Prints the counts as one line of JSON."""
-    parser = argparse.ArgumentParser(description="Load one drained batch into a table and report on it.")
-    parser.add_argument("--manifest", required=True, help="the batch's manifest, a JSON file")
-    parser.add_argument("--lake", required=True, help="the folder of the Parquet table")
-    parser.add_argument("--report", required=True, help="the HTML file to write: a path or a URL")
-    parser.add_argument("--master", default="local[2]", help="the master to use without spark-submit (%(default)s)")
-    options = parser.parse_args(arguments)
-    batch = Batch.from_dict(json.loads(Path(options.manifest).read_text(encoding="utf-8")))
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started this process and its session's settings rule
-        from pyspark.sql import SparkSession
-
-        counts = run(SparkSession.builder.getOrCreate(), batch, options.lake, options.report)
-    else:
-        with local_session("audit", master=options.master) as spark:
-            counts = run(spark, batch, options.lake, options.report)
-    sys.stdout.write(json.dumps(counts) + "\n")
+    program = Program("Load one drained batch into a table and report on it.", master="local[2]")
+    program.add_manifest(required=True)
+    program.add("--lake", required=True, help="the folder of the Parquet table")
+    program.add("--report", required=True, help="the HTML file to write: a path or a URL")
+    with program.start(arguments) as (spark, options):
+        program.answer(**run(spark, program.batch(spark), options.lake, options.report))
     return 0
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import threading
@@ -20,12 +19,13 @@ from pathlib import Path
 
 from spark_archive import QUICK, java_options
 
+from airflow_sqlqueue.hooks import ended_with
+
 START_SECONDS = 120.0
 """How long a master or a worker may take to start."""
 
 _DEPLOY = "org.apache.spark.deploy"
 _ADDRESS = "127.0.0.1"
-_ENDED_WITH = Path(__file__).parent.parent / "airflow_sqlqueue" / "hooks" / "ended_with.py"
 _MEMORY = 512
 """MiB of an executor's Java machine; Spark refuses less than 450."""
 _SETTINGS = {
@@ -94,8 +94,7 @@ class _Daemon:
         if spec is None or spec.origin is None:
             raise RuntimeError("There is no Spark: install pyspark.")
         launcher = Path(spec.origin).parent / "bin" / "spark-class"
-        self._command = [sys.executable, "-I", str(_ENDED_WITH), str(launcher), f"{_DEPLOY}.{name}", *arguments]
-        self._command += [ui, "0"]
+        self._name, self._command = name, [str(launcher), f"{_DEPLOY}.{name}", *arguments, ui, "0"]
         self._lines: deque[str] = deque(maxlen=200)
         self._news = threading.Condition()
         self._ended = False
@@ -108,15 +107,7 @@ class _Daemon:
             "SPARK_LOCAL_IP": _ADDRESS,
             "SPARK_NO_DAEMONIZE": "1",
         }
-        self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=environment,
-        )
+        self._process = ended_with.start(self._command, environment)
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
         return self
@@ -150,5 +141,5 @@ class _Daemon:
         with self._news:
             self._news.wait_for(look, START_SECONDS)
             if not found:
-                raise RuntimeError(f"Spark's {self._command[4]} did not start:\n{''.join(self._lines)}")
+                raise RuntimeError(f"Spark's {self._name} did not start:\n{''.join(self._lines)}")
         return found[0]

@@ -1,6 +1,6 @@
 """Run a command, and end it and what it has started when whoever runs this ends, however that comes about.
 
-A program of its own, run by its path: ``python ended_with.py COMMAND...``. It imports nothing but the standard library.
+A program of its own, run by its path, as :func:`start` does. It imports nothing but the standard library.
 Its standard input is a pipe that only its parent can write to: the end of the parent is the end of that pipe. It ends
 as the command does, with its exit code or by its signal.
 """
@@ -13,11 +13,25 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from types import FrameType
 
 GRACE_SECONDS = 5.0
 """What the command has to end by itself when it is told to, before it is killed."""
+
+
+def start(command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    """Start a command that ends with this process; its output is one stream of text lines."""
+    return subprocess.Popen(
+        [sys.executable, "-I", __file__, *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=environment,
+    )
 
 
 def main(command: list[str]) -> int:

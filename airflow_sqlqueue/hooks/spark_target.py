@@ -103,21 +103,12 @@ class SparkTarget:
         home = _spark_home()
         properties = folder / "spark.properties"
         properties.write_text("".join(f"{_property(k)} {_property(v)}\n" for k, v in self.settings.items()), "utf-8")
-        command = [sys.executable, "-I", ended_with.__file__, str(home / "bin" / "spark-submit")]
-        command += ["--master", self.url, "--deploy-mode", "client", "--name", name]
+        command = [str(home / "bin" / "spark-submit"), "--master", self.url, "--deploy-mode", "client", "--name", name]
         command += ["--properties-file", str(properties), "--load-spark-defaults", application, *arguments]
         environment = {"PYSPARK_PYTHON": sys.executable, **os.environ, "SPARK_HOME": str(home)}
         if self.url.startswith("local"):
             environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=environment,
-        )
+        return ended_with.start(command, environment)
 
 
 def _spark_home() -> Path:

@@ -51,6 +51,7 @@ def wait_for_closed(sockets: Sequence[socket.socket], count: int) -> list[socket
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
+    """Look again and again: what is asked about is another program's processes, which tell nobody."""
     deadline = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < deadline

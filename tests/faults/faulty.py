@@ -64,7 +64,7 @@ class FaultyPart:
     def close(self) -> str | None:
         path = self._part.close()
         _closed[self._batch_id] += 1
-        if _closed[self._batch_id] >= self._stage.nth and self._is_first():
+        if _closed[self._batch_id] >= self._stage.nth and is_first(self._stage.mark):
             if callable(self._stage.fault):
                 self._stage.fault()
                 return path
@@ -83,9 +83,11 @@ class FaultyPart:
     def abandon(self) -> None:
         self._part.abandon()
 
-    def _is_first(self) -> bool:
-        try:
-            self._stage.mark.touch(exist_ok=False)
-        except FileExistsError:
-            return False
-        return True
+
+def is_first(mark: Path) -> bool:
+    """Make the file ``mark``; False for all callers, in whatever process, but the first."""
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

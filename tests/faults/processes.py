@@ -76,6 +76,7 @@ class Draining:
         process = psutil.Process(self._process.pid)
         deadline = time.monotonic() + 60
         while process.status() != psutil.STATUS_STOPPED:
+            # The server that forked it is its parent: nothing tells us that it has stopped.
             assert time.monotonic() < deadline, "the process goes on"
             time.sleep(0.01)
         try:

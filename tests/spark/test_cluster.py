@@ -30,8 +30,8 @@ from airflow_sqlqueue.tables.drop import drop_queue
 from tests.contract.conftest import Connect
 from tests.faults.account import Account
 from tests.faults.conftest import LONG
-from tests.spark.driving import WORKS, Driver, Scene, work_at_once
-from tests.spark.meeting import DRIVER, EXECUTOR, WORKER, Meeting
+from tests.spark.drivers import WORKS, Driver, Scene, work_at_once
+from tests.spark.kill_barrier import DRIVER, EXECUTOR, WORKER, KillBarrier
 
 # A cluster and several sessions start, on machines with two cores as well.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
@@ -121,10 +121,10 @@ def accounts(
             drop_queue(session, address_of.resolve(queue), force=True)
 
 
-def meeting(scene: Scene, works: tuple[str, ...], victim: str, driver: Driver) -> Meeting:
-    folder = scene.folder / "meeting"
+def barrier_of(scene: Scene, works: tuple[str, ...], victim: str, driver: Driver) -> KillBarrier:
+    folder = scene.folder / "barrier"
     folder.mkdir()
-    return Meeting(folder, works, victim, driver.group)
+    return KillBarrier(folder, works, victim, driver.group)
 
 
 SHORT = [(EXECUTOR, ("files", "stream"))]
@@ -135,12 +135,12 @@ def test_an_executor_or_a_worker_is_lost(
     cluster: SparkCluster, drivers: list[Driver], accounts: Accounts, victim: str, works: tuple[str, ...]
 ) -> None:
     driver = drivers[-1]
-    meets = meeting(accounts.scene, works, victim, driver)
-    driver.begin(work_at_once, accounts.scene, works, meets)
+    barrier = barrier_of(accounts.scene, works, victim, driver)
+    driver.begin(work_at_once, accounts.scene, works, barrier)
     results = driver.result()
     assert results.keys() == set(works)
     accounts.check(results)
-    assert meets.over
+    assert barrier.over
     if victim == WORKER:
         cluster.add_worker()
 
@@ -150,7 +150,7 @@ def test_a_driver_is_lost_and_another_one_goes_on(
 ) -> None:
     driver = drivers[-1]
     works = WORKS if LONG else ("table", "stream", "write")
-    driver.begin(work_at_once, accounts.scene, works, meeting(accounts.scene, works, DRIVER, driver))
+    driver.begin(work_at_once, accounts.scene, works, barrier_of(accounts.scene, works, DRIVER, driver))
     assert driver.was_killed()
     drivers.append(Driver(cluster, EXECUTORS))
     drivers[-1].begin(work_at_once, accounts.scene, works, None)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark.jobs.program import Program, need_columns
 
 if TYPE_CHECKING:
@@ -33,7 +34,13 @@ def processing_times(messages: DataFrame, by: Sequence[str] = ("processing_endpo
     """
     from pyspark.sql import functions as sf
 
-    need_columns(messages, *by, "processing_ms", choices=KEYS, chosen=by)
+    if not by:
+        raise ConfigurationError(f"Name a column to group by: {', '.join(KEYS)}.")
+    if other := [name for name in by if name not in KEYS]:
+        raise ConfigurationError(f"Messages cannot be grouped by {other[0]!r}: choose from {', '.join(KEYS)}.")
+    if len(set(by)) < len(by):
+        raise ConfigurationError("A column to group by is named twice: name it once.")
+    need_columns(messages, *by, "processing_ms")
     forward = sf.when(sf.col("processing_ms") >= 0, sf.col("processing_ms"))
     percentiles = sf.percentile_approx(forward, [0.5, 0.9, 0.99], _ACCURACY)
     grouped = messages.where("processing_ms IS NOT NULL").groupBy(*by)

@@ -23,14 +23,8 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.server.settings import ConnectionSettings
 
 
-def need_columns(rows: DataFrame, *names: str, chosen: Sequence[str] = (), choices: Sequence[str] = ()) -> None:
-    """Raise :class:`ConfigurationError` for rows without a column, and for a chosen one that is no choice."""
-    if choices and not chosen:
-        raise ConfigurationError(f"Name a column to group by: {', '.join(choices)}.")
-    if other := [name for name in chosen if name not in choices]:
-        raise ConfigurationError(f"Messages cannot be grouped by {other[0]!r}: choose from {', '.join(choices)}.")
-    if len(set(chosen)) < len(chosen):
-        raise ConfigurationError("A column to group by is named twice: name it once.")
+def need_columns(rows: DataFrame, *names: str) -> None:
+    """Raise :class:`ConfigurationError` for rows without one of these columns."""
     if missing := [name for name in names if name not in rows.columns]:
         raise ConfigurationError(
             f"The rows have no column {missing[0]!r}: give what read_batch returns, or the table of the audit job."
@@ -45,9 +39,9 @@ def connection_of_environment() -> ConnectionSettings:
 class Program:
     """A job as a program: ``python -m``, or its file for ``spark-submit``, whose session's settings rule then."""
 
-    def __init__(self, doc: str) -> None:
+    def __init__(self, doc: str, master: str = "local[*]") -> None:
         self._parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
-        self.add("--master", default="local[*]", help="the master to use without spark-submit (%(default)s)")
+        self.add("--master", default=master, help="the master to use without spark-submit (%(default)s)")
         self._options = argparse.Namespace()
 
     def add(self, *names: str, **settings: Any) -> None:

@@ -138,13 +138,16 @@ class Listener:
     def _hear(self, worker: Worker) -> None:
         """A process has served its client, or has ended."""
         stays = worker.has_served()
-        if worker.place is not None:
-            self._connections.free(worker.place)
-            worker.place = None
+        self._free_place(worker)
         if stays and len(self._idle) < MAX_IDLE:
             self._idle.append(worker)
             return
         self._let_go(worker)
+
+    def _free_place(self, worker: Worker) -> None:
+        if worker.place is not None:
+            self._connections.free(worker.place)
+            worker.place = None
 
     def _let_go(self, worker: Worker) -> None:
         """Close the channel to a process, which has ended or then does."""
@@ -180,9 +183,7 @@ class Listener:
                 if os.WIFSIGNALED(status):
                     log.warning("the process of a connection was killed by signal %d", os.WTERMSIG(status))
             del self._workers[pid]
-            if worker.place is not None:
-                self._connections.free(worker.place)
-                worker.place = None
+            self._free_place(worker)
             self._let_go(worker)
 
     def _end_children(self) -> None:

@@ -28,7 +28,7 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark import local_session
 from airflow_sqlqueue.spark.executors import SparkEngine
 from tests.faults.faulty import FaultyStage
-from tests.spark.meeting import Meeting, halting
+from tests.spark.kill_barrier import KillBarrier, halting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,9 +128,9 @@ def _end_with_parent() -> None:
 
 
 def work_at_once(
-    spark: SparkSession, scene: Scene, works: tuple[str, ...], meeting: Meeting | None
+    spark: SparkSession, scene: Scene, works: tuple[str, ...], barrier: KillBarrier | None
 ) -> dict[str, list[int]]:
-    """Do works, with a meeting at the same time; what they have read or drained.
+    """Do works, with a barrier in the middle of each; what they have read or drained.
 
     Each begins when the one before waits in its middle: a machine that starts all at once is too slow for Spark.
     """
@@ -139,23 +139,23 @@ def work_at_once(
     from airflow_sqlqueue.spark.source.data_source import bound_to
 
     source: Any = bound_to(scene.settings)
-    spark.dataSource.register(source if meeting is None else halting(source, meeting))
+    spark.dataSource.register(source if barrier is None else halting(source, barrier))
     results: dict[str, list[int]] = {}
     failures: list[BaseException] = []
 
     def do(work: str) -> None:
         try:
-            results[work] = _WORKS[work](spark, scene, None if meeting is None else meeting.of(work))
+            results[work] = _WORKS[work](spark, scene, None if barrier is None else barrier.of(work))
         except BaseException as error:
             failures.append(error)
-            if meeting is not None:
-                meeting.end()
+            if barrier is not None:
+                barrier.end()
 
     threads: list[threading.Thread] = []
     for work in works[:-1]:
         thread = InheritableThread(target=do, args=(work,), session=spark, daemon=True)
         thread.start()
-        while thread.is_alive() and (meeting is None or not meeting.has(work)):
+        while thread.is_alive() and (barrier is None or not barrier.has(work)):
             thread.join(0.05)
         threads.append(thread)
     do(works[-1])

@@ -1,4 +1,4 @@
-"""A moment at which all works of a driver are in the middle of something, and at which one process is killed."""
+"""A barrier that holds the works of a driver in the middle of what they do, until one process is killed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from tests.faults.faulty import is_first
 
 EXECUTOR, WORKER, DRIVER = "executor", "worker", "driver"
 
@@ -19,7 +22,7 @@ _SECONDS = 700.0
 
 
 @dataclass(frozen=True)
-class Meeting:
+class KillBarrier:
     """Holds one task of each work until one of every work is there; then the victim is killed, and the others go on.
 
     The victim is the executor of the task that comes last; its worker, with all executors of that; or the driver, whose
@@ -33,7 +36,7 @@ class Meeting:
 
     def of(self, work: str) -> Callable[[], None]:
         """What a task of the work calls in the middle."""
-        return Attendance(self, work)
+        return partial(self.wait, work)
 
     @property
     def over(self) -> bool:
@@ -46,12 +49,13 @@ class Meeting:
 
     def end(self) -> None:
         """Let everybody go on."""
-        _is_first(self.folder / "over")
+        is_first(self.folder / "over")
 
-    def attend(self, work: str) -> None:
-        if self.over or not _is_first(self.folder / work):
+    def wait(self, work: str) -> None:
+        """Hold the first task of a work, in whatever process of the cluster it is: by files, at which it looks."""
+        if self.over or not is_first(self.folder / work):
             return
-        if all(map(self.has, self.works)) and _is_first(self.folder / "over"):
+        if all(map(self.has, self.works)) and is_first(self.folder / "over"):
             self._kill()
         until = time.monotonic() + _SECONDS
         while not self.over:
@@ -72,19 +76,8 @@ class Meeting:
         threading.Event().wait()
 
 
-@dataclass(frozen=True)
-class Attendance:
-    """One work's part in a meeting."""
-
-    meeting: Meeting
-    work: str
-
-    def __call__(self) -> None:
-        self.meeting.attend(self.work)
-
-
-def halting(source: Any, meeting: Meeting) -> type:
-    """The format ``sqlqueue``, of whose tasks one of each kind attends the meeting when it has begun to read or write.
+def halting(source: Any, barrier: KillBarrier) -> type:
+    """The format ``sqlqueue``, of whose tasks one of each kind waits at the barrier when it has begun to read or write.
 
     A writer's task does so when all of its rows are staged.
     """
@@ -95,7 +88,7 @@ def halting(source: Any, meeting: Meeting) -> type:
         def read(self: Any, partition: Any) -> Any:
             for batch in kind.read(self, partition):
                 yield batch
-                meeting.attend(work)
+                barrier.wait(work)
 
         reader.__class__ = type("HaltingReader", (kind,), {"read": read})
         return reader
@@ -112,18 +105,10 @@ def halting(source: Any, meeting: Meeting) -> type:
 
         def write(self: Any, iterator: Any) -> Any:
             staged = kind.write(self, iterator)
-            meeting.attend("write")
+            barrier.wait("write")
             return staged
 
         found.__class__ = type("HaltingWriter", (kind,), {"write": write})
         return found
 
     return type("HaltingSource", (source,), {"reader": reader, "streamReader": stream_reader, "writer": writer})
-
-
-def _is_first(path: Path) -> bool:
-    try:
-        path.touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
