@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -292,8 +293,17 @@ def test_the_programs_print_numbers_only(
 
 
 def test_a_program_says_in_a_sentence_what_is_wrong(
-    programs: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    programs: None, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    lake, out = str(tmp_path / "lake"), ["--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit, match=f"There is no table of Parquet files in {re.escape(lake)}: give the folder"):
+        failures_program.main(["--table", lake, *out])
+    spark.range(1).write.parquet(lake)
+    for where in ("message_type LIKE", "no_column = 1"):
+        with pytest.raises(SystemExit, match="--where is no condition on the columns of the messages"):
+            failures_program.main(["--table", lake, "--where", where, *out])
+    with pytest.raises(SystemExit, match="The rows have no column"):
+        failures_program.main(["--table", lake, *out])
     with pytest.raises(SystemExit, match="cannot be read"):
         audit_program.main(["--manifest", str(tmp_path / "none"), "--table", str(tmp_path)])
     with pytest.raises(SystemExit):

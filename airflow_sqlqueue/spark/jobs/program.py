@@ -90,13 +90,29 @@ class Program:
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The messages that the arguments name. Of a batch they are counted, and have to be as many as it has."""
+        from pyspark.errors import AnalysisException
+
         if self._options.table is not None:
-            rows = spark.read.parquet(self._options.table)
+            try:
+                rows = spark.read.parquet(self._options.table)
+            except AnalysisException as error:
+                raise ConfigurationError(
+                    f"There is no table of Parquet files in {self._options.table}: give the folder that the audit job "
+                    "writes."
+                ) from error
         else:
             batch = self.batch(spark)
             rows = read_batch(spark, batch, self.connection(batch))
             verify_count(rows, batch)
-        return rows if self._options.where is None else rows.where(self._options.where)
+        if self._options.where is None:
+            return rows
+        try:
+            return rows.where(self._options.where)
+        except AnalysisException as error:
+            raise ConfigurationError(
+                "--where is no condition on the columns of the messages, as Spark's SQL has them: "
+                f"{error.getCondition()}."
+            ) from error
 
     def write(self, rows: DataFrame) -> int:
         """Write a result, small by nature, as one file; the number of its rows."""
