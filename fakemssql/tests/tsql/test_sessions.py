@@ -149,6 +149,14 @@ def test_a_busy_session_is_seen_whole(client: Any, other: Any) -> None:
     assert len(found) > 50
 
 
+def test_an_idle_session_is_seen_however_much_it_has_done(client: Any, other: Any) -> None:
+    """The number of what it has told is kept in bytes, of which some are zero at times."""
+    number = _spid(other)
+    for statement in ["SELECT 1"] * 150 + ["SET LOCK_TIMEOUT 500"] + ["SELECT 1"] * 150:
+        other.ok(statement)
+        assert client.value(f"SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE session_id = {number}") == 1
+
+
 def test_sessions_that_ended_are_gone(client: Any, other: Any) -> None:
     number, path = _spid(other), other.session.activity._path
     # As a process that was killed leaves them: its connection ends, its file stays.

@@ -5,10 +5,12 @@ CREATE FUNCTION mssql.int_at(raw bytea, at int) RETURNS int LANGUAGE sql IMMUTAB
 CREATE FUNCTION mssql.session_file(pid int) RETURNS bytea LANGUAGE plpgsql VOLATILE AS $$
 DECLARE raw bytea;
 BEGIN
-  FOR attempt IN 1 .. 20 LOOP
+  -- A writer may have lost the processor in the middle of a state: it gets some time, a second in all.
+  FOR attempt IN 1 .. 100 LOOP
     raw := pg_read_binary_file('fakemssql_sessions/' || pid, 0, 32768, true);
-    IF raw IS NULL THEN RETURN NULL; END IF;
-    IF length(raw) = 32768 AND get_byte(raw, 0) > 0 AND substr(raw, 1, 8) = substr(raw, 32761, 8) THEN RETURN raw; END IF;
+    IF raw IS NULL OR substr(raw, 32761, 8) = '\x0000000000000000' THEN RETURN NULL; END IF;
+    IF length(raw) = 32768 AND substr(raw, 1, 8) = substr(raw, 32761, 8) THEN RETURN raw; END IF;
+    IF attempt > 10 THEN PERFORM pg_sleep(0.01); END IF;
   END LOOP;
   RETURN NULL;
 END $$;
