@@ -5,6 +5,8 @@ PYTHON  ?= python3
 # They wait for other processes for much of their time, so there is one process more than there are cores.
 # Files keep their order: the operators' tests, which start and stop Spark sessions, come before Spark's own.
 ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 5 --dist loadfile --no-loadscope-reorder
+# What starts whole programs beside the server: Airflow, clusters of Spark, Spark Connect, Delta Lake on an object store.
+SYSTEM  := tests/airflow/running tests/sinks tests/spark/test_cluster.py tests/spark/test_source_connect.py
 VENV    := .venv
 READY   := $(VENV)/.ready
 RUN     := $(VENV)/bin
@@ -18,10 +20,10 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo bench test faults contract lint format docs clean
+.PHONY: help setup jars demo bench test test-system faults contract lint format docs clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## Make the virtual environment and check the system parts
 
@@ -40,11 +42,15 @@ bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="dra
 
 test: $(READY) ## Run the tests, those that measure by themselves
 	@$(RUN)/python scripts/jars.py --optional
-	@$(RUN)/python -m pytest $(ASIDE) tests fakemssql/tests --ignore tests/bench
+	@$(RUN)/python -m pytest $(ASIDE) tests fakemssql/tests --ignore tests/bench $(SYSTEM:%=--ignore %)
 	@$(RUN)/python -m pytest tests/bench
 
-faults: $(READY) ## Run the fault tests of the drain at length (some minutes)
-	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults tests/airflow/running tests/sinks tests/spark/test_cluster.py
+test-system: $(READY) ## Run the tests that start Airflow, clusters of Spark and an object store with Delta Lake
+	@$(RUN)/python scripts/jars.py --optional
+	@$(RUN)/python -m pytest $(ASIDE) $(SYSTEM)
+
+faults: $(READY) ## Run the fault tests at length: kills, cuts, storms (an hour)
+	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults $(SYSTEM)
 
 contract: $(READY) ## Try a server: SERVER=mssql://user:password@host:port/master (CONTRACT="--collation ...")
 	@SQLQUEUE_TEST_SERVER='$(or $(SERVER),$(value SQLQUEUE_TEST_SERVER))' $(RUN)/python scripts/contract.py $(CONTRACT)
