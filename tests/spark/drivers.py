@@ -9,8 +9,9 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,9 @@ WORKS = ("stream", "read", "files", "table", "write")
 """All that a driver can do. A write by format is done last: it asks for the session that is active in its thread."""
 
 _SECONDS = 800.0
+_STARTS = 5
+"""Spark gives each Python process of a stream 10 seconds to begin, which a busy machine may not keep."""
+
 _SMALL_PARTS = DrainOptions(rows_per_statement=3, rows_per_part=6)
 _context = multiprocessing.get_context("spawn")
 
@@ -81,7 +85,10 @@ class Driver:
         return answer[0]
 
     def was_killed(self) -> bool:
-        """Wait for the end of the process; False where nobody has killed it."""
+        """Wait for the end of the process. Raises what its work ended with where nobody has killed it."""
+        if self._pipe in wait([self._process.sentinel, self._pipe], _SECONDS):
+            with suppress(EOFError, ConnectionResetError):
+                raise AssertionError(f"the driver was not killed: {self._pipe.recv()}")
         self._process.join(_SECONDS)
         return self._process.exitcode == -9
 
@@ -197,7 +204,15 @@ def _stream(spark: SparkSession, scene: Scene, _: object) -> list[int]:
     options = {"queue": scene.queues["stream"], "consumer": scene.name, "maxMessages": "30", "partitions": "2"}
     stream = spark.readStream.format("sqlqueue").options(**options).schema("Body binary").load()
     writer = stream.writeStream.format("parquet").option("checkpointLocation", str(scene.folder / "checkpoint"))
-    writer.trigger(availableNow=True).start(str(scene.sink)).awaitTermination()
+    from pyspark.errors import StreamingQueryException
+
+    for left in reversed(range(_STARTS)):
+        try:
+            writer.trigger(availableNow=True).start(str(scene.sink)).awaitTermination()
+            break
+        except StreamingQueryException as error:
+            if "connect back" not in str(error) or not left:
+                raise
     return []
 
 
