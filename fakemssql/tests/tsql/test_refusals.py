@@ -39,7 +39,7 @@ def test_what_stays_allowed(client: Any, table: str) -> None:
     )
     assert client.value(text) == 5
     assert client.value("DECLARE @i int = 0; WHILE @i < 2 BEGIN DECLARE @j int; SET @i += 1 END; SELECT @i") == 2
-    client.ok(f"CREATE PROCEDURE {table} @a int WITH RECOMPILE, EXECUTE AS OWNER AS RETURN @a + 1")
+    client.ok(f"CREATE PROCEDURE {table} @a int WITH RECOMPILE, EXECUTE AS CALLER AS RETURN @a + 1")
     assert client.value(f"DECLARE @a int; EXEC @a = {table} 4; SELECT @a") == 5
     client.ok("SELECT a FROM (VALUES (1)) v(a) GROUP BY a HAVING COUNT(*) > 0 ORDER BY ROW_NUMBER() OVER (ORDER BY a)")
     assert "#2" in client.error("CREATE TABLE #m (a int, b nosuchtype)").message

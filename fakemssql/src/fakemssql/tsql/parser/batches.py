@@ -19,6 +19,11 @@ _REFUSED = {
     "READTEXT": "READTEXT",
     "WRITETEXT": "WRITETEXT",
     "UPDATETEXT": "UPDATETEXT",
+    "OPEN": "A cursor",
+    "FETCH": "A cursor",
+    "CLOSE": "A cursor",
+    "DEALLOCATE": "A cursor",
+    "REVERT": "REVERT",
     "SEND": "Service Broker",
     "RECEIVE": "Service Broker",
 }
@@ -131,8 +136,6 @@ class Batch(Security):
             return self.create_database()
         if word == "SYNONYM":
             return self.create_synonym()
-        if word == "SEQUENCE":
-            return self.create_sequence()
         if word in ("LOGIN", "USER", "ROLE"):
             return self.create_principal()
         if word in ("VIEW", "PROCEDURE", "PROC", "TRIGGER", "FUNCTION"):
@@ -154,8 +157,6 @@ class Batch(Security):
             return self.create_view("alter")
         if word in ("LOGIN", "USER", "ROLE", "SERVER"):
             return self.alter_principal()
-        if word == "AUTHORIZATION":
-            return self.alter_authorization()
         if word in ("PROCEDURE", "PROC", "TRIGGER", "FUNCTION"):
             return self._module("alter")
         self.unsupported(f"ALTER {self.token.value}")
@@ -173,7 +174,7 @@ class Batch(Security):
                 self.unsupported("A DDL trigger")
             module.table = self.name()
             if self.accept("WITH"):
-                self._module_options(module)
+                self._module_options()
             module.instead = self.accept("INSTEAD", "OF")
             if not module.instead and not self.accept_any("FOR", "AFTER"):
                 self.fail()
@@ -199,22 +200,20 @@ class Batch(Security):
             if enclosed:
                 self.expect_op(")")
             if self.accept("WITH"):
-                self._module_options(module)
+                self._module_options()
         self.expect("AS")
         module.body = self.statements()
         return module
 
-    def _module_options(self, module: nodes.CreateModule) -> None:
-        """``WITH RECOMPILE, EXECUTE AS OWNER``: texts are compiled when they are run."""
+    def _module_options(self) -> None:
+        """``WITH RECOMPILE, EXECUTE AS CALLER``: texts are compiled when they are run."""
         while True:
             if self.accept("EXECUTE") or self.accept("EXEC"):
                 self.expect("AS")
                 token = self.next()
-                if token.kind in (lexer.STRING, lexer.NSTRING):
-                    module.execute_as = f":{token.value}"
-                elif token.upper in ("CALLER", "SELF", "OWNER"):
-                    module.execute_as = token.upper.lower()
-                else:
+                if token.upper in ("SELF", "OWNER") or token.kind in (lexer.STRING, lexer.NSTRING):
+                    self.unsupported("EXECUTE AS", token)
+                if token.upper != "CALLER":
                     self.fail(token)
             elif not self.accept_any("RECOMPILE", "ENCRYPTION", "SCHEMABINDING"):
                 self.fail()

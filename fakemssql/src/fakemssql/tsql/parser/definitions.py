@@ -9,7 +9,6 @@ from fakemssql.tsql.parser.nodes import (
     Statement,
 )
 from fakemssql.tsql.parser.tables import Tables
-from fakemssql.types import SqlType
 
 
 class Definitions(Tables):
@@ -63,11 +62,10 @@ class Definitions(Tables):
             "DATABASE",
             "SYNONYM",
             "TRIGGER",
-            "SEQUENCE",
             "FUNCTION",
         )
         if kind not in known:
-            if kind in ("TYPE", "STATISTICS", "CERTIFICATE", "APPLICATION", "ASSEMBLY"):
+            if kind in ("TYPE", "STATISTICS", "CERTIFICATE", "APPLICATION", "ASSEMBLY", "SEQUENCE"):
                 self.unsupported(f"DROP {kind}")
             self.fail(self.peek(-1))
         drop = nodes.Drop(kind, [], self.accept("IF", "EXISTS"), line=line)
@@ -130,29 +128,6 @@ class Definitions(Tables):
         name = self.name()
         self.expect("FOR")
         return nodes.CreateSynonym(name, self.name(), line=line)
-
-    def create_sequence(self) -> nodes.CreateSequence:
-        line = self.next().line
-        sequence = nodes.CreateSequence(self.name(), SqlType("bigint"), None, 1, line=line)
-        while True:
-            if self.accept("AS"):
-                sequence.type = self.type()
-            elif self.accept("START"):
-                self.expect("WITH")
-                sequence.start = self.integer()
-            elif self.accept("INCREMENT"):
-                self.expect("BY")
-                sequence.increment = self.integer()
-            elif self.upper in ("MINVALUE", "MAXVALUE", "CYCLE"):
-                self.unsupported(f"CREATE SEQUENCE ... {self.upper}")
-            elif self.accept("NO"):
-                if self.next().upper not in ("MINVALUE", "MAXVALUE", "CYCLE", "CACHE"):
-                    self.fail(self.peek(-1))
-            elif self.accept("CACHE"):
-                if self.token.kind == lexer.NUMBER:
-                    self.next()
-            else:
-                return sequence
 
     def first_in_batch(self, line: int, kind: str) -> SqlError:
         return SqlError(111, f"'CREATE {kind}' must be the first statement in a query batch.", severity=15, line=line)

@@ -13,14 +13,10 @@ class Execution(Variables):
 
     def _on_exec(self) -> Statement:
         if self.peek().upper == "AS":
-            self.next()
-            return self.execute_as()
+            self.unsupported("EXECUTE AS")
         return self.execute()
 
     _on_execute = _on_exec
-
-    def execute_as(self) -> Statement:
-        raise NotImplementedError
 
     def execute(self) -> nodes.Execute:
         self.next()

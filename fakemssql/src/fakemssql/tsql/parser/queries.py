@@ -81,42 +81,9 @@ class Queries(Sources):
                         self.fail()
                     self.expect("ONLY")
         if self.upper == "FOR" and self.peek().upper in ("XML", "JSON", "BROWSE"):
-            self.next()
-            self._for_clause(query)
+            self.unsupported(f"FOR {self.peek().upper}")
         self.option_clause()
         return query
-
-    def _for_clause(self, query: Query) -> None:
-        query.for_clause = self.next().upper
-        json = query.for_clause == "JSON"
-        if query.for_clause == "BROWSE":
-            self.unsupported("FOR BROWSE", self.peek(-1))
-        mode = self.accept_any("PATH", "AUTO") if json else self.accept_any("PATH", "RAW", "AUTO", "EXPLICIT")
-        if not mode:
-            self.fail()
-        if not json and mode not in ("PATH", "RAW"):
-            self.unsupported(f"FOR XML {mode}", self.peek(-1))
-        query.for_options["MODE"] = mode
-        if not json:
-            query.for_options["ELEMENT"] = self._quoted_name("row")
-        known = ("ROOT", "INCLUDE_NULL_VALUES", "WITHOUT_ARRAY_WRAPPER") if json else ("ROOT", "TYPE")
-        while self.accept_op(","):
-            option = self.next().upper
-            if option not in known:
-                if option in ("ELEMENTS", "XMLSCHEMA", "XMLDATA", "BINARY"):
-                    self.unsupported(f"FOR XML ... {option}", self.peek(-1))
-                self.fail(self.peek(-1))
-            query.for_options[option] = self._quoted_name("") if option == "ROOT" else ""
-
-    def _quoted_name(self, default: str) -> str:
-        """``('name')`` if it is there."""
-        if not self.accept_op("("):
-            return default
-        token = self.next()
-        if token.kind not in (lexer.STRING, lexer.NSTRING):
-            self.fail(token)
-        self.expect_op(")")
-        return str(token.value)
 
     def option_clause(self) -> None:
         """``OPTION (...)``: hints for SQL Server's optimizer; results do not depend on them."""

@@ -1,4 +1,4 @@
-"""Parsing of statements on logins, users, roles and permissions, of EXECUTE AS and REVERT."""
+"""Parsing of statements on logins, users, roles and permissions."""
 
 from __future__ import annotations
 
@@ -163,15 +163,6 @@ class Security(Control):
             if not self.accept_op(","):
                 return user
 
-    def alter_authorization(self) -> Statement:
-        line = self.expect("AUTHORIZATION", "ON").line
-        kind = self._word()
-        if kind not in ("SCHEMA", "ROLE", "DATABASE") or not self.accept_op("::"):
-            self.unsupported("ALTER AUTHORIZATION of other things than schemas, roles and databases")
-        name = self.identifier()
-        self.expect("TO")
-        return nodes.AlterAuthorization(kind.lower(), name, self.principal(), line=line)
-
     # --- DROP ------------------------------------------------------------------------------------------------------
 
     def drops_principal(self) -> bool:
@@ -232,23 +223,3 @@ class Security(Control):
         elif self.peek(2).value == "::":
             self.unsupported("A permission on a securable of this class")
         return kind.lower(), (self.principal(),) if kind == "ROLE" else self.name()
-
-    # --- EXECUTE AS ------------------------------------------------------------------------------------------------
-
-    def execute_as(self) -> Statement:
-        """What follows EXECUTE: ``AS USER = 'u'``, ``AS LOGIN = 'l'``, ``AS CALLER``."""
-        line = self.expect("AS").line
-        kind = self._word()
-        if kind not in ("USER", "LOGIN"):
-            self.unsupported("EXECUTE AS other than a user or login", self.peek(-1))
-        self.expect_op("=")
-        statement = nodes.ExecuteAs(kind.lower(), self.expression(), line=line)
-        if self.upper == "WITH" and self.peek().upper in ("NO", "COOKIE"):
-            self.unsupported("EXECUTE AS ... WITH NO REVERT or a cookie")
-        return statement
-
-    def _on_revert(self) -> Statement:
-        line = self.next().line
-        if self.upper == "WITH" and self.peek().upper == "COOKIE":
-            self.unsupported("REVERT WITH COOKIE")
-        return nodes.Revert(line=line)

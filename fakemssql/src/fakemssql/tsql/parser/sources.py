@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
 from fakemssql.tsql.parser.expressions import Expressions
@@ -137,7 +135,15 @@ class Sources(Expressions):
             return nodes.VariableSource(name, self.alias() or name)
         if self.is_op("("):
             return self._parenthesised_source()
-        if self.upper in ("OPENROWSET", "OPENQUERY", "OPENXML", "OPENDATASOURCE", "CONTAINSTABLE", "FREETEXTTABLE"):
+        if self.upper in (
+            "OPENROWSET",
+            "OPENQUERY",
+            "OPENXML",
+            "OPENJSON",
+            "OPENDATASOURCE",
+            "CONTAINSTABLE",
+            "FREETEXTTABLE",
+        ):
             self.unsupported(self.upper)
         table = self.name()
         if self.is_op("(") and not self._old_hints_ahead():
@@ -239,33 +245,10 @@ class Sources(Expressions):
             while self.accept_op(","):
                 args.append(self._function_argument())
         self.expect_op(")")
-        schema = None
-        if self.upper == "WITH" and self.peek().value == "(" and name[-1].upper() == "OPENJSON":
-            self.next()
-            schema = self._json_schema()
         alias = self.alias() or name[-1]
         columns = self.column_list() if self.is_op("(") else []
-        return nodes.FunctionSource(name, args, alias, columns, schema, line)
+        return nodes.FunctionSource(name, args, alias, columns, line)
 
     def _function_argument(self) -> nodes.Expr:
         """DEFAULT is NULL for the system's functions."""
         return nodes.Literal("null", None) if self.accept("DEFAULT") else self.expression()
-
-    def _json_schema(self) -> list[tuple[str, Any, str | None, bool]]:
-        self.expect_op("(")
-        columns = []
-        while True:
-            name = self.identifier()
-            kind = self.type()
-            path = None
-            if self.token.kind in (lexer.STRING, lexer.NSTRING):
-                path = str(self.next().value)
-            as_json = False
-            if self.accept("AS"):
-                if self.next().upper != "JSON":
-                    self.fail(self.peek(-1))
-                as_json = True
-            columns.append((name, kind, path, as_json))
-            if self.accept_op(")"):
-                return columns
-            self.expect_op(",")

@@ -11,7 +11,6 @@ from fakemssql.tsql.parser.nodes import (
     IndexDefinition,
     KeyColumn,
 )
-from fakemssql.tsql.parser.types import TYPE_NAMES
 
 
 class Tables(Constraints):
@@ -189,6 +188,3 @@ class Tables(Constraints):
         else:
             self.unsupported(f"ALTER TABLE ... {self.token.value}")
         return alter
-
-    def known_type(self) -> bool:
-        return str(self.token.value).lower() in TYPE_NAMES

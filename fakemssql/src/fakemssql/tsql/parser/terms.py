@@ -80,8 +80,7 @@ class Terms(Cursor):
             self.index += 1
             return nodes.Function((token.value,), [], line=token.line)
         if word == "NEXT" and self.peek().upper == "VALUE" and self.peek(2).upper == "FOR":
-            self.expect("NEXT", "VALUE", "FOR")
-            return nodes.NextValue(self.name())
+            self.unsupported("A sequence")
         if word in ("PARSE", "TRY_PARSE") and self.peek().value == "(":
             self.unsupported(word)
         if word in _RESERVED_FUNCTIONS and self.peek().value == "(":
@@ -102,21 +101,6 @@ class Terms(Cursor):
             return nodes.Literal("numeric", text)
         return nodes.Literal("int", int(text))
 
-    def _xml_method(self, value: Expr) -> Expr:
-        """``.value('.', 'type')`` of a document: its text."""
-        self.expect_op(".")
-        if self.next().upper != "VALUE":
-            self.unsupported("A method of XML but value()", self.peek(-1))
-        self.expect_op("(")
-        path = "".join(str(self.next().value).split())
-        self.expect_op(",")
-        kind = str(self.next().value)
-        self.expect_op(")")
-        if path not in (".", "./text()[1]", "(./text())[1]", "(.)[1]", ".[1]", "text()[1]", "(text())[1]"):
-            self.unsupported("An XQuery path but that of the whole text", self.peek(-2))
-        target = type(self)(kind, lexer.tokenize(kind)).type(False)
-        return nodes.Cast(nodes.Function(("XML.VALUE",), [value]), target)
-
     def _parenthesised(self) -> Expr:
         self.expect_op("(")
         if self._query_ahead():
@@ -124,8 +108,6 @@ class Terms(Cursor):
             try:
                 query = self.query()
                 self.expect_op(")")
-                if self.is_op(".") and query.for_clause == "XML":
-                    return self._xml_method(nodes.Subquery(query))
                 return nodes.Subquery(query)
             except SqlError:
                 if self.tokens[mark].upper in ("SELECT", "WITH"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.cursors import CursorStatements
+from fakemssql.tsql.parser.definitions import Definitions
 from fakemssql.tsql.parser.nodes import Statement
 
 
-class Variables(CursorStatements):
+class Variables(Definitions):
     """Adds variables, options and transactions."""
 
     def _on_declare(self) -> Statement:
@@ -17,8 +17,7 @@ class Variables(CursorStatements):
         while True:
             line = self.token.line
             if self.is_identifier() and self.peek().upper in ("CURSOR", "INSENSITIVE", "SCROLL"):
-                found.append(self._declare_cursor())
-                break
+                self.unsupported("A cursor")
             name = self.variable()
             if name in self.declared:
                 raise SqlError(
@@ -35,10 +34,8 @@ class Variables(CursorStatements):
                 self.table_elements(table)
                 found.append(nodes.DeclareTable(name, table, line=line))
             else:
-                if self.accept("CURSOR"):
-                    if self.accept_op(","):
-                        continue
-                    break
+                if self.upper == "CURSOR":
+                    self.unsupported("A cursor")
                 kind = self.type()
                 value = self.expression() if self.accept_op("=") else None
                 found.append(nodes.Declare(name, kind, value, line=line))
@@ -56,7 +53,7 @@ class Variables(CursorStatements):
             if token.kind != lexer.OPERATOR or token.value not in ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="):
                 self.fail(token)
             if self.upper == "CURSOR":
-                return self._declare_cursor(name)
+                self.unsupported("A cursor")
             return nodes.SetVariable(name, token.value, self.expression())
         if self.accept("TRANSACTION"):
             if not self.accept("ISOLATION") or not self.accept("LEVEL"):
@@ -78,8 +75,8 @@ class Variables(CursorStatements):
             if not set(names) <= {"IO", "TIME", "XML", "PROFILE"}:
                 self.fail(self.peek(-1))
             on = self._on_off()
-            if on and "PROFILE" in names:
-                self.unsupported("SET STATISTICS PROFILE")
+            if on and (shown := {"PROFILE", "XML"}.intersection(names)):
+                self.unsupported(f"SET STATISTICS {min(shown)}")
             return nodes.SetOption([f"STATISTICS {name}" for name in names], on)
         names = [self._option_name()]
         while self.accept_op(","):
