@@ -48,7 +48,7 @@ def test_roles_and_their_members(client: Any, someone: Someone) -> None:
         ("ALTER ROLE nothing ADD MEMBER {0}", 15151),
         ("ALTER ROLE db_owner ADD MEMBER nobody", 15151),
         ("ALTER ROLE db_owner ADD MEMBER dbo", 15405),
-        ("ALTER ROLE public ADD MEMBER {0}", 15081),
+        ("ALTER ROLE [public] ADD MEMBER {0}", 15081),
         ("GRANT SELECT ON nothing TO {0}", 15151),
         ("GRANT SELECT ON SCHEMA::nothing TO {0}", 15151),
         ("GRANT SELECT TO nobody", 15151),

@@ -17,13 +17,23 @@ if TYPE_CHECKING:
 _BARE_FUNCTIONS = frozenset(["CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER", "USER"])
 
 
+_CONSTANTS = (lexer.NUMBER, lexer.MONEY, lexer.STRING, lexer.NSTRING, lexer.BINARY, lexer.VARIABLE)
+
 _RESERVED_FUNCTIONS = frozenset(["COALESCE", "NULLIF", "LEFT", "RIGHT", "CONVERT", "TRY_CONVERT", "IDENTITY"])
+
+
+def _places(bound: str) -> int:
+    """Where a bound of a window lies: -2 for the first row, 0 for the current one, 2 for the last."""
+    size, _, side = bound.partition(" ")
+    if size == "CURRENT":
+        return 0
+    return (2 if size == "UNBOUNDED" else 1) * (-1 if side == "PRECEDING" else 1)
 
 
 class Terms(Cursor):
     """Adds the operands of expressions to a cursor."""
 
-    def query(self) -> Query:
+    def nested_query(self) -> Query:
         raise NotImplementedError
 
     def _query_ahead(self) -> bool:
@@ -31,7 +41,7 @@ class Terms(Cursor):
         ahead = 0
         while self.peek(ahead).kind == lexer.OPERATOR and self.peek(ahead).value == "(":
             ahead += 1
-        return self.peek(ahead).upper in ("SELECT", "WITH")
+        return self.peek(ahead).upper == "SELECT"
 
     def expression(self) -> Expr:
         raise NotImplementedError
@@ -39,7 +49,26 @@ class Terms(Cursor):
     def predicate(self) -> Expr:
         raise NotImplementedError
 
+    def condition(self) -> Expr:
+        raise NotImplementedError
+
+    def constant(self) -> Expr:
+        """A literal, with a sign where it is a number, or a variable."""
+        token = self.token
+        if token.kind == lexer.OPERATOR and token.value == "-" and self.peek().kind in (lexer.NUMBER, lexer.MONEY):
+            self.index += 1
+            return nodes.Unary("-", self._primary())
+        if token.kind not in _CONSTANTS and token.upper != "NULL":
+            self.fail()
+        return self._primary()
+
     def _primary(self) -> Expr:
+        value = self._operand()
+        if self.is_op(".") and not isinstance(value, nodes.Star):
+            self.unsupported("A property or method of a value")
+        return value
+
+    def _operand(self) -> Expr:
         token = self.token
         kind = token.kind
         if kind == lexer.NUMBER:
@@ -62,14 +91,13 @@ class Terms(Cursor):
                 return self._parenthesised()
             if token.value == "{":
                 return self._escape()
+            if token.value == "." and self.is_identifier(self.peek()) and self.peek(2).value == "(":
+                self.unsupported("A function's name that begins with a dot")
             self.fail()
         word = token.upper
         if word == "NULL":
             self.index += 1
             return nodes.Literal("null", None)
-        if word == "DEFAULT":
-            self.index += 1
-            return nodes.Literal("default", None)
         if word == "CASE":
             return self._case()
         if word in ("CAST", "TRY_CAST") and self.peek().value == "(":
@@ -106,11 +134,11 @@ class Terms(Cursor):
         if self._query_ahead():
             mark = self.index
             try:
-                query = self.query()
+                query = self.nested_query()
                 self.expect_op(")")
                 return nodes.Subquery(query)
             except SqlError:
-                if self.tokens[mark].upper in ("SELECT", "WITH"):
+                if self.tokens[mark].upper == "SELECT":
                     raise
                 self.index = mark
         inner = self.predicate()
@@ -136,7 +164,7 @@ class Terms(Cursor):
         operand = None if self.upper == "WHEN" else self.expression()
         whens = []
         while self.accept("WHEN"):
-            condition = self.predicate() if operand is None else self.expression()
+            condition = self.condition() if operand is None else self.expression()
             self.expect("THEN")
             whens.append((condition, self.expression()))
         if not whens:
@@ -166,7 +194,7 @@ class Terms(Cursor):
 
     def _named(self) -> Expr:
         """A column, a function call, or ``t.*``."""
-        line = self.token.line
+        line, quoted = self.token.line, self.token.kind == lexer.QUOTED
         parts = [self.identifier()]
         while self.is_op("."):
             self.next()
@@ -182,9 +210,13 @@ class Terms(Cursor):
             else:
                 parts.append(self.identifier())
         if self.is_op("(") and len(parts) <= 3:
+            if quoted and self.peek().value == "*":
+                self.fail(self.peek())
             return self._call(tuple(parts), line)
         if self.is_op("::"):
             self.unsupported("The :: operator")
+        if len(parts) > 5 or (len(parts) > 1 and not parts[-2]):
+            self.fail(self.peek(-1))
         return nodes.Column(tuple(parts), line)
 
     def _call(self, name: tuple[str, ...], line: int) -> Expr:
@@ -200,10 +232,9 @@ class Terms(Cursor):
                 call.distinct = True
             else:
                 self.accept("ALL")
-            while True:
-                call.args.append(self.predicate())
-                if not self.accept_op(","):
-                    break
+            call.args.append(self.condition() if word == "IIF" and len(name) == 1 else self.expression())
+            while self.accept_op(","):
+                call.args.append(self.expression())
         self.expect_op(")")
         if self.upper == "WITHIN" and self.peek().upper == "GROUP":
             self.expect("WITHIN", "GROUP")
@@ -241,19 +272,38 @@ class Terms(Cursor):
         order = self.order_by() if self.upper == "ORDER" else []
         frame = ""
         if self.upper in ("ROWS", "RANGE"):
-            words = [self.next().upper]
-            if self.accept("BETWEEN"):
-                words += ["BETWEEN", self._bound(), "AND"]
-                self.expect("AND")
-            words.append(self._bound())
-            frame = " ".join(words)
+            frame = self._frame(bool(order))
         self.expect_op(")")
         return nodes.Window(partition, order, frame)
+
+    def _frame(self, ordered: bool) -> str:
+        token = self.next()
+        if not ordered:
+            raise SqlError(
+                10756, "Window frame with ROWS or RANGE must have an ORDER BY clause.", severity=15, line=token.line
+            )
+        between = self.accept("BETWEEN")
+        bounds = [self._bound()]
+        if between:
+            self.expect("AND")
+            bounds.append(self._bound())
+        if token.upper == "RANGE" and any(bound[0].isdigit() for bound in bounds):
+            raise SqlError(
+                4194,
+                "RANGE is only supported with UNBOUNDED and CURRENT ROW window frame delimiters.",
+                line=token.line,
+            )
+        places = [_places(bound) for bound in [*bounds, "CURRENT ROW"][:2]]
+        if places[0] == 2 or places[1] == -2 or places[0] > places[1]:
+            raise SqlError(4193, f"'{' AND '.join(bounds)}' is not a valid window frame.", line=token.line)
+        return f"{token.upper} BETWEEN {' AND '.join(bounds)}" if between else f"{token.upper} {bounds[0]}"
 
     def _bound(self) -> str:
         if self.accept("CURRENT", "ROW"):
             return "CURRENT ROW"
-        size = "UNBOUNDED" if self.accept("UNBOUNDED") else str(self.integer())
+        if not self.accept("UNBOUNDED") and not (self.token.kind == lexer.NUMBER and self.token.value.isdigit()):
+            self.fail()
+        size = "UNBOUNDED" if self.peek(-1).upper == "UNBOUNDED" else str(self.next().value)
         side = self.accept_any("PRECEDING", "FOLLOWING")
         if not side:
             self.fail()

@@ -1,4 +1,4 @@
-"""Table-valued functions: OPENJSON, STRING_SPLIT, and the few system ones that tools call."""
+"""Table-valued functions: STRING_SPLIT, GENERATE_SERIES, and the few system ones that tools call."""
 
 from __future__ import annotations
 
