@@ -127,16 +127,14 @@ class Batch(Security):
             self.unsupported(_REFUSED[word])
         if self.is_identifier(token) and self.peek().value == ":" and token.kind == lexer.WORD:
             self.unsupported("A label")
-        if (self.is_identifier(token) or self._local_variable()) and self._first():
+        starts_name = self.is_identifier(token) or token.kind == lexer.VARIABLE or self.is_op(".")
+        if starts_name and self._first():
             return self._procedure_call()
         self.fail()
 
     def _first(self) -> bool:
         """Whether nothing but semicolons stands before the next token."""
         return all(token.kind == lexer.OPERATOR and token.value == ";" for token in self.tokens[: self.index])
-
-    def _local_variable(self) -> bool:
-        return self.token.kind == lexer.VARIABLE and not self.token.value.startswith("@@")
 
     def _update_statistics(self) -> Statement:
         """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | SAMPLE n PERCENT | RESAMPLE, ...]."""

@@ -148,7 +148,7 @@ class Cursor:
 
     def variable(self) -> str:
         token = self.next()
-        if token.kind != lexer.VARIABLE or token.value.startswith("@@") or len(token.value) < 2:
+        if token.kind != lexer.VARIABLE or len(token.value) < 2:
             self.fail(token)
         return str(token.value).lower()
 

@@ -39,7 +39,7 @@ class Execution(Variables):
 
     def _procedure_call(self, result: str | None = None) -> nodes.Execute:
         if self.token.kind == lexer.VARIABLE:
-            call = nodes.Execute(None, [], result, variable=self.variable())
+            call = nodes.Execute(None, [], result, variable=str(self.next().value).lower())
         else:
             call = nodes.Execute(self.name(), [], result)
         if self.is_op(";") and self.peek().kind == lexer.NUMBER:
@@ -50,6 +50,8 @@ class Execution(Variables):
             if self.token.kind == lexer.VARIABLE and self.peek().value == "=":
                 name = str(self.next().value).lower()
                 self.next()
+            elif not self._starts_argument():
+                self.fail()
             elif any(argument.name for argument in call.arguments):
                 number = len(call.arguments) + 1
                 raise SqlError(

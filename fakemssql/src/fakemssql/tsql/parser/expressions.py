@@ -45,10 +45,15 @@ class Expressions(Terms):
         return self._scalar(self._sum())
 
     def _scalar(self, value: Expr) -> Expr:
-        """A value that is no condition in parentheses."""
-        if is_condition(value):
+        """A value that is no condition in parentheses, and not ``t.*``."""
+        if is_condition(value) or isinstance(value, nodes.Star):
             self.fail(self.peek(-1))
         return value
+
+    def expression_or_star(self) -> Expr:
+        """What an item of a SELECT list may be: a scalar expression, or ``t.*``."""
+        value = self._sum()
+        return value if isinstance(value, nodes.Star) else self._scalar(value)
 
     def _sum(self) -> Expr:
         left = self._term()
@@ -119,6 +124,7 @@ class Expressions(Terms):
         left = self._sum()
         if is_condition(left):
             return left
+        self._scalar(left)
         token = self.token
         if token.kind == lexer.OPERATOR and token.value in _COMPARISONS:
             self.index += 1

@@ -30,7 +30,11 @@ class Modifications(Queries):
     def _hints(self) -> list[Hint]:
         """Hints on what is changed: always behind WITH, and none on indexes (error 1069)."""
         line = self.token.line
-        hints = self.hints() if self.upper == "WITH" and self.peek().value == "(" else []
+        if self.upper != "WITH" or self.peek().value != "(":
+            return []
+        if self.peek(-1).kind == lexer.VARIABLE:
+            self.fail(self.peek())
+        hints = self.hints()
         if any(hint.name == "INDEX" for hint in hints):
             raise SqlError(
                 1069, "Index hints are only allowed in a FROM or OPTION clause.", severity=15, state=1, line=line
@@ -79,11 +83,18 @@ class Modifications(Queries):
             source = self.query([])
         return nodes.Insert(target, columns, hints, source, outputs, ctes, top, line=line)
 
+    def _column(self) -> str:
+        """A column that is given a value; what stands before its name tells nothing new."""
+        name = self.identifier()
+        while self.accept_op("."):
+            name = self.identifier()
+        return name
+
     def _insert_columns(self) -> list[str]:
         self.expect_op("(")
         names = []
         while True:
-            names.append(self.name()[-1])
+            names.append(self._column())
             if self.accept_op(")"):
                 return names
             self.expect_op(",")
@@ -104,8 +115,9 @@ class Modifications(Queries):
                     column = self.identifier()
                     op = self._assignment_operator()
             else:
-                name = self.name()
-                column = name[-1]
+                while self.accept_op("."):
+                    pass
+                column = self._column()
                 if self.is_op("("):
                     self.unsupported("A method in SET")
                 op = self._assignment_operator()

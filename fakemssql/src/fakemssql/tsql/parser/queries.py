@@ -267,5 +267,7 @@ class Queries(Sources):
             self.next()
             self.next()
             return nodes.SelectItem(self.expression(), alias=str(token.value))
-        value = self.expression()
+        value = self.expression_or_star()
+        if isinstance(value, nodes.Star):
+            return nodes.SelectItem(value)
         return nodes.SelectItem(value, alias=self.alias(strings=True, words=renamed))

@@ -68,11 +68,14 @@ class Sources(Expressions):
             self.next()
             return str(token.value)
         if token.kind == lexer.QUOTED or (token.kind == lexer.WORD and self.is_identifier()):
-            if not words and self._clause_ahead():
+            if (not words and self._clause_ahead()) or self._trigger_switch_ahead():
                 return None
             self.next()
             return str(token.value)
         return None
+
+    def _trigger_switch_ahead(self) -> bool:
+        return self.upper in ("ENABLE", "DISABLE") and self.peek().upper == "TRIGGER"
 
     def _clause_ahead(self) -> bool:
         """Words that are no reserved keywords yet start a clause or a statement here."""
@@ -165,6 +168,8 @@ class Sources(Expressions):
                 hints = self.hints()
             elif self._hint_ahead():
                 hints = self._old_hint(HINTS if alias else _OLD_HINTS)
+            elif alias and self.is_op("(") and self.peek().kind == lexer.NUMBER:
+                self.unsupported("An index as a hint without INDEX")
         if self.upper == "TABLESAMPLE":
             self.unsupported("TABLESAMPLE")
         return nodes.TableSource(table, alias, hints, token.line)
@@ -253,6 +258,8 @@ class Sources(Expressions):
         if self.upper in ("INSERT", "UPDATE", "DELETE", "MERGE"):
             self.unsupported("A data modification as a table source")
         inner = self.join()
+        if not isinstance(inner, nodes.Join):
+            self.fail()
         self.expect_op(")")
         return inner
 

@@ -91,8 +91,8 @@ class Terms(Cursor):
                 return self._parenthesised()
             if token.value == "{":
                 return self._escape()
-            if token.value == "." and self.is_identifier(self.peek()) and self.peek(2).value == "(":
-                self.unsupported("A function's name that begins with a dot")
+            if token.value == ".":
+                return self._without_schema()
             self.fail()
         word = token.upper
         if word == "NULL":
@@ -120,6 +120,17 @@ class Terms(Cursor):
         if not self.is_identifier():
             self.fail()
         return self._named()
+
+    def _without_schema(self) -> Expr:
+        """``.t.a``: the schema's name is left out."""
+        while self.accept_op("."):
+            pass
+        value = self._named()
+        if isinstance(value, nodes.Function):
+            self.unsupported("A function's name that begins with a dot")
+        if isinstance(value, nodes.Column) and len(value.name) < 2:
+            self.fail(self.peek(-1))
+        return value
 
     @staticmethod
     def _number(text: str) -> Expr:
@@ -264,6 +275,8 @@ class Terms(Cursor):
         if not self.is_op("("):
             self.unsupported("A named window")
         self.expect_op("(")
+        if self.is_identifier() and self.upper not in ("PARTITION", "ROWS", "RANGE"):
+            self.unsupported("A named window")
         partition: list[Expr] = []
         if self.accept("PARTITION", "BY"):
             partition.append(self.expression())

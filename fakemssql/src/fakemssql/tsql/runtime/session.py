@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fakemssql.contract import Client, Output, Parameter, SqlError
+from fakemssql.contract import Attention, Client, ClientGone, Output, Parameter, SqlError
+from fakemssql.faults import PLANNING, fault
 from fakemssql.switches import Switches
 from fakemssql.tsql.compiler.compiler import Compiler
 from fakemssql.tsql.compiler.convert import convert
@@ -31,8 +31,6 @@ from fakemssql.tsql.runtime.transactions import Transactions
 from fakemssql.tsql.security.accounts import Account
 from fakemssql.tsql.security.context import Security
 from fakemssql.types import SqlType
-
-log = logging.getLogger(__name__)
 
 
 class Session:
@@ -276,9 +274,10 @@ class Session:
                 plan = compiler.compile(node) if build is None else build(compiler)
             except RecursionError:
                 raise SqlError(191, "Some part of your SQL statement is nested too deeply.", severity=15) from None
-            except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError):
-                log.exception("compiling a statement")
-                raise SqlError(40517, "The statement is not supported by fakemssql.") from None
+            except (SqlError, PgError, Attention, ClientGone, OSError):
+                raise
+            except Exception as error:
+                raise fault(error, PLANNING) from None
             assert isinstance(plan, Plan)
             plan.node = node
             return plan
