@@ -103,7 +103,7 @@ class Batch(Security):
         token = self.token
         word = token.upper
         if self.is_op("("):
-            return nodes.SelectStatement(self.query([], into=True))
+            return nodes.SelectStatement(self.query([], alone=True))
         if word == "WITH":
             ctes = self.with_clause()
             handler = {"INSERT": self.insert, "UPDATE": self.update, "DELETE": self.delete, "MERGE": self.merge}
@@ -111,9 +111,9 @@ class Batch(Security):
                 return handler[self.upper](ctes)
             if self.upper != "SELECT" and not self.is_op("("):
                 self.fail()
-            return nodes.SelectStatement(self.query(ctes, into=True))
+            return nodes.SelectStatement(self.query(ctes, alone=True))
         if word == "SELECT":
-            return nodes.SelectStatement(self.query([], into=True))
+            return nodes.SelectStatement(self.query([], alone=True))
         if word in ("INSERT", "UPDATE", "DELETE", "MERGE"):
             if word == "UPDATE" and self.peek().upper == "STATISTICS":
                 return self._update_statistics()

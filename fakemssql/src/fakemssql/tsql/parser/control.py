@@ -95,7 +95,7 @@ class Control(Execution):
         if token.kind == lexer.OPERATOR:
             return token.value in ("-", "+", "~", "(")
         return token.upper in ("CASE", "CAST", "CONVERT", "COALESCE", "NULL", "NULLIF") or (
-            self.is_identifier() and self.peek().value == "(" and token.upper not in ("WITH",)
+            self.is_identifier() and token.upper != "THROW"
         )
 
     def _on_print(self) -> Statement:

@@ -100,4 +100,4 @@ class Execution(Variables):
             return True
         if token.kind == lexer.OPERATOR:
             return bool(token.value == "-")
-        return token.upper in ("NULL", "DEFAULT") or self.is_identifier()
+        return token.upper in ("NULL", "DEFAULT") or (self.is_identifier() and not self.trigger_switch_ahead())

@@ -51,9 +51,12 @@ class Queries(Sources):
             if not self.accept_op(","):
                 return ctes
 
-    def query(self, ctes: list[nodes.Cte], *, into: bool = False) -> Query:
-        """A query expression with its ORDER BY, OFFSET, FOR and OPTION clauses; ``into``: it may have INTO."""
-        query = self._ordered(ctes, into)
+    def query(self, ctes: list[nodes.Cte], *, alone: bool = False) -> Query:
+        """A query expression with its ORDER BY, OFFSET, FOR and OPTION clauses.
+
+        ``alone``: it is a statement, which may have INTO and give values to variables.
+        """
+        query = self._ordered(ctes, alone)
         self.option_clause()
         return query
 
@@ -72,8 +75,8 @@ class Queries(Sources):
             )
         return query
 
-    def _ordered(self, ctes: list[nodes.Cte], into: bool) -> Query:
-        query = Query(self._set_operations(into), ctes)
+    def _ordered(self, ctes: list[nodes.Cte], alone: bool) -> Query:
+        query = Query(self._set_operations(alone), ctes)
         if self.upper == "ORDER":
             query.order = self.order_by()
             if self.accept("OFFSET"):
@@ -161,8 +164,8 @@ class Queries(Sources):
                 break
         self.expect_op(")")
 
-    def _set_operations(self, into: bool) -> Any:
-        left = self._intersections(into)
+    def _set_operations(self, alone: bool) -> Any:
+        left = self._intersections(alone)
         while self.upper in ("UNION", "EXCEPT"):
             op = self.next().upper.lower()
             if op == "union" and self.accept("ALL"):
@@ -170,18 +173,18 @@ class Queries(Sources):
             left = nodes.SetOperation(op, left, self._intersections(False))
         return left
 
-    def _intersections(self, into: bool) -> Any:
-        left = self._query_primary(into)
+    def _intersections(self, alone: bool) -> Any:
+        left = self._query_primary(alone)
         while self.accept("INTERSECT"):
             left = nodes.SetOperation("intersect", left, self._query_primary(False))
         return left
 
-    def _query_primary(self, into: bool) -> Any:
+    def _query_primary(self, alone: bool) -> Any:
         if self.accept_op("("):
-            inner = self.nested_query()
+            inner = Query(self._set_operations(False), [])
             self.expect_op(")")
             return inner
-        return self._select(into)
+        return self._select(alone)
 
     def new_value(self) -> nodes.Expr:
         """What a column is given: an expression or DEFAULT."""
@@ -221,16 +224,16 @@ class Queries(Sources):
             ties = True
         return nodes.Top(value, percent, ties)
 
-    def _select(self, into: bool) -> nodes.Select:
+    def _select(self, alone: bool) -> nodes.Select:
         token = self.expect("SELECT")
         select = nodes.Select([], line=token.line)
         select.distinct = self.accept_any("DISTINCT", "ALL") == "DISTINCT"
         select.top = self.top()
         while True:
-            select.items.append(self.select_item(assign=True))
+            select.items.append(self.select_item(assign=alone))
             if not self.accept_op(","):
                 break
-        if into and self.accept("INTO"):
+        if alone and self.accept("INTO"):
             select.into = self.name()
         if self.accept("FROM"):
             select.sources = self.sources()

@@ -68,13 +68,13 @@ class Sources(Expressions):
             self.next()
             return str(token.value)
         if token.kind == lexer.QUOTED or (token.kind == lexer.WORD and self.is_identifier()):
-            if (not words and self._clause_ahead()) or self._trigger_switch_ahead():
+            if (not words and self._clause_ahead()) or self.trigger_switch_ahead():
                 return None
             self.next()
             return str(token.value)
         return None
 
-    def _trigger_switch_ahead(self) -> bool:
+    def trigger_switch_ahead(self) -> bool:
         return self.upper in ("ENABLE", "DISABLE") and self.peek().upper == "TRIGGER"
 
     def _clause_ahead(self) -> bool:

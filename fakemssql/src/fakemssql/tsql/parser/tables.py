@@ -37,7 +37,7 @@ class Tables(Constraints):
                     if token.upper in ("CONSTRAINT", "REFERENCES"):
                         self.fail(token)
             if self.accept_op(","):
-                if self.accept_op(")"):
+                if not variable and self.accept_op(")"):
                     return
                 continue
             self.expect_op(")")
@@ -146,6 +146,8 @@ class Tables(Constraints):
                     assert constraint.expression is not None
                     column.default = (constraint.name, constraint.expression, constraint.text)
                 else:
+                    if constraint.kind in ("foreign", "check") and column.computed is not None and not column.persisted:
+                        self.fail(self.peek(-1))
                     constraints.append(constraint)
 
     def _altered_column(self) -> ColumnDefinition:
@@ -189,7 +191,7 @@ class Tables(Constraints):
             while True:
                 if self.upper in ("COLUMN", "CONSTRAINT"):
                     kind = self.next().upper
-                exists = self.accept("IF", "EXISTS")
+                exists = self.peek(-1).upper == kind and self.accept("IF", "EXISTS")
                 alter.names.append((kind, self.identifier(), exists))
                 if kind == "CONSTRAINT":
                     self.storage_options("DROP INDEX", places=False)

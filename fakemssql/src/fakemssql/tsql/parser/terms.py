@@ -19,7 +19,11 @@ _BARE_FUNCTIONS = frozenset(["CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER"
 
 _CONSTANTS = (lexer.NUMBER, lexer.MONEY, lexer.STRING, lexer.NSTRING, lexer.BINARY, lexer.VARIABLE)
 
-_RESERVED_FUNCTIONS = frozenset(["COALESCE", "NULLIF", "LEFT", "RIGHT", "CONVERT", "TRY_CONVERT", "IDENTITY"])
+_RESERVED_FUNCTIONS = frozenset(["COALESCE", "NULLIF", "LEFT", "RIGHT", "CONVERT", "TRY_CONVERT"])
+
+
+_COUNTS = {"COALESCE": (2, 1_000), "NULLIF": (2, 2), "IIF": (3, 3)}
+"""The least and the highest number of arguments of functions that the grammar knows."""
 
 
 def _places(bound: str) -> int:
@@ -113,7 +117,11 @@ class Terms(Cursor):
             self.unsupported(word)
         if word in _RESERVED_FUNCTIONS and self.peek().value == "(":
             self.index += 1
+            if self.peek().value == "*":
+                self.fail(self.peek())
             return self._call((token.value,), token.line)
+        if word == "IDENTITY" and self.peek().value == "(":
+            self.unsupported("The function IDENTITY")
         if word == "$ACTION":
             self.index += 1
             return nodes.Column(("$action",), token.line)
@@ -135,7 +143,7 @@ class Terms(Cursor):
     @staticmethod
     def _number(text: str) -> Expr:
         if "e" in text or "E" in text:
-            return nodes.Literal("float", text)
+            return nodes.Literal("float", text.rstrip("eE+-"))  # 1e is 1e0
         if "." in text or int(text) > 2147483647:
             return nodes.Literal("numeric", text)
         return nodes.Literal("int", int(text))
@@ -162,6 +170,8 @@ class Terms(Cursor):
         word = self.next().upper
         if word == "FN":
             inner = self.expression()
+            if not isinstance(inner, nodes.Function | nodes.Cast):
+                self.fail(self.peek(-1))
         elif word in ("D", "T", "TS", "GUID") and self.token.kind in (lexer.STRING, lexer.NSTRING):
             target = {"D": "datetime", "T": "datetime", "TS": "datetime", "GUID": "uniqueidentifier"}[word]
             inner = nodes.Cast(nodes.Literal("varchar", self.next().value), SqlType(target))
@@ -221,16 +231,17 @@ class Terms(Cursor):
             else:
                 parts.append(self.identifier())
         if self.is_op("(") and len(parts) <= 3:
-            if quoted and self.peek().value == "*":
-                self.fail(self.peek())
-            return self._call(tuple(parts), line)
+            call = self._call(tuple(parts), line)
+            if quoted and (call.star or call.over is not None):
+                self.fail(self.peek(-1))
+            return call
         if self.is_op("::"):
             self.unsupported("The :: operator")
         if len(parts) > 5 or (len(parts) > 1 and not parts[-2]):
             self.fail(self.peek(-1))
         return nodes.Column(tuple(parts), line)
 
-    def _call(self, name: tuple[str, ...], line: int) -> Expr:
+    def _call(self, name: tuple[str, ...], line: int) -> nodes.Function:
         self.expect_op("(")
         call = nodes.Function(name, [], line=line)
         word = name[-1].upper()
@@ -246,6 +257,9 @@ class Terms(Cursor):
             call.args.append(self.condition() if word == "IIF" and len(name) == 1 else self.expression())
             while self.accept_op(","):
                 call.args.append(self.expression())
+        few, many = _COUNTS.get(word, (0, len(call.args)))
+        if not few <= len(call.args) <= many and len(name) == 1:
+            self.fail()
         self.expect_op(")")
         if self.upper == "WITHIN" and self.peek().upper == "GROUP":
             self.expect("WITHIN", "GROUP")

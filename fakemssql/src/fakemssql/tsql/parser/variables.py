@@ -57,6 +57,8 @@ class Variables(Definitions):
                 if self.upper == "CURSOR":
                     self.unsupported("A cursor")
                 kind = self.type()
+                if self.upper in ("NULL", "NOT"):
+                    self.unsupported("A variable that tells whether it may be NULL")
                 value = self.expression() if self.accept_op("=") else None
                 found.append(nodes.Declare(name, kind, value, line=line))
             if not self.accept_op(","):
