@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
 from fakemssql.tsql.parser.cursor import Cursor
-from fakemssql.tsql.parser.keywords import RESERVED
 from fakemssql.types import SqlType
 
 if TYPE_CHECKING:
@@ -224,12 +223,7 @@ class Terms(Cursor):
             if self.is_op("."):
                 parts.append("")
                 continue
-            token = self.token
-            if token.kind == lexer.WORD and token.upper in RESERVED and self.peek().value == "(":
-                self.index += 1
-                parts.append(token.value)
-            else:
-                parts.append(self.identifier())
+            parts.append(self.identifier())
         if self.is_op("(") and len(parts) <= 3:
             call = self._call(tuple(parts), line)
             if quoted and (call.star or call.over is not None):
