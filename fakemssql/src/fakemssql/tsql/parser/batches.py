@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
+from fakemssql.tsql.parser.maintenance import Maintenance
 from fakemssql.tsql.parser.nodes import Statement
-from fakemssql.tsql.parser.security import Security
 
 _REFUSED = {
     "BACKUP": "BACKUP",
@@ -36,25 +36,8 @@ _ALONE = {
 }
 """What a statement makes or changes that is alone in its batch."""
 
-_STATISTICS_OPTIONS = {
-    **dict.fromkeys(["FULLSCAN", "SAMPLE", "RESAMPLE", "ALL", "COLUMNS", "INDEX", "NORECOMPUTE"], ""),
-    **dict.fromkeys(["INCREMENTAL", "PERSIST_SAMPLE_PERCENT", "AUTO_DROP"], "switch"),
-    **dict.fromkeys(["ROWCOUNT", "PAGECOUNT", "MAXDOP"], "number"),
-}
-"""Options of UPDATE STATISTICS and the kind of value that they take."""
 
-_DBCC_OPTIONS = (
-    "NO_INFOMSGS",
-    "ALL_ERRORMSGS",
-    "TABLERESULTS",
-    "COUNT_ROWS",
-    "DATA_PURITY",
-    "PHYSICAL_ONLY",
-    "TABLOCK",
-)
-
-
-class Batch(Security):
+class Batch(Maintenance):
     """Parses batches."""
 
     def statements(self, *ends: str) -> list[Statement]:
@@ -116,7 +99,7 @@ class Batch(Security):
             return nodes.SelectStatement(self.query([], alone=True))
         if word in ("INSERT", "UPDATE", "DELETE", "MERGE"):
             if word == "UPDATE" and self.peek().upper == "STATISTICS":
-                return self._update_statistics()
+                return self.update_statistics()
             return {"INSERT": self.insert, "UPDATE": self.update, "DELETE": self.delete, "MERGE": self.merge}[word]([])
         method = getattr(self, "_on_" + word.lower(), None) if word else None
         if method is not None:
@@ -135,37 +118,6 @@ class Batch(Security):
     def _first(self) -> bool:
         """Whether nothing but semicolons stands before the next token."""
         return all(token.kind == lexer.OPERATOR and token.value == ";" for token in self.tokens[: self.index])
-
-    def _update_statistics(self) -> Statement:
-        """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | SAMPLE n PERCENT | RESAMPLE, ...]."""
-        self.expect("UPDATE", "STATISTICS")
-        statement = nodes.UpdateStatistics(self.name(), [])
-        if self.is_op("("):
-            statement.names = self.column_list()
-        elif self.is_identifier() and self.upper not in _REFUSED:
-            statement.names = [self.identifier()]
-        if self.accept("WITH"):
-            self._statistics_option()
-            while self.accept_op(","):
-                self._statistics_option()
-        return statement
-
-    def _statistics_option(self) -> None:
-        option = self.accept_any(*_STATISTICS_OPTIONS) or self.fail()
-        kind = _STATISTICS_OPTIONS[option]
-        if option == "RESAMPLE" and self.upper == "ON":
-            self.unsupported("Partitioning")
-        if option == "SAMPLE":
-            self._count()
-            if not self.accept_any("PERCENT", "ROWS"):
-                self.fail()
-        elif kind:
-            self.expect_op("=")
-            self._count() if kind == "number" else self.switch()
-
-    def _count(self) -> None:
-        if self.next().kind != lexer.NUMBER:
-            self.fail(self.peek(-1))
 
     def _on_truncate(self) -> Statement:
         return self.truncate()
@@ -305,33 +257,6 @@ class Batch(Security):
         if self.upper in ("DATABASE", "ALL"):
             self.unsupported("A DDL trigger")
         return nodes.TriggerState(name, self.name(), enabled)
-
-    def _on_dbcc(self) -> Statement:
-        self.next()
-        command = self.identifier().upper()
-        arguments: list[nodes.Expr] = []
-        if self.accept_op("(") and not self.accept_op(")"):
-            arguments.append(self._dbcc_argument())
-            while self.accept_op(","):
-                arguments.append(self._dbcc_argument())
-            self.expect_op(")")
-        if self.accept("WITH"):
-            while True:
-                if not self.accept_any(*_DBCC_OPTIONS):
-                    self.fail()
-                if not self.accept_op(","):
-                    break
-        return nodes.Dbcc(command, arguments)
-
-    def _dbcc_argument(self) -> nodes.Expr:
-        """A constant, a variable, or a name in one part, brackets and all."""
-        if not self.is_identifier():
-            return self.constant()
-        start = self.index
-        self.next()
-        if self.is_op("="):
-            self.unsupported("A DBCC command with named arguments")
-        return nodes.Literal("nvarchar", self.source_text(start))
 
 
 def parse(text: str, quoted_identifier: bool = True) -> list[Statement]:
