@@ -6,16 +6,10 @@ does not parse cannot run anywhere.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sysconfig
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
 from threading import Lock
 from typing import Any
 from unittest.mock import patch
@@ -23,50 +17,34 @@ from unittest.mock import patch
 from airflow_sqlqueue.server.enlisted import EnlistedCursor
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
+from support.grammar import MAXDOP, WHY_NOT, refusals
+
+__all__ = ["MAXDOP", "VERSIONS", "WHY_NOT", "Recorder", "problems", "with_parameters"]
 
 VERSIONS = ("2016", "2022")
 """The oldest SQL Server that is supported and the newest that is common; the grammars between add, and take nothing."""
-
-_PLACES = [sysconfig.get_path("scripts"), os.environ.get("PATH", "")]
-MAXDOP = shutil.which("maxdop", path=os.pathsep.join(_PLACES))
-"""The program, None where it is not installed: it has no wheel for Linux on ARM."""
-
-WHY_NOT = "maxdop is not installed: pyproject.toml names it, and the platforms that it has wheels for"
 
 _LITERAL_OR_PLACEHOLDER = re.compile(
     r"""'[^']*' | "[^"]*" | \[(?:[^]]|\]\])*\] | --[^\n]* | /\*.*?\*/ | (?P<placeholder>\?)""", re.VERBOSE | re.DOTALL
 )
 _NAMES_OF_TESTS = re.compile(r"[0-9a-f]{8,}(-[0-9a-f]{4}){0,3}(-[0-9a-f]{12})?")
-_PROBLEM = re.compile(r"(?P<number>\d+)\.sql: could not be parsed, so it was left unchanged\. (?P<what>.*)")
 
 
 def with_parameters(text: str) -> str:
-    """The text as the driver hands it on: placeholders are parameters, ``@p1`` and so on.
-
-    Line ends inside of names are one kind: maxdop makes them so, and then calls the change a fault of its own.
-    """
+    """The text as the driver hands it on: placeholders are parameters, ``@p1`` and so on."""
     numbers = count(1)
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _LITERAL_OR_PLACEHOLDER.sub(lambda found: f"@p{next(numbers)}" if found["placeholder"] else found[0], text)
 
 
 def problems(texts: Iterable[str], versions: Iterable[str] = VERSIONS) -> list[str]:
     """What the grammar says of the texts that it does not parse."""
     given = list(texts)
-    assert MAXDOP, WHY_NOT
-    found: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        files = [Path(folder, f"{number}.sql") for number in range(len(given))]
-        for file, text in zip(files, given, strict=True):
-            file.write_text(with_parameters(text), "utf-8")
-        for version in versions if files else ():
-            command = [MAXDOP, "--check", "--parser-version", version, *map(str, files)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-            # 1 says that a text could not be parsed, or that maxdop would lay it out differently, which is no matter.
-            assert done.returncode in (0, 1), done.stderr
-            for problem in _PROBLEM.finditer(done.stderr):
-                found.append(f"SQL Server {version}: {problem['what']}\n{given[int(problem['number'])]}")
-    return found
+    told = [with_parameters(text) for text in given]
+    return [
+        f"SQL Server {version}: {what}\n{given[place]}"
+        for version in versions
+        for place, what in sorted(refusals(told, version).items())
+    ]
 
 
 class Recorder:

@@ -6,6 +6,7 @@ administrators, and what no test of this folder sends.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from airflow_sqlqueue.tables.create import create, create_queue, definitions_for
 from airflow_sqlqueue.tables.layout import Layout, Trigger
 from airflow_sqlqueue.tables.reading import read_layout
 from airflow_sqlqueue.tables.shapes import SHAPES
+from support.mutants import disagreements, mutants
 from tests.contract.conftest import run_sql
 from tests.grammar import MAXDOP, WHY_NOT, Recorder, problems, with_parameters
 
@@ -66,6 +68,15 @@ def test_every_named_query_parses() -> None:
     texts = [filled_in(query) for query in sql._queries().values()]
     assert len(texts) > 100
     assert problems(texts) == []
+
+
+def test_fakemssql_judges_every_named_query_and_mutants_of_them_as_the_grammar_does() -> None:
+    """More mutants where FAKEMSSQL_MUTANTS says how many, and with FAKEMSSQL_MUTANTS_SEED others."""
+    texts = [with_parameters(filled_in(query)) for query in sql._queries().values()]
+    assert disagreements(texts) == []
+    count = int(os.environ.get("FAKEMSSQL_MUTANTS", "500"))
+    seed = int(os.environ.get("FAKEMSSQL_MUTANTS_SEED", "16"))
+    assert "\n\n".join(disagreements(mutants(texts, count, seed))) == ""
 
 
 @pytest.mark.parametrize("layout", SHAPES)

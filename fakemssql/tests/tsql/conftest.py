@@ -6,6 +6,7 @@ import itertools
 import os
 import select
 from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import pytest
 
@@ -13,9 +14,14 @@ from fakemssql.postgres import Postgres
 from fakemssql.server import SNAPSHOT_VARIABLE
 from fakemssql.tsql import install
 from fakemssql.tsql.engine import Engines
+from fakemssql.tsql.parser import batches
 from fakemssql.tsql.runtime.session import Session
 from support.engine_client import Client
 from support.folders import data_folder
+from support.grammar import MAXDOP
+from support.mutants import Noted, disagreements, mutants
+
+NOTED = Noted()
 
 QUEUE = """
 CREATE TABLE {0} (
@@ -47,6 +53,22 @@ def engines(conninfo: str) -> Iterator[Engines]:
     opener = Engines(conninfo)
     yield opener
     opener.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _as_the_grammar_has_it() -> Iterator[None]:
+    """What the tests of a module have fakemssql accept, Microsoft's grammar accepts as well, and mutants of it alike.
+
+    Mutants are made where FAKEMSSQL_MUTANTS says how many for each module: their texts depend on the tests that ran.
+    """
+    with patch.object(batches, "parse", NOTED.parse):
+        yield
+    texts = NOTED.take()
+    if MAXDOP is None:
+        return
+    seed = int(os.environ.get("FAKEMSSQL_MUTANTS_SEED", "16"))
+    changed = mutants(texts, int(os.environ.get("FAKEMSSQL_MUTANTS", "0")), seed) if texts else []
+    assert "\n\n".join(disagreements(texts + changed)) == ""
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ import pytest
         ("DECLARE @t TABLE (a int); INSERT @t VALUES (1), (2, 3)", 10709),
         ("DECLARE @t TABLE (a int); INSERT @t (a) VALUES (1, 2)", 110),
         ("DECLARE @t TABLE (a int, b int); INSERT @t (a, b) VALUES (1)", 109),
-        ("DECLARE @n int = 1, @t TABLE (a int); UPDATE @t SET @n = @n + 1, a = @n", 40517),
-        ("DECLARE @n int = 1, @t TABLE (a int); UPDATE @t SET @n += a", 40517),
+        ("DECLARE @n int = 1; DECLARE @t TABLE (a int); UPDATE @t SET @n = @n + 1, a = @n", 40517),
+        ("DECLARE @n int = 1; DECLARE @t TABLE (a int); UPDATE @t SET @n += a", 40517),
     ],
 )
 def test_numbers(client: Any, text: str, number: int) -> None:
@@ -35,11 +35,12 @@ def test_numbers(client: Any, text: str, number: int) -> None:
 
 def test_what_stays_allowed(client: Any, table: str) -> None:
     text = (
-        "DECLARE @n int = 1, @m int, @t TABLE (a int); INSERT @t VALUES (4); UPDATE @t SET @m = a = a + @n; SELECT @m"
+        "DECLARE @n int = 1, @m int; DECLARE @t TABLE (a int); INSERT @t VALUES (4);"
+        " UPDATE @t SET @m = a = a + @n; SELECT @m"
     )
     assert client.value(text) == 5
     assert client.value("DECLARE @i int = 0; WHILE @i < 2 BEGIN DECLARE @j int; SET @i += 1 END; SELECT @i") == 2
-    client.ok(f"CREATE PROCEDURE {table} @a int WITH RECOMPILE, EXECUTE AS OWNER AS RETURN @a + 1")
+    client.ok(f"CREATE PROCEDURE {table} @a int WITH RECOMPILE, EXECUTE AS CALLER AS RETURN @a + 1")
     assert client.value(f"DECLARE @a int; EXEC @a = {table} 4; SELECT @a") == 5
     client.ok("SELECT a FROM (VALUES (1)) v(a) GROUP BY a HAVING COUNT(*) > 0 ORDER BY ROW_NUMBER() OVER (ORDER BY a)")
     assert "#2" in client.error("CREATE TABLE #m (a int, b nosuchtype)").message

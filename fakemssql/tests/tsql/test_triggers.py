@@ -77,6 +77,6 @@ def test_what_a_trigger_undoes(client: Any, audited: str, value: int, number: in
 
 
 def test_assignment_with_output_into(client: Any, audited: str) -> None:
-    text = f"""INSERT {audited} (x) VALUES (1); DECLARE @a int, @t TABLE (x int)
+    text = f"""INSERT {audited} (x) VALUES (1); DECLARE @a int; DECLARE @t TABLE (x int)
         UPDATE {audited} SET @a = x = 5 OUTPUT inserted.x INTO @t; SELECT @a, x FROM @t"""
     assert client.rows(text) == [(5, 5)]

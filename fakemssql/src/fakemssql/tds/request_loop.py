@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import traceback
 
 from fakemssql.contract import Attention, ClientGone, Engine, SqlError
+from fakemssql.faults import fault
 from fakemssql.tds import requests
 from fakemssql.tds.packets import RESET, RESET_KEEP_TRANSACTION, Message, PacketType
 from fakemssql.tds.procedures import Procedures
 from fakemssql.tds.reader import Truncated
 from fakemssql.tds.response import Response
 from fakemssql.tds.stream import Stream
-
-log = logging.getLogger(__name__)
 
 
 class RequestLoop:
@@ -98,13 +96,12 @@ class RequestLoop:
 
 
 def as_sql_error(error: Exception) -> SqlError:
-    """What the client is told of an exception: SQL Server's errors as they are, a defect of this server as 50000."""
+    """What the client is told of an exception: SQL Server's errors as they are, a fault as an internal one."""
     if isinstance(error, SqlError):
         return error
     if isinstance(error, Truncated):
         return SqlError(8009, "The incoming tabular data stream (TDS) protocol stream is incorrect.")
-    log.error("request failed: %s", describe(error))
-    return SqlError(50000, f"fakemssql failed on this request: {describe(error)}")
+    return fault(error)
 
 
 def describe(error: Exception) -> str:

@@ -26,7 +26,7 @@ def people(client: Any, connect: Callable[..., Any]) -> Iterator[Callable[[], So
         return Someone(name, connect)
 
     yield make
-    client.run("IF @@TRANCOUNT > 0 ROLLBACK; REVERT; USE shop")
+    client.run("IF @@TRANCOUNT > 0 ROLLBACK; USE shop")
     for name in made:
         client.run(f"DROP USER IF EXISTS {name}")
         client.ok(f"DROP LOGIN {name}")

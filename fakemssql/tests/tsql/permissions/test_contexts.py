@@ -1,58 +1,10 @@
-"""EXECUTE AS, what users see of the catalog, security functions, default schemas."""
+"""What users see of the catalog, security functions, default schemas."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from support.people import Someone
-
-WHO = "SELECT USER_NAME(), SUSER_SNAME(), ORIGINAL_LOGIN()"
-
-
-def test_execute_as_and_revert(client: Any, someone: Someone, things: str) -> None:
-    name = someone.name
-    client.ok(f"EXECUTE AS USER = '{name}'")
-    assert client.rows(WHO) == [(name, name, "sa")]
-    assert client.error(f"SELECT * FROM {things}").number == 229
-    assert client.error("USE [Other.Catalog]").number == 916
-    client.ok("REVERT")
-    assert client.rows(WHO) == [("dbo", "sa", "sa")]
-    client.ok("REVERT")
-    assert client.rows(f"EXECUTE AS LOGIN = '{name}'; {WHO}; REVERT") == [(name, name, "sa")]
-    client.ok(f"DECLARE @u sysname = '{name}'; EXECUTE AS USER = @u; EXECUTE AS USER = '{name}'; REVERT")
-    assert client.value("SELECT CURRENT_USER") == name
-    client.session.reset(False)
-    assert client.value("SELECT CURRENT_USER") == "dbo"
-    mine = someone.session()
-    assert mine.error("EXECUTE AS USER = 'dbo'").number == 15517
-    assert mine.error("EXECUTE AS LOGIN = 'sa'").number == 15406
-    client.ok("CREATE USER played WITHOUT LOGIN; GRANT IMPERSONATE ON USER::played TO " + name)
-    assert mine.value("EXECUTE AS USER = 'played'; SELECT USER_NAME(); REVERT") == "played"
-    assert client.rows("EXECUTE AS USER = 'played'; SELECT SUSER_ID(), ORIGINAL_LOGIN(); REVERT") == [(None, "sa")]
-    client.ok("DROP USER played")
-
-
-def test_a_context_ends_with_its_procedure_or_text(client: Any, someone: Someone, things: str) -> None:
-    name = someone.name
-    client.ok(f"CREATE PROCEDURE {things}_x AS EXECUTE AS USER = '{name}'; SELECT USER_NAME()")
-    assert client.value(f"EXEC {things}_x") == name
-    assert client.value(f"EXEC ('EXECUTE AS USER = ''{name}'''); SELECT USER_NAME()") == "dbo"
-    client.ok(f"EXECUTE AS USER = '{name}'; EXEC ('REVERT')")
-    assert client.value("SELECT USER_NAME(); REVERT") == name
-
-
-def test_modules_that_run_as_their_owner(client: Any, someone: Someone, things: str) -> None:
-    text = f"AS EXEC ('SELECT COUNT(*) FROM {things}'); SELECT USER_NAME()"
-    client.ok(f"CREATE PROCEDURE {things}_o WITH EXECUTE AS OWNER {text}")
-    client.ok(f"CREATE PROCEDURE {things}_c WITH EXECUTE AS CALLER {text}")
-    client.ok(f"CREATE PROCEDURE {things}_u WITH EXECUTE AS '{someone.name}' {text}")
-    client.ok(f"GRANT EXECUTE ON {things}_o TO {someone.name}; GRANT EXECUTE ON {things}_c TO {someone.name}")
-    mine = someone.session()
-    assert mine.ok(f"EXEC {things}_o").results == [[(2,)], [("dbo",)]]
-    assert mine.value("SELECT USER_NAME()") == someone.name
-    assert mine.error(f"EXEC {things}_c").number == 229
-    assert client.error(f"EXEC {things}_u").number == 229
-    assert client.value("SELECT USER_NAME()") == "dbo"
 
 
 def test_users_see_what_they_have_a_permission_on(client: Any, someone: Someone, things: str) -> None:
@@ -109,7 +61,6 @@ def test_definitions_are_seen_with_view_definition(client: Any, someone: Someone
     )
     assert mine.rows(text) == [(f"{things}_p", None, None)]
     assert mine.value(default) is None
-    assert mine.error(f"EXEC sp_helptext '{things}_p'").number == 15197
     client.ok(f"GRANT VIEW DEFINITION ON SCHEMA::dbo TO {someone.name}")
     assert mine.rows(text)[0][1].startswith("CREATE PROCEDURE")
     assert mine.rows(text)[0][2] is not None
@@ -125,25 +76,8 @@ def test_databases_and_schemas_are_seen_by_all(client: Any, someone: Someone) ->
     assert mine.value("SELECT COUNT(*) FROM sys.schemas WHERE name IN ('dbo', 'guest')") == 2
 
 
-def test_functions_over_permissions(client: Any, someone: Someone, things: str) -> None:
-    client.ok(f"GRANT SELECT, INSERT ON {things} TO {someone.name}")
+def test_functions_over_principals(client: Any, someone: Someone) -> None:
     mine = someone.session()
-    asked = "SELECT HAS_PERMS_BY_NAME('dbo.{0}', 'OBJECT', '{1}')"
-    assert mine.value(asked.format(things, "SELECT")) == 1
-    assert mine.value(asked.format(things, "delete")) == 0
-    assert mine.value(asked.format(things, "ANY")) == 1
-    assert mine.value(asked.format(things, "FLY")) is None
-    assert mine.value(asked.format("nothing", "SELECT")) is None
-    assert mine.value("SELECT HAS_PERMS_BY_NAME(DB_NAME(), 'DATABASE', 'CONNECT')") == 1
-    assert mine.value("SELECT HAS_PERMS_BY_NAME(NULL, NULL, 'VIEW ANY DATABASE')") == 1
-    assert mine.value("SELECT HAS_PERMS_BY_NAME(NULL, NULL, 'VIEW SERVER STATE')") == 0
-    assert mine.value("SELECT HAS_PERMS_BY_NAME('dbo', 'SCHEMA', 'ALTER')") == 0
-    assert client.value(asked.format(things, "DELETE")) == 1
-    listed = mine.rows(f"SELECT entity_name, permission_name FROM fn_my_permissions('{things}', 'OBJECT') ORDER BY 2")
-    assert listed == [(things, "INSERT"), (things, "SELECT")]
-    found = mine.rows("SELECT permission_name FROM sys.fn_my_permissions(NULL, 'DATABASE')")
-    assert found == [("CONNECT",)]
-    assert client.value("SELECT COUNT(*) FROM sys.fn_my_permissions(NULL, 'SERVER')") > 10
     ids = "USER_ID(), DATABASE_PRINCIPAL_ID(), SUSER_ID()"
     own = mine.rows(f"SELECT {ids}")[0]
     assert own[0] == own[1] > 4

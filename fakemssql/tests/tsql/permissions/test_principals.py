@@ -20,7 +20,7 @@ def test_roles_and_their_members(client: Any, someone: Someone) -> None:
     name = someone.name
     client.ok(f"CREATE ROLE readers_of_{name}; CREATE ROLE [all {name}]")
     client.ok(f"ALTER ROLE readers_of_{name} ADD MEMBER {name}; ALTER ROLE [all {name}] ADD MEMBER readers_of_{name}")
-    client.ok(f"EXEC sp_addrolemember 'db_datareader', '{name}'; EXEC sp_addrolemember N'db_datareader', N'{name}'")
+    client.ok(f"ALTER ROLE db_datareader ADD MEMBER {name}; ALTER ROLE db_datareader ADD MEMBER {name}")
     assert client.rows(MEMBERS.format(name)) == [("db_datareader", name), (f"readers_of_{name}", name)]
     mine = someone.session()
     texts = f"SELECT IS_MEMBER('all {name}'), IS_MEMBER('db_datareader'), IS_MEMBER('db_owner'), IS_MEMBER('none')"
@@ -28,7 +28,7 @@ def test_roles_and_their_members(client: Any, someone: Someone) -> None:
     assert client.value(f"SELECT IS_ROLEMEMBER('all {name}', '{name}')") == 1
     assert client.error(f"ALTER ROLE readers_of_{name} ADD MEMBER [all {name}]").number == 15413
     assert client.error(f"DROP ROLE readers_of_{name}").number == 15144
-    client.ok(f"EXEC sp_droprolemember 'db_datareader', '{name}'; ALTER ROLE readers_of_{name} DROP MEMBER {name}")
+    client.ok(f"ALTER ROLE db_datareader DROP MEMBER {name}; ALTER ROLE readers_of_{name} DROP MEMBER {name}")
     client.ok(f"ALTER ROLE [all {name}] DROP MEMBER readers_of_{name}")
     client.ok(f"DROP ROLE [all {name}]; DROP ROLE IF EXISTS readers_of_{name}; DROP ROLE IF EXISTS readers_of_{name}")
     assert client.rows(MEMBERS.format(name)) == []
@@ -48,8 +48,7 @@ def test_roles_and_their_members(client: Any, someone: Someone) -> None:
         ("ALTER ROLE nothing ADD MEMBER {0}", 15151),
         ("ALTER ROLE db_owner ADD MEMBER nobody", 15151),
         ("ALTER ROLE db_owner ADD MEMBER dbo", 15405),
-        ("ALTER ROLE public ADD MEMBER {0}", 15081),
-        ("EXEC sp_addrolemember 'db_owner', 'nobody'", 15410),
+        ("ALTER ROLE [public] ADD MEMBER {0}", 15081),
         ("GRANT SELECT ON nothing TO {0}", 15151),
         ("GRANT SELECT ON SCHEMA::nothing TO {0}", 15151),
         ("GRANT SELECT TO nobody", 15151),
@@ -60,8 +59,6 @@ def test_roles_and_their_members(client: Any, someone: Someone) -> None:
         ("GRANT ALTER ANY ASSEMBLY TO {0}", 40517),
         ("GRANT SELECT ON sys.objects TO {0}", 40517),
         ("GRANT SELECT TO {0} AS dbo", 40517),
-        ("EXECUTE AS USER = 'nobody'", 15517),
-        ("EXECUTE AS LOGIN = 'nobody'", 15406),
     ],
 )
 def test_what_is_refused(client: Any, someone: Someone, text: str, number: int) -> None:
@@ -126,6 +123,4 @@ def test_owners_of_schemas(client: Any, someone: Someone) -> None:
     mine = someone.session()
     mine.ok(f"CREATE TABLE of_{someone.name}.t (a int); INSERT INTO of_{someone.name}.t VALUES (1)")
     assert mine.value(f"SELECT a FROM of_{someone.name}.t") == 1
-    client.ok(f"ALTER AUTHORIZATION ON SCHEMA::of_{someone.name} TO dbo")
-    assert mine.error(f"SELECT a FROM of_{someone.name}.t").number == 229
     client.ok(f"DROP TABLE of_{someone.name}.t; DROP SCHEMA of_{someone.name}")

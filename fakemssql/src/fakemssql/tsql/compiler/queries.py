@@ -7,7 +7,6 @@ from typing import Any
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.convert import convert
-from fakemssql.tsql.compiler.documents import compile_document
 from fakemssql.tsql.compiler.order import Order
 from fakemssql.tsql.compiler.seeks import check_seeks
 from fakemssql.tsql.compiler.sources import Compiled, RowLock
@@ -25,8 +24,6 @@ class Queries(Order):
         self, query: nodes.Query, parent: Names | None, carry: bool = False, target: bool = False
     ) -> Compiled:
         """Compile a query expression with its CTEs."""
-        if query.for_clause:
-            return compile_document(self, query, parent)
         self.depth += 1
         if self.depth > 60:
             raise SqlError(191, "Some part of your SQL statement is nested too deeply.", severity=15)

@@ -17,7 +17,6 @@ from fakemssql.tsql.datatypes.sqltypes import (
     family,
     is_number,
     is_text,
-    storage,
 )
 from fakemssql.tsql.names import literal
 from fakemssql.tsql.parser import nodes
@@ -116,14 +115,6 @@ class Scalars(Operators):
             raise SqlError(40517, "AT TIME ZONE other than 'UTC' is not supported by fakemssql.")
         scale = value.type.scale if value.type is not None and value.type.scale is not None else 7
         return convert(value, SqlType("datetimeoffset", scale=scale), "cast")
-
-    def _scalar_nextvalue(self, node: nodes.NextValue, names: Names) -> Typed:
-        table = self.env.catalog.find(node.name, self.env.database)
-        if table is None or table.type != "SO":
-            raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.")
-        self.env.require(table, "UPDATE")
-        kind = SqlType(table.extra.get("type", "bigint"))
-        return Typed(f"nextval({literal(table.pg)})::{storage(kind)}", kind, False)
 
     def _scalar_unary(self, node: nodes.Unary, names: Names) -> Typed:
         if node.op == "not":

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from fakemssql.text import from_cp1252, from_pg, to_cp1252, to_pg
-from fakemssql.tsql.datatypes.sqltypes import family, storage
+from fakemssql.tsql.datatypes.sqltypes import storage
 from fakemssql.types import MAX, SqlType
 
 _EPOCH = dt.datetime(2000, 1, 1)  # noqa: DTZ001 - PostgreSQL's timestamp has no zone
@@ -134,7 +134,3 @@ def decode(kind: SqlType, data: bytes | None) -> Any:
         return (_EPOCH + dt.timedelta(microseconds=_PACK["int8"].unpack(data)[0])).time()
     moment = _EPOCH + dt.timedelta(microseconds=_PACK["int8"].unpack(data)[0])
     return moment.replace(tzinfo=dt.timezone.utc) if pg == "timestamptz" else moment
-
-
-def is_numeric(kind: SqlType) -> bool:
-    return family(kind) in ("int", "decimal", "float")

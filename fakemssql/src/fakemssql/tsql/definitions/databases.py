@@ -99,7 +99,7 @@ class Databases(Objects):
         if self.catalog.database(node.name) is not None:
             raise SqlError(1801, f"Database '{node.name}' already exists. Choose a different database name.", state=3)
         create_database(self.run, self.value, node.name)
-        owner = self.session.security.context.account.login_id
+        owner = self.session.security.account.login_id
         self.run(f"UPDATE mssql.databases SET owner_id = {owner} WHERE folded = {literal(fold(node.name))}")
 
     def _alterdatabase(self, node: nodes.AlterDatabase) -> None:

@@ -17,7 +17,6 @@ _CODES = {
     "PROCEDURE": "P",
     "SYNONYM": "SN",
     "TRIGGER": "TR",
-    "SEQUENCE": "SO",
     "FUNCTION": "FN",
 }
 
@@ -70,8 +69,6 @@ class Removal(Indexes, Triggers, Databases):
                 )
             self.session.keep_identities()
             self.run(f"DROP TABLE {quoted(str(schema_pg))}.{quoted(str(pg))}")
-        elif kind == "SEQUENCE":
-            self.run(f"DROP SEQUENCE {quoted(str(schema_pg))}.{quoted(str(pg))}")
         self.run(f"DELETE FROM mssql.objects WHERE object_id = {identifier} OR parent_object_id = {identifier}")
         if kind == "TRIGGER":
             self.refresh_triggers()

@@ -11,8 +11,6 @@ from fakemssql.tsql.definitions.metadata import object_row
 from fakemssql.tsql.definitions.objects import Objects
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
-from fakemssql.tsql.security import errors
-from fakemssql.tsql.security.context import PRINCIPAL
 
 
 class Triggers(Objects):
@@ -33,7 +31,7 @@ class Triggers(Objects):
             raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", state=6)
         if known is None:
             self.check_new(place)
-        parent, extra = "0", self._execute_as(node)
+        parent, extra = "0", dict[str, object]()
         if node.kind == "TRIGGER":
             table = self.catalog.named(node.table, self.session.database)
             if table is None or not (table.type == "U" or (table.type == "V" and node.instead)):
@@ -84,27 +82,6 @@ class Triggers(Objects):
                     f"Cannot create trigger '{node.name[-1]}' on table '{table.schema}.{table.name}' because an INSTEAD"
                     f" OF {event} trigger already exists on this object.",
                 )
-
-    def _execute_as(self, node: nodes.CreateModule) -> dict[str, object]:
-        """As whom the module runs: the number of a user, -2 for its owner, nothing for its caller."""
-        if node.execute_as == "caller":
-            return {}
-        if node.execute_as == "owner":
-            return {"execute_as": -2}
-        security = self.session.security
-        identity = security.identity(self.session.database)
-        if node.execute_as == "self":
-            return {"execute_as": identity.user_id}
-        name = node.execute_as[1:]
-        rows = self.pg.query(
-            "SELECT principal_id FROM mssql.principals WHERE database_id = $1::int AND folded = $2 AND kind = 'S'",
-            identity.database_id,
-            fold(name),
-        )
-        number = int(rows[0][0] or 0) if rows else 0
-        if not rows or not security.allowed(self.session.database, PRINCIPAL, number, "IMPERSONATE"):
-            raise errors.missing("user", name)
-        return {"execute_as": number}
 
     def refresh_triggers(self) -> None:
         """Keep in a table's row which events have enabled triggers with a body to run, after it or instead."""

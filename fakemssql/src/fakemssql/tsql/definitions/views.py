@@ -1,15 +1,14 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Views, synonyms and sequences."""
+"""Views and synonyms."""
 
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo
 from fakemssql.tsql.compiler.compiler import Compiler
-from fakemssql.tsql.datatypes.sqltypes import storage
 from fakemssql.tsql.definitions.metadata import metadata_columns, object_row
 from fakemssql.tsql.definitions.objects import Objects
-from fakemssql.tsql.names import bracketed, literal, pg_name, quoted
+from fakemssql.tsql.names import bracketed, literal
 from fakemssql.tsql.parser import nodes
 
 _OF_READER = {"@@user", "@@user_id", "@@login", "@@login_id", "@@original_login"}
@@ -17,7 +16,7 @@ _OF_READER = {"@@user", "@@user_id", "@@login", "@@login_id", "@@original_login"
 
 
 class Views(Objects):
-    """Creates views, synonyms and sequences."""
+    """Creates views and synonyms."""
 
     def _createsynonym(self, node: nodes.CreateSynonym) -> None:
         place = self.place(node.name)
@@ -76,18 +75,3 @@ class Views(Objects):
             )
         for sql in metadata_columns(object_id, infos):
             self.run(sql)
-
-    def _createsequence(self, node: nodes.CreateSequence) -> None:
-        place = self.place(node.name)
-        self.check_new(place)
-        pg = pg_name(place.name)
-        low = {"bigint": -9223372036854775808, "int": -2147483648, "smallint": -32768, "tinyint": 0}.get(
-            node.type.name, 0
-        )
-        start = node.start if node.start is not None else low
-
-        self.run(
-            f"CREATE SEQUENCE {quoted(place.schema_pg)}.{quoted(pg)} AS"
-            f" {storage(node.type)} INCREMENT {node.increment} MINVALUE {low} START {start}"
-        )
-        self.value(object_row((place.name,), "SO", "0", pg, place.database_id, place.schema_id, type=node.type.name))

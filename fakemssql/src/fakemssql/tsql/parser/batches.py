@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
+from fakemssql.tsql.parser.maintenance import Maintenance
 from fakemssql.tsql.parser.nodes import Statement
-from fakemssql.tsql.parser.security import Security
 
 _REFUSED = {
     "BACKUP": "BACKUP",
@@ -19,12 +19,25 @@ _REFUSED = {
     "READTEXT": "READTEXT",
     "WRITETEXT": "WRITETEXT",
     "UPDATETEXT": "UPDATETEXT",
+    "OPEN": "A cursor",
+    "FETCH": "A cursor",
+    "CLOSE": "A cursor",
+    "DEALLOCATE": "A cursor",
+    "REVERT": "REVERT",
+    "MOVE": "Service Broker",
     "SEND": "Service Broker",
     "RECEIVE": "Service Broker",
 }
 
 
-class Batch(Security):
+_ALONE = {
+    **{word: word for word in ("VIEW", "PROCEDURE", "TRIGGER", "FUNCTION", "SCHEMA")},
+    "PROC": "PROCEDURE",
+}
+"""What a statement makes or changes that is alone in its batch."""
+
+
+class Batch(Maintenance):
     """Parses batches."""
 
     def statements(self, *ends: str) -> list[Statement]:
@@ -39,11 +52,30 @@ class Batch(Security):
                 return found
             if self.upper in ends:
                 return found
+            if found and not self._ended():
+                self._require_end()
             found.append(self.statement())
 
+    def _ended(self) -> bool:
+        """Whether a semicolon stands before the next statement."""
+        token = self.peek(-1)
+        return token.kind == lexer.OPERATOR and bool(token.value == ";")
+
+    def _require_end(self) -> None:
+        """WITH and THROW are read as parts of the statement before them unless a semicolon ends it."""
+        if self.upper == "WITH":
+            raise SqlError(
+                319,
+                "Incorrect syntax near the keyword 'with'. If this statement is a common table expression, an"
+                " xmlnamespaces clause or a change tracking context clause, the previous statement must be terminated"
+                " with a semicolon.",
+                severity=15,
+                line=self.token.line,
+            )
+        if self.upper == "THROW":
+            self.fail()
+
     def statement(self) -> Statement:
-        while self.accept_op(";"):
-            pass
         start = self.index
         statement = self._dispatch()
         statement.line = self.tokens[start].line
@@ -54,9 +86,7 @@ class Batch(Security):
         token = self.token
         word = token.upper
         if self.is_op("("):
-            return nodes.SelectStatement(self.query())
-        if self.is_op("{"):
-            return self._odbc_call()
+            return nodes.SelectStatement(self.query([], alone=True))
         if word == "WITH":
             ctes = self.with_clause()
             handler = {"INSERT": self.insert, "UPDATE": self.update, "DELETE": self.delete, "MERGE": self.merge}
@@ -64,12 +94,12 @@ class Batch(Security):
                 return handler[self.upper](ctes)
             if self.upper != "SELECT" and not self.is_op("("):
                 self.fail()
-            return nodes.SelectStatement(self.query(ctes))
+            return nodes.SelectStatement(self.query(ctes, alone=True))
         if word == "SELECT":
-            return nodes.SelectStatement(self.query())
+            return nodes.SelectStatement(self.query([], alone=True))
         if word in ("INSERT", "UPDATE", "DELETE", "MERGE"):
             if word == "UPDATE" and self.peek().upper == "STATISTICS":
-                return self._update_statistics()
+                return self.update_statistics()
             return {"INSERT": self.insert, "UPDATE": self.update, "DELETE": self.delete, "MERGE": self.merge}[word]([])
         method = getattr(self, "_on_" + word.lower(), None) if word else None
         if method is not None:
@@ -78,34 +108,16 @@ class Batch(Security):
             return result
         if word in _REFUSED:
             self.unsupported(_REFUSED[word])
-        if self.is_identifier(token):
-            if self.peek().value == ":" and token.kind == lexer.WORD:
-                self.unsupported("A label")
-            if self.index == 0 or all(t.kind == lexer.OPERATOR and t.value == ";" for t in self.tokens[: self.index]):
-                return self._procedure_call()
+        if self.is_identifier(token) and self.peek().value == ":" and token.kind == lexer.WORD:
+            self.unsupported("A label")
+        starts_name = self.is_identifier(token) or token.kind == lexer.VARIABLE or self.is_op(".")
+        if starts_name and self._first():
+            return self._procedure_call()
         self.fail()
 
-    def _update_statistics(self) -> Statement:
-        """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | SAMPLE n PERCENT | RESAMPLE, ...]."""
-        self.expect("UPDATE", "STATISTICS")
-        statement = nodes.UpdateStatistics(self.name(), [])
-        if self.is_op("("):
-            statement.names = self.column_list()
-        elif self.is_identifier() and self.upper not in _REFUSED:
-            statement.names = [self.identifier()]
-        if self.accept("WITH"):
-            while True:
-                self.next()
-                if self.token.kind == lexer.NUMBER:
-                    self.next()
-                    self.accept_any("PERCENT", "ROWS")
-                elif self.accept_op("="):
-                    self.next()
-                elif self.upper == "ON" and self.peek().upper == "PARTITIONS":
-                    self.unsupported("Partitioning")
-                if not self.accept_op(","):
-                    break
-        return statement
+    def _first(self) -> bool:
+        """Whether nothing but semicolons stands before the next token."""
+        return all(token.kind == lexer.OPERATOR and token.value == ";" for token in self.tokens[: self.index])
 
     def _on_truncate(self) -> Statement:
         return self.truncate()
@@ -114,8 +126,7 @@ class Batch(Security):
         return self.drop_principal() if self.drops_principal() else self.drop()
 
     def _on_create(self) -> Statement:
-        first = self.index == 0 or all(t.value == ";" for t in self.tokens[: self.index])
-        line = self.expect("CREATE").line
+        first, line = self._first(), self.expect("CREATE").line
         mode = "create"
         if self.accept("OR"):
             self.expect("ALTER")
@@ -125,25 +136,25 @@ class Batch(Security):
             return self.create_table()
         if word in ("UNIQUE", "CLUSTERED", "NONCLUSTERED", "INDEX", "COLUMNSTORE"):
             return self.create_index()
-        if word == "SCHEMA":
-            return self.create_schema()
         if word == "DATABASE":
             return self.create_database()
         if word == "SYNONYM":
             return self.create_synonym()
-        if word == "SEQUENCE":
-            return self.create_sequence()
         if word in ("LOGIN", "USER", "ROLE"):
             return self.create_principal()
-        if word in ("VIEW", "PROCEDURE", "PROC", "TRIGGER", "FUNCTION"):
+        if word in _ALONE:
             if not first:
-                raise self.first_in_batch(line, {"PROC": "PROCEDURE"}.get(word, word))
+                raise self.first_in_batch(line, f"CREATE {_ALONE[word]}")
+            if word == "SCHEMA":
+                return self.create_schema()
             return self.create_view(mode) if word == "VIEW" else self._module(mode)
         self.unsupported(f"CREATE {self.token.value}")
 
     def _on_alter(self) -> Statement:
-        self.expect("ALTER")
+        first, line = self._first(), self.expect("ALTER").line
         word = self.upper
+        if word in _ALONE and word != "SCHEMA" and not first:
+            raise self.first_in_batch(line, f"ALTER {_ALONE[word]}")
         if word == "TABLE":
             return self.alter_table()
         if word == "INDEX":
@@ -154,8 +165,6 @@ class Batch(Security):
             return self.create_view("alter")
         if word in ("LOGIN", "USER", "ROLE", "SERVER"):
             return self.alter_principal()
-        if word == "AUTHORIZATION":
-            return self.alter_authorization()
         if word in ("PROCEDURE", "PROC", "TRIGGER", "FUNCTION"):
             return self._module("alter")
         self.unsupported(f"ALTER {self.token.value}")
@@ -165,7 +174,7 @@ class Batch(Security):
         line = self.next().line
         if kind == "FUNCTION":
             self.unsupported("CREATE FUNCTION")
-        module = nodes.CreateModule(kind, self.name(), mode, line=line)
+        module = nodes.CreateModule(kind, self.name(2), mode, line=line)
         self.declared, self.in_module = set(), kind != "TRIGGER"
         if kind == "TRIGGER":
             self.expect("ON")
@@ -173,25 +182,34 @@ class Batch(Security):
                 self.unsupported("A DDL trigger")
             module.table = self.name()
             if self.accept("WITH"):
-                self._module_options(module)
+                self._module_options("ENCRYPTION", "SCHEMABINDING")
             module.instead = self.accept("INSTEAD", "OF")
             if not module.instead and not self.accept_any("FOR", "AFTER"):
                 self.fail()
             while True:
-                module.events.append(self.accept_any("INSERT", "UPDATE", "DELETE") or self.fail())
+                event = self.accept_any("INSERT", "UPDATE", "DELETE") or self.fail()
+                if event in module.events:
+                    self.fail(self.peek(-1))
+                module.events.append(event)
                 if not self.accept_op(","):
                     break
-            self.accept("WITH", "APPEND")
             self.accept("NOT", "FOR", "REPLICATION")
         else:
+            if self.is_op(";"):
+                self.unsupported("The number of a procedure")
             enclosed = self.accept_op("(")
-            while self.token.kind == lexer.VARIABLE:
+            while enclosed or self.token.kind == lexer.VARIABLE or module.parameters:
                 name = self.variable()
                 self.accept("AS")
                 self.declared.add(name)
                 parameter = nodes.Declare(name, self.type(), None)
+                if self.upper in ("VARYING", "NULL", "NOT"):
+                    self.unsupported(f"A parameter with {self.upper}")
                 if self.accept_op("="):
-                    parameter.value = self.expression()
+                    word = self.identifier() if self.is_identifier() else None
+                    parameter.value = self.constant() if word is None else nodes.Literal("nvarchar", word)
+                if self.upper == "READONLY":
+                    self.unsupported("A table-valued parameter")
                 parameter.output = bool(self.accept_any("OUTPUT", "OUT"))
                 module.parameters.append(parameter)
                 if not self.accept_op(","):
@@ -199,24 +217,26 @@ class Batch(Security):
             if enclosed:
                 self.expect_op(")")
             if self.accept("WITH"):
-                self._module_options(module)
+                self._module_options("ENCRYPTION", "SCHEMABINDING", "RECOMPILE")
+            if self.upper == "FOR":
+                self.unsupported("A procedure for replication")
         self.expect("AS")
         module.body = self.statements()
+        if kind == "TRIGGER" and not module.body:
+            self.fail()
         return module
 
-    def _module_options(self, module: nodes.CreateModule) -> None:
-        """``WITH RECOMPILE, EXECUTE AS OWNER``: texts are compiled when they are run."""
+    def _module_options(self, *known: str) -> None:
+        """``WITH RECOMPILE, EXECUTE AS CALLER``: texts are compiled when they are run."""
         while True:
             if self.accept("EXECUTE") or self.accept("EXEC"):
                 self.expect("AS")
                 token = self.next()
-                if token.kind in (lexer.STRING, lexer.NSTRING):
-                    module.execute_as = f":{token.value}"
-                elif token.upper in ("CALLER", "SELF", "OWNER"):
-                    module.execute_as = token.upper.lower()
-                else:
+                if token.upper in ("SELF", "OWNER") or token.kind in (lexer.STRING, lexer.NSTRING):
+                    self.unsupported("EXECUTE AS", token)
+                if token.upper != "CALLER":
                     self.fail(token)
-            elif not self.accept_any("RECOMPILE", "ENCRYPTION", "SCHEMABINDING"):
+            elif not self.accept_any(*known):
                 self.fail()
             if not self.accept_op(","):
                 return
@@ -231,25 +251,12 @@ class Batch(Security):
         self.next()
         self.expect("TRIGGER")
         name = "" if self.accept("ALL") else self.name()[-1]
+        if self.is_op(","):
+            self.unsupported(f"{'ENABLE' if enabled else 'DISABLE'} TRIGGER of several")
         self.expect("ON")
+        if self.upper in ("DATABASE", "ALL"):
+            self.unsupported("A DDL trigger")
         return nodes.TriggerState(name, self.name(), enabled)
-
-    def _on_dbcc(self) -> Statement:
-        self.next()
-        command = self.next().upper
-        arguments: list[nodes.Expr] = []
-        if self.accept_op("("):
-            while not self.accept_op(")"):
-                if self.token.kind in (lexer.WORD, lexer.QUOTED):
-                    mark = self.index
-                    self.name() if self.is_identifier() else self.next()
-                    arguments.append(nodes.Literal("nvarchar", self.source_text(mark)))
-                else:
-                    arguments.append(self.expression())
-                self.accept_op(",")
-        if self.accept("WITH"):
-            self.next()
-        return nodes.Dbcc(command, arguments)
 
 
 def parse(text: str, quoted_identifier: bool = True) -> list[Statement]:

@@ -7,6 +7,9 @@ from fakemssql.tsql.parser import lexer, nodes
 from fakemssql.tsql.parser.execution import Execution
 from fakemssql.tsql.parser.nodes import Statement
 
+_INTEGER = (lexer.NUMBER, lexer.VARIABLE)
+_TEXT = (lexer.STRING, lexer.NSTRING, lexer.VARIABLE)
+
 
 class Control(Execution):
     """Adds control of flow."""
@@ -31,8 +34,9 @@ class Control(Execution):
             self.unsupported("Service Broker")
         if self.accept("TRY"):
             body = self.statements("END")
+            if not body:
+                self.fail()
             self.expect("END", "TRY")
-            self.accept_op(";")
             self.expect("BEGIN", "CATCH")
             handler = self.statements("END")
             self.expect("END", "CATCH")
@@ -45,7 +49,7 @@ class Control(Execution):
 
     def _on_if(self) -> Statement:
         self.expect("IF")
-        condition = self.predicate()
+        condition = self.condition()
         then = self.statement()
         mark = self.index
         while self.accept_op(";"):
@@ -57,7 +61,7 @@ class Control(Execution):
 
     def _on_while(self) -> Statement:
         self.expect("WHILE")
-        return nodes.While(self.predicate(), self.statement())
+        return nodes.While(self.condition(), self.statement())
 
     def _on_break(self) -> Statement:
         self.next()
@@ -91,7 +95,7 @@ class Control(Execution):
         if token.kind == lexer.OPERATOR:
             return token.value in ("-", "+", "~", "(")
         return token.upper in ("CASE", "CAST", "CONVERT", "COALESCE", "NULL", "NULLIF") or (
-            self.is_identifier() and self.peek().value == "(" and token.upper not in ("WITH",)
+            self.is_identifier() and token.upper != "THROW"
         )
 
     def _on_print(self) -> Statement:
@@ -100,23 +104,31 @@ class Control(Execution):
 
     def _on_throw(self) -> Statement:
         self.next()
-        if not self._starts_expression():
+        if self.token.kind not in (lexer.NUMBER, lexer.VARIABLE):
             return nodes.Throw(None, None, None)
-        number = self.expression()
+        number = self._one_of(*_INTEGER)
         self.expect_op(",")
-        message = self.expression()
+        message = self._one_of(*_TEXT)
         self.expect_op(",")
-        return nodes.Throw(number, message, self.expression())
+        return nodes.Throw(number, message, self._one_of(*_INTEGER))
+
+    def _one_of(self, *kinds: int, signed: bool = False) -> nodes.Expr:
+        """A constant of one of these kinds, or a variable."""
+        ahead = self.peek() if signed and self.is_op("-") else self.token
+        if ahead.kind not in kinds or (ahead.kind == lexer.NUMBER and not ahead.value.isdigit()):
+            self.fail(ahead)
+        return self.constant()
 
     def _on_raiserror(self) -> Statement:
         self.next()
         self.expect_op("(")
-        values = [self.expression()]
+        values = [self._one_of(*_INTEGER, *_TEXT, signed=True)]
+        for _ in range(2):
+            self.expect_op(",")
+            values.append(self._one_of(*_INTEGER, signed=True))
         while self.accept_op(","):
-            values.append(self.expression())
+            values.append(self.constant())
         self.expect_op(")")
-        if len(values) < 3:
-            self.fail()
         options = []
         if self.accept("WITH"):
             while True:
@@ -133,7 +145,7 @@ class Control(Execution):
         kind = self.next().upper
         if kind not in ("DELAY", "TIME"):
             self.unsupported("WAITFOR of a statement", self.peek(-1))
-        return nodes.WaitFor(kind.lower(), self.expression())
+        return nodes.WaitFor(kind.lower(), self._one_of(*_TEXT))
 
     def _on_use(self) -> Statement:
         self.next()

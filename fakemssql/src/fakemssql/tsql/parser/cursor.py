@@ -9,7 +9,7 @@ from fakemssql.tsql.parser import lexer
 from fakemssql.tsql.parser.keywords import RESERVED
 from fakemssql.tsql.parser.lexer import Token
 from fakemssql.tsql.parser.nodes import Name
-from fakemssql.tsql.parser.types import make_type
+from fakemssql.tsql.parser.types import TYPE_NAMES, make_type
 from fakemssql.types import MAX, SqlType
 
 
@@ -20,6 +20,7 @@ class Cursor:
         self.text, self.tokens, self.index = text, tokens, 0
         self.declared: set[str] = set()  # variables of the batch or module
         self.in_module = False
+        self.adding = False  # in ALTER TABLE ... ADD
 
     @property
     def token(self) -> Token:
@@ -96,7 +97,9 @@ class Cursor:
 
     def is_identifier(self, token: Token | None = None) -> bool:
         token = token or self.token
-        return token.kind == lexer.QUOTED or (token.kind == lexer.WORD and token.upper not in RESERVED)
+        if token.kind == lexer.WORD:
+            return token.upper not in RESERVED and not token.upper.startswith("$")
+        return token.kind == lexer.QUOTED
 
     def identifier(self) -> str:
         token = self.token
@@ -114,17 +117,26 @@ class Cursor:
             raise SqlError(1038, "An object or column name is missing or empty.", severity=15, line=token.line)
         return str(token.value)
 
-    def name(self) -> Name:
+    def name(self, most: int = 4) -> Name:
+        """A name of up to ``most`` parts, of which any but the last may be left out."""
+        left_out = 0
+        while self.accept_op("."):
+            left_out += 1
         parts = [self.identifier()]
-        while self.is_op("."):
-            self.next()
-            if self.is_op("."):
+        while self.accept_op("."):
+            while self.accept_op("."):
                 parts.append("")
-                continue
             parts.append(self.identifier())
-            if len(parts) > 4:
-                self.fail()
+        if left_out + len(parts) > most:
+            self.fail(self.peek(-1))
         return tuple(parts)
+
+    def switch(self) -> bool:
+        """ON or OFF."""
+        word = self.accept_any("ON", "OFF")
+        if not word:
+            self.fail()
+        return word == "ON"
 
     def integer(self) -> int:
         sign = -1 if self.accept_op("-") else 1
@@ -136,14 +148,14 @@ class Cursor:
 
     def variable(self) -> str:
         token = self.next()
-        if token.kind != lexer.VARIABLE or token.value.startswith("@@") or len(token.value) < 2:
+        if token.kind != lexer.VARIABLE or len(token.value) < 2:
             self.fail(token)
         return str(token.value).lower()
 
     def type(self, declared: bool = True) -> SqlType:
         """A data type as in a declaration (``declared``) or in CAST."""
         token = self.token
-        if token.kind not in (lexer.WORD, lexer.QUOTED):
+        if not self.is_identifier(token) and token.upper not in ("NATIONAL", "DOUBLE", "CURSOR"):
             self.fail()
         self.index += 1
         name = str(token.value)
@@ -161,7 +173,8 @@ class Cursor:
         if self.is_op("(") and (self.peek().kind == lexer.NUMBER or self.peek().upper == "MAX"):
             self.next()
             if self.accept("MAX"):
-                if lowered not in ("varchar", "nvarchar", "varbinary", "charvarying", "charactervarying"):
+                varying = ("varchar", "nvarchar", "varbinary", "charvarying", "charactervarying")
+                if lowered in TYPE_NAMES and lowered not in varying:
                     self.fail(self.peek(-1))
                 sizes.append(MAX)
             else:
@@ -176,14 +189,3 @@ class Cursor:
     def source_text(self, start: int) -> str:
         """The text from the token at index ``start`` to the last token taken."""
         return self.text[self.tokens[start].start : self.tokens[self.index - 1].end]
-
-    def skip_parentheses(self) -> None:
-        """Pass over a balanced ``( ... )``."""
-        self.expect_op("(")
-        depth = 1
-        while depth:
-            token = self.next()
-            if token.kind == lexer.END:
-                self.fail(token)
-            if token.kind == lexer.OPERATOR:
-                depth += {"(": 1, ")": -1}.get(token.value, 0)

@@ -9,7 +9,14 @@ from fakemssql.tsql.parser.nodes import (
     Statement,
 )
 from fakemssql.tsql.parser.tables import Tables
-from fakemssql.types import SqlType
+
+_PARTS = {"TABLE": 3, "INDEX": 4, "SYNONYM": 3, "SCHEMA": 1, "DATABASE": 1}
+"""How many parts a name to drop may have, where that is not two."""
+
+_DATABASE_WORDS = {
+    "DELAYED_DURABILITY": ("DISABLED", "ALLOWED", "FORCED"),
+    "RECOVERY": ("FULL", "BULK_LOGGED", "SIMPLE"),
+}
 
 
 class Definitions(Tables):
@@ -37,7 +44,7 @@ class Definitions(Tables):
         action = self.next().upper
         if action not in ("DISABLE", "REBUILD", "REORGANIZE", "SET", "RESUME", "PAUSE", "ABORT"):
             self.fail(self.peek(-1))
-        if self.accept("PARTITION"):
+        if action == "REBUILD" and self.accept("PARTITION"):
             self.expect_op("=")
             if not self.accept("ALL"):
                 raise SqlError(
@@ -46,7 +53,12 @@ class Definitions(Tables):
                     f" '{name or table[-1]}' is not partitioned.",
                     line=line,
                 )
-        options = self._option_list() if action == "SET" else self.storage_options()
+        if action == "SET":
+            options = self._option_list(action)
+        elif action in ("REBUILD", "REORGANIZE", "RESUME"):
+            options = self.storage_options(action, places=False)
+        else:
+            options = {}
         return nodes.AlterIndex(name, table, action.lower(), options, line=line)
 
     def drop(self) -> nodes.Drop:
@@ -63,40 +75,54 @@ class Definitions(Tables):
             "DATABASE",
             "SYNONYM",
             "TRIGGER",
-            "SEQUENCE",
             "FUNCTION",
         )
         if kind not in known:
-            if kind in ("TYPE", "STATISTICS", "CERTIFICATE", "APPLICATION", "ASSEMBLY"):
+            if kind in ("TYPE", "STATISTICS", "CERTIFICATE", "APPLICATION", "ASSEMBLY", "SEQUENCE", "DEFAULT", "RULE"):
                 self.unsupported(f"DROP {kind}")
             self.fail(self.peek(-1))
         drop = nodes.Drop(kind, [], self.accept("IF", "EXISTS"), line=line)
         while True:
-            name = self.name()
+            name = self.name(_PARTS.get(kind, 2))
             if kind == "INDEX":
                 if self.accept("ON"):
                     drop.table = self.name()
+                    self.storage_options("DROP INDEX", places=False)
                 elif len(name) > 1:
                     drop.table, name = name[:-1], name[-1:]
                 else:
                     self.fail()
-                self.storage_options()
             drop.names.append(name)
-            if not self.accept_op(","):
+            if kind == "TRIGGER" and self.upper == "ON":
+                self.unsupported("A DDL trigger")
+            if kind == "SCHEMA" or not self.accept_op(","):
                 return drop
 
     def create_view(self, mode: str) -> Statement:
         line = self.expect("VIEW").line
-        name = self.name()
+        name = self.name(2)
         columns = self.column_list() if self.is_op("(") else []
         if self.accept("WITH"):
-            while self.accept_any("SCHEMABINDING", "VIEW_METADATA", "ENCRYPTION"):
-                self.accept_op(",")
+            while True:
+                if not self.accept_any("SCHEMABINDING", "VIEW_METADATA", "ENCRYPTION"):
+                    self.fail()
+                if not self.accept_op(","):
+                    break
         self.expect("AS")
-        query = self.query()
+        ctes = self.with_clause()
+        query = self.nested_query()
+        query.ctes = ctes
         if self.accept("WITH"):
             self.unsupported("WITH CHECK OPTION")
+        self._alone()
         return nodes.CreateView(name, columns, query, mode, line=line)
+
+    def _alone(self) -> None:
+        """The end of a batch that has one statement."""
+        while self.accept_op(";"):
+            pass
+        if self.token.kind != lexer.END:
+            self.fail()
 
     def create_schema(self) -> nodes.CreateSchema:
         line = self.expect("SCHEMA").line
@@ -105,6 +131,9 @@ class Definitions(Tables):
         if self.accept("AUTHORIZATION"):
             owner = self.identifier()
             name = name or owner
+        if self.upper in ("CREATE", "GRANT", "DENY", "REVOKE"):
+            self.unsupported("What CREATE SCHEMA makes in the schema")
+        self._alone()
         return nodes.CreateSchema(name, owner, line=line)
 
     def create_database(self) -> nodes.CreateDatabase:
@@ -119,40 +148,43 @@ class Definitions(Tables):
     def alter_database(self) -> nodes.AlterDatabase:
         line = self.expect("DATABASE").line
         name = "" if self.accept("CURRENT") else self.identifier()
+        if self.upper in ("COLLATE", "MODIFY", "ADD", "REMOVE"):
+            self.unsupported(f"ALTER DATABASE ... {self.upper}")
         self.expect("SET")
-        words = []
-        while self.token.kind in (lexer.WORD, lexer.OPERATOR, lexer.NUMBER) and not self.is_op(";"):
-            words.append(str(self.next().value).upper())
+        option = self.next().upper
+        words = [option]
+        if option in ("READ_COMMITTED_SNAPSHOT", "ALLOW_SNAPSHOT_ISOLATION"):
+            words.append("ON" if self.switch() else "OFF")
+        elif option in _DATABASE_WORDS:
+            if option != "RECOVERY":
+                self.expect_op("=")
+            words.append(self.accept_any(*_DATABASE_WORDS[option]) or self.fail())
+        elif option == "COMPATIBILITY_LEVEL":
+            self.expect_op("=")
+            words.append(str(self.integer()))
+        elif option != "MULTI_USER":
+            if not option:
+                self.fail(self.peek(-1))
+            self.unsupported(f"ALTER DATABASE ... SET {option}", self.peek(-1))
+        if self.is_op(","):
+            self.unsupported("ALTER DATABASE ... SET of several options")
+        if self.accept("WITH"):
+            self._termination()
         return nodes.AlterDatabase(name, words, line=line)
+
+    def _termination(self) -> None:
+        if self.accept("NO_WAIT") or self.accept("ROLLBACK", "IMMEDIATE"):
+            return
+        self.expect("ROLLBACK")
+        self.expect("AFTER")
+        self.integer()
+        self.accept("SECONDS")
 
     def create_synonym(self) -> nodes.CreateSynonym:
         line = self.expect("SYNONYM").line if self.upper == "SYNONYM" else self.next().line
-        name = self.name()
+        name = self.name(2)
         self.expect("FOR")
         return nodes.CreateSynonym(name, self.name(), line=line)
 
-    def create_sequence(self) -> nodes.CreateSequence:
-        line = self.next().line
-        sequence = nodes.CreateSequence(self.name(), SqlType("bigint"), None, 1, line=line)
-        while True:
-            if self.accept("AS"):
-                sequence.type = self.type()
-            elif self.accept("START"):
-                self.expect("WITH")
-                sequence.start = self.integer()
-            elif self.accept("INCREMENT"):
-                self.expect("BY")
-                sequence.increment = self.integer()
-            elif self.upper in ("MINVALUE", "MAXVALUE", "CYCLE"):
-                self.unsupported(f"CREATE SEQUENCE ... {self.upper}")
-            elif self.accept("NO"):
-                if self.next().upper not in ("MINVALUE", "MAXVALUE", "CYCLE", "CACHE"):
-                    self.fail(self.peek(-1))
-            elif self.accept("CACHE"):
-                if self.token.kind == lexer.NUMBER:
-                    self.next()
-            else:
-                return sequence
-
-    def first_in_batch(self, line: int, kind: str) -> SqlError:
-        return SqlError(111, f"'CREATE {kind}' must be the first statement in a query batch.", severity=15, line=line)
+    def first_in_batch(self, line: int, what: str) -> SqlError:
+        return SqlError(111, f"'{what}' must be the first statement in a query batch.", severity=15, line=line)

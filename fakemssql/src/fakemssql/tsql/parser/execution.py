@@ -13,20 +13,18 @@ class Execution(Variables):
 
     def _on_exec(self) -> Statement:
         if self.peek().upper == "AS":
-            self.next()
-            return self.execute_as()
+            self.unsupported("EXECUTE AS")
         return self.execute()
 
     _on_execute = _on_exec
-
-    def execute_as(self) -> Statement:
-        raise NotImplementedError
 
     def execute(self) -> nodes.Execute:
         self.next()
         if self.is_op("("):
             self.next()
-            text = self.expression()
+            text = self._text_piece()
+            while self.accept_op("+"):
+                text = nodes.Binary("+", text, self._text_piece())
             if self.is_op(","):
                 self.unsupported("EXECUTE with pass-through parameters")
             self.expect_op(")")
@@ -41,16 +39,19 @@ class Execution(Variables):
 
     def _procedure_call(self, result: str | None = None) -> nodes.Execute:
         if self.token.kind == lexer.VARIABLE:
-            call = nodes.Execute(None, [], result, variable=self.variable())
+            call = nodes.Execute(None, [], result, variable=str(self.next().value).lower())
         else:
             call = nodes.Execute(self.name(), [], result)
-        if self.token.kind == lexer.NUMBER and self.is_op(";"):
-            self.fail()
-        while self._starts_argument():
+        if self.is_op(";") and self.peek().kind == lexer.NUMBER:
+            self.unsupported("The number of a procedure")
+        more = self._starts_argument()
+        while more:
             name = ""
             if self.token.kind == lexer.VARIABLE and self.peek().value == "=":
                 name = str(self.next().value).lower()
                 self.next()
+            elif not self._starts_argument():
+                self.fail()
             elif any(argument.name for argument in call.arguments):
                 number = len(call.arguments) + 1
                 raise SqlError(
@@ -61,19 +62,18 @@ class Execution(Variables):
                     severity=15,
                     line=self.token.line,
                 )
-            value: nodes.Expr | None
-            if self.accept("DEFAULT"):
-                value = None
-            elif (
-                self.token.kind == lexer.WORD and self.is_identifier() and self.peek().value not in ("(", ".")
-            ) or self.token.kind == lexer.QUOTED:
-                value = nodes.Literal("nvarchar", self.next().value)
-            else:
-                value = self.expression()
-            output = bool(self.accept_any("OUTPUT", "OUT"))
+            value = self._argument_value()
+            token = self.token
+            output = value is not None and bool(self.accept_any("OUTPUT", "OUT"))
+            if output and not isinstance(value, nodes.Variable):
+                raise SqlError(
+                    179,
+                    "Cannot use the OUTPUT option when passing a constant to a stored procedure.",
+                    severity=15,
+                    line=token.line,
+                )
             call.arguments.append(nodes.Argument(name, value, output))
-            if not self.accept_op(","):
-                break
+            more = self.accept_op(",")
         if self.upper == "WITH" and self.peek().upper in ("RECOMPILE", "RESULT"):
             self.next()
             if self.accept("RESULT"):
@@ -81,28 +81,23 @@ class Execution(Variables):
             self.next()
         return call
 
+    def _text_piece(self) -> nodes.Expr:
+        if self.token.kind not in (lexer.STRING, lexer.NSTRING, lexer.VARIABLE):
+            self.fail()
+        return self.constant()
+
+    def _argument_value(self) -> nodes.Expr | None:
+        """A constant, a variable or a word, which is a text; None for DEFAULT."""
+        if self.accept("DEFAULT"):
+            return None
+        if self.is_identifier():
+            return nodes.Literal("nvarchar", self.identifier())
+        return self.constant()
+
     def _starts_argument(self) -> bool:
         token = self.token
         if token.kind in (lexer.NUMBER, lexer.STRING, lexer.NSTRING, lexer.BINARY, lexer.MONEY, lexer.VARIABLE):
             return True
         if token.kind == lexer.OPERATOR:
-            return token.value in ("-", "+")
-        return token.upper in ("NULL", "DEFAULT") or self.is_identifier()
-
-    def _odbc_call(self) -> Statement:
-        """``{call p(?)}`` with literals; drivers replace the markers before."""
-        self.expect_op("{")
-        result = None
-        if self.token.kind == lexer.VARIABLE:
-            result = self.variable()
-            self.expect_op("=")
-        if self.next().upper != "CALL":
-            self.fail(self.peek(-1))
-        call = nodes.Execute(self.name(), [], result)
-        if self.accept_op("("):
-            while not self.accept_op(")"):
-                value = self.expression()
-                call.arguments.append(nodes.Argument("", value, bool(self.accept_any("OUTPUT", "OUT"))))
-                self.accept_op(",")
-        self.expect_op("}")
-        return call
+            return bool(token.value == "-")
+        return token.upper in ("NULL", "DEFAULT") or (self.is_identifier() and not self.trigger_switch_ahead())

@@ -19,14 +19,14 @@ _PATTERN = re.compile(
     |(?P<space>[\s\x00\ufeff]+|--[^\n]*)
     |(?P<comment>/\*)
     |(?P<binary>0[xX][0-9A-Fa-f]*)
-    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
+    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d*)?)
     |(?P<nstring>[nN]')
     |(?P<string>')
     |(?P<bracket>\[)
     |(?P<double>")
     |(?P<money>\$(?=[\d.])[\d.]+)
     |(?P<variable>@@?[\w@\#$]*)
-    |(?P<operator><>|!=|<=|>=|!<|!>|\+=|-=|\*=|/=|%=|&=|\|=|\^=|::|[-+*/%&|^~<>=(),.;:{}?!])
+    |(?P<operator>[<!]\s*>|[<>!]\s*=|!\s*<|\+=|-=|\*=|/=|%=|&=|\|=|\^=|::|[-+*/%&|^~<>=(),.;:{}?!])
     """,
     re.VERBOSE,
 )
@@ -83,7 +83,7 @@ def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
             word = match.group()
             tokens.append(Token(WORD, word, word.upper(), line, start, end))
         elif group == "operator":
-            tokens.append(Token(OPERATOR, match.group(), "", line, start, end))
+            tokens.append(Token(OPERATOR, "".join(match.group().split()), "", line, start, end))
         elif group == "comment":
             end = _comment_end(text, end, line)
         elif group in ("string", "nstring", "bracket", "double"):

@@ -16,32 +16,41 @@ class Modifications(Queries):
     def execute(self) -> nodes.Execute:
         raise NotImplementedError
 
-    def target(self) -> Name:
-        """A table, view, CTE, alias or ``@variable`` that is changed."""
+    def target(self, *, columns: bool = False) -> Name:
+        """A table, view, CTE, alias or ``@variable`` that is changed; ``columns`` may follow it."""
         if self.token.kind == lexer.VARIABLE:
             return (self.variable(),)
         if self.upper in ("OPENROWSET", "OPENQUERY", "OPENDATASOURCE"):
             self.unsupported(self.upper)
-        return self.name()
+        name = self.name()
+        if self.is_op("(") and not self._query_ahead() and not (columns and self.is_identifier(self.peek())):
+            self.unsupported("A function as a target")
+        return name
 
     def _hints(self) -> list[Hint]:
-        if self.upper == "WITH" and self.peek().value == "(":
-            self.next()
-            return self.hint_list()
-        if self._old_hints_ahead():
-            return self.hint_list()
-        return []
+        """Hints on what is changed: always behind WITH, and none on indexes (error 1069)."""
+        line = self.token.line
+        if self.upper != "WITH" or self.peek().value != "(":
+            return []
+        if self.peek(-1).kind == lexer.VARIABLE:
+            self.fail(self.peek())
+        hints = self.hints()
+        if any(hint.name == "INDEX" for hint in hints):
+            raise SqlError(
+                1069, "Index hints are only allowed in a FROM or OPTION clause.", severity=15, state=1, line=line
+            )
+        return hints
 
     def outputs(self) -> list[nodes.Output]:
         """Up to two OUTPUT clauses: INTO first, then to the client."""
         found: list[nodes.Output] = []
         while self.upper == "OUTPUT" and len(found) < 2:
             self.next()
-            output = nodes.Output([self.select_item()])
+            output = nodes.Output([self.select_item(renamed=False)])
             while self.accept_op(","):
-                output.items.append(self.select_item())
-            if self.accept("INTO"):
-                output.into = self.target()
+                output.items.append(self.select_item(renamed=False))
+            if not found and self.accept("INTO"):
+                output.into = self.target(columns=True)
                 if self.is_op("("):
                     output.columns = self.column_list()
             found.append(output)
@@ -51,36 +60,41 @@ class Modifications(Queries):
 
     def insert(self, ctes: list[nodes.Cte]) -> nodes.Insert:
         line = self.expect("INSERT").line
-        top = self.top()
+        top = self.top(changing=True)
         self.accept("INTO")
-        target = self.target()
+        target = self.target(columns=True)
         hints = self._hints()
         columns: list[str] = []
         if self.is_op("(") and not self._query_ahead():
             columns = self._insert_columns()
-        if not hints:
-            hints = self._hints()
         outputs = self.outputs()
         source: nodes.Query | nodes.Execute | None
         if self.accept("DEFAULT"):
             self.expect("VALUES")
             source = None
+            self.option_clause()
         elif self.upper in ("EXEC", "EXECUTE"):
             source = self.execute()
+            self.option_clause()
         elif self.upper == "VALUES":
             source = nodes.Query(self.values())
             self.option_clause()
         else:
-            if self.upper not in ("SELECT", "WITH") and not self.is_op("("):
-                self.fail()
-            source = self.query()
+            source = self.query([])
         return nodes.Insert(target, columns, hints, source, outputs, ctes, top, line=line)
+
+    def _column(self) -> str:
+        """A column that is given a value; what stands before its name tells nothing new."""
+        name = self.identifier()
+        while self.accept_op("."):
+            name = self.identifier()
+        return name
 
     def _insert_columns(self) -> list[str]:
         self.expect_op("(")
         names = []
         while True:
-            names.append(self.name()[-1])
+            names.append(self._column())
             if self.accept_op(")"):
                 return names
             self.expect_op(",")
@@ -96,15 +110,19 @@ class Modifications(Queries):
                 op = self._assignment_operator()
                 following = self.peek()
                 if self.is_identifier() and following.kind == lexer.OPERATOR and following.value in _ASSIGNMENTS:
+                    if op != "=":
+                        self.fail(following)
                     column = self.identifier()
                     op = self._assignment_operator()
             else:
-                name = self.name()
-                column = name[-1]
+                while self.accept_op("."):
+                    pass
+                column = self._column()
                 if self.is_op("("):
                     self.unsupported("A method in SET")
                 op = self._assignment_operator()
-            found.append(nodes.Assignment(column, variable, op, self.expression()))
+            value = self.expression() if variable is not None and column is None else self.new_value()
+            found.append(nodes.Assignment(column, variable, op, value))
             if not self.accept_op(","):
                 return found
 
@@ -116,9 +134,7 @@ class Modifications(Queries):
 
     def update(self, ctes: list[nodes.Cte]) -> nodes.Update:
         line = self.expect("UPDATE").line
-        if self.upper == "STATISTICS":
-            self.unsupported("UPDATE STATISTICS")
-        top = self.top()
+        top = self.top(changing=True)
         target = self.target()
         hints = self._hints()
         assignments = self.assignments()
@@ -129,7 +145,7 @@ class Modifications(Queries):
 
     def delete(self, ctes: list[nodes.Cte]) -> nodes.Delete:
         line = self.expect("DELETE").line
-        top = self.top()
+        top = self.top(changing=True)
         self.accept("FROM")
         target = self.target()
         hints = self._hints()
@@ -143,26 +159,21 @@ class Modifications(Queries):
         if self.accept("WHERE"):
             if self.accept("CURRENT"):
                 self.unsupported("WHERE CURRENT OF")
-            where = self.predicate()
+            where = self.condition()
         self.option_clause()
         return where
 
     def merge(self, ctes: list[nodes.Cte]) -> nodes.Merge:
         line = self.expect("MERGE").line
-        top = self.top()
+        top = self.top(changing=True)
         self.accept("INTO")
         target = self.target()
         hints = self._hints()
-        alias = ""
-        if self.upper != "USING":
-            alias = self.alias() or ""
-        hints += self._hints()
-        if self.token.upper != "USING":
-            self.fail()
-        self.next()
-        source = self.table_source()
+        alias = "" if self.upper == "USING" else self.alias() or ""
+        self.expect("USING")
+        source = self.join()
         self.expect("ON")
-        on = self.predicate()
+        on = self.condition()
         actions = []
         while self.accept("WHEN"):
             actions.append(self._merge_action())
@@ -188,7 +199,7 @@ class Modifications(Queries):
                 if word not in ("TARGET", "SOURCE"):
                     self.fail(self.peek(-1))
                 matched = word.lower()
-        condition = self.predicate() if self.accept("AND") else None
+        condition = self.condition() if self.accept("AND") else None
         self.expect("THEN")
         action = nodes.MergeAction(matched, condition, "", [], [], None)
         if matched == "target":
@@ -199,7 +210,10 @@ class Modifications(Queries):
             if self.accept("DEFAULT"):
                 self.expect("VALUES")
             else:
-                action.values = self.values().rows[0]
+                rows = self.values().rows
+                if len(rows) > 1:
+                    self.fail()
+                action.values = rows[0]
         elif self.accept("DELETE"):
             action.action = "delete"
         else:

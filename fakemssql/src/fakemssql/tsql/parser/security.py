@@ -1,4 +1,4 @@
-"""Parsing of statements on logins, users, roles and permissions, of EXECUTE AS and REVERT."""
+"""Parsing of statements on logins, users, roles and permissions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from fakemssql.tsql.parser.control import Control
 from fakemssql.tsql.parser.nodes import Statement
 
 _CLASSES = ("OBJECT", "SCHEMA", "DATABASE", "USER", "ROLE")
+_NO_PERMISSION = ("FROM", "GRANT", "ON", "TO", "TRY_CONVERT", "WHERE")
+"""Words that no permission has in its name."""
+
 _PRINCIPALS = ("LOGIN", "USER", "ROLE")
 
 
@@ -17,13 +20,6 @@ class Security(Control):
         """A login, user or role; ``public`` needs no brackets though it is a reserved word."""
         return "public" if self.accept("PUBLIC") else self.identifier()
 
-    def _word(self) -> str:
-        """One word of a permission or an option, reserved or not."""
-        token = self.next()
-        if token.kind != lexer.WORD:
-            self.fail(token)
-        return token.upper
-
     def _password(self) -> str:
         token = self.next()
         if token.kind == lexer.BINARY:
@@ -33,12 +29,6 @@ class Security(Control):
         if self.upper in ("HASHED", "MUST_CHANGE", "UNLOCK"):
             self.unsupported(f"PASSWORD ... {self.upper}")
         return str(token.value)
-
-    def _switch(self) -> bool:
-        word = self._word()
-        if word not in ("ON", "OFF"):
-            self.fail(self.peek(-1))
-        return word == "ON"
 
     # --- CREATE ----------------------------------------------------------------------------------------------------
 
@@ -65,7 +55,7 @@ class Security(Control):
                 if option == "DEFAULT_SCHEMA":
                     user.schema = self.identifier()
                 elif option == "ALLOW_ENCRYPTED_VALUE_MODIFICATIONS":
-                    self._switch()
+                    self.switch()
                 else:
                     self.unsupported(f"CREATE USER ... WITH {option}")
                 if not self.accept_op(","):
@@ -85,9 +75,9 @@ class Security(Control):
             if option == "DEFAULT_DATABASE":
                 login.database = self.identifier()
             elif option == "CHECK_POLICY":
-                login.policy = self._switch()
+                login.policy = self.switch()
             elif option == "CHECK_EXPIRATION":
-                if self._switch():
+                if self.switch():
                     self.unsupported("CHECK_EXPIRATION = ON")
             elif option == "DEFAULT_LANGUAGE":
                 if self.identifier().lower() not in ("us_english", "english"):
@@ -107,7 +97,7 @@ class Security(Control):
         server = kind == "SERVER"
         if server:
             self.expect("ROLE")
-        name, action = self.principal(), self._word()
+        name, action = self.identifier(), self._word()
         if action == "WITH":
             self.expect("NAME")
             self.expect_op("=")
@@ -115,7 +105,7 @@ class Security(Control):
         if action not in ("ADD", "DROP"):
             self.fail(self.peek(-1))
         self.expect("MEMBER")
-        return nodes.AlterRole(name, action.lower(), self.principal(), server, line=line)
+        return nodes.AlterRole(name, action.lower(), self.identifier(), server, line=line)
 
     def _alter_login(self, line: int) -> Statement:
         login = nodes.AlterLogin(self.identifier(), line=line)
@@ -138,8 +128,8 @@ class Security(Control):
             elif option == "NAME":
                 login.new_name = self.identifier()
             elif option == "CHECK_POLICY":
-                login.policy = self._switch()
-            elif option == "CHECK_EXPIRATION" and not self._switch():
+                login.policy = self.switch()
+            elif option == "CHECK_EXPIRATION" and not self.switch():
                 pass
             else:
                 self.unsupported(f"ALTER LOGIN ... WITH {option}")
@@ -163,15 +153,6 @@ class Security(Control):
             if not self.accept_op(","):
                 return user
 
-    def alter_authorization(self) -> Statement:
-        line = self.expect("AUTHORIZATION", "ON").line
-        kind = self._word()
-        if kind not in ("SCHEMA", "ROLE", "DATABASE") or not self.accept_op("::"):
-            self.unsupported("ALTER AUTHORIZATION of other things than schemas, roles and databases")
-        name = self.identifier()
-        self.expect("TO")
-        return nodes.AlterAuthorization(kind.lower(), name, self.principal(), line=line)
-
     # --- DROP ------------------------------------------------------------------------------------------------------
 
     def drops_principal(self) -> bool:
@@ -181,7 +162,7 @@ class Security(Control):
         line = self.expect("DROP").line
         kind = self._word().lower()
         exists = kind != "login" and self.accept("IF", "EXISTS")
-        return nodes.DropPrincipal(kind, self.principal(), exists, line=line)
+        return nodes.DropPrincipal(kind, self.identifier(), exists, line=line)
 
     # --- GRANT, DENY, REVOKE ---------------------------------------------------------------------------------------
 
@@ -192,7 +173,7 @@ class Security(Control):
         statement = nodes.Permission(action, self._permissions(), "", (), [], option, line=token.line)
         if self.accept("ON"):
             statement.kind, statement.securable = self._securable()
-        if not (self.accept("TO") or (action != "grant" and self.accept("FROM"))):
+        if not (self.accept("TO") or (action == "revoke" and self.accept("FROM"))):
             self.fail()
         statement.principals = [self.principal()]
         while self.accept_op(","):
@@ -211,9 +192,11 @@ class Security(Control):
     def _permissions(self) -> list[str]:
         found = []
         while True:
-            words = [self._word()]
-            while self.token.kind == lexer.WORD and self.upper not in ("ON", "TO", "FROM"):
+            words = []
+            while self.token.kind == lexer.WORD and self.upper not in _NO_PERMISSION:
                 words.append(self._word())
+            if not words:
+                self.fail()
             if self.is_op("("):
                 self.unsupported("A permission on columns")
             name = " ".join(words)
@@ -231,24 +214,4 @@ class Security(Control):
             self.expect_op("::")
         elif self.peek(2).value == "::":
             self.unsupported("A permission on a securable of this class")
-        return kind.lower(), (self.principal(),) if kind == "ROLE" else self.name()
-
-    # --- EXECUTE AS ------------------------------------------------------------------------------------------------
-
-    def execute_as(self) -> Statement:
-        """What follows EXECUTE: ``AS USER = 'u'``, ``AS LOGIN = 'l'``, ``AS CALLER``."""
-        line = self.expect("AS").line
-        kind = self._word()
-        if kind not in ("USER", "LOGIN"):
-            self.unsupported("EXECUTE AS other than a user or login", self.peek(-1))
-        self.expect_op("=")
-        statement = nodes.ExecuteAs(kind.lower(), self.expression(), line=line)
-        if self.upper == "WITH" and self.peek().upper in ("NO", "COOKIE"):
-            self.unsupported("EXECUTE AS ... WITH NO REVERT or a cookie")
-        return statement
-
-    def _on_revert(self) -> Statement:
-        line = self.next().line
-        if self.upper == "WITH" and self.peek().upper == "COOKIE":
-            self.unsupported("REVERT WITH COOKIE")
-        return nodes.Revert(line=line)
+        return kind.lower(), (self.identifier(),) if kind == "ROLE" else self.name()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
 from fakemssql.tsql.parser.expressions import Expressions
@@ -35,13 +33,19 @@ HINTS = frozenset(
         "KEEPDEFAULTS",
         "IGNORE_CONSTRAINTS",
         "IGNORE_TRIGGERS",
-        "FASTFIRSTROW",
     ]
 )
 
 
+_OLD_HINTS = HINTS - {"INDEX", "FORCESEEK", "FORCESCAN", "READCOMMITTEDLOCK"}
+"""Those that may stand without WITH ("Table hints": where a table has no alias; behind an alias all may)."""
+
+
 class Sources(Expressions):
     """Adds what can stand in FROM to expressions."""
+
+    def values(self, *, new: bool = True) -> nodes.Values:
+        raise NotImplementedError
 
     def column_list(self) -> list[str]:
         self.expect_op("(")
@@ -51,8 +55,8 @@ class Sources(Expressions):
         self.expect_op(")")
         return names
 
-    def alias(self, strings: bool = False) -> str | None:
-        """``[AS] name`` if there is one."""
+    def alias(self, strings: bool = False, words: bool = False) -> str | None:
+        """``[AS] name`` if there is one; with ``words`` also one with which a clause might begin."""
         token = self.token
         if self.accept("AS"):
             token = self.token
@@ -64,11 +68,14 @@ class Sources(Expressions):
             self.next()
             return str(token.value)
         if token.kind == lexer.QUOTED or (token.kind == lexer.WORD and self.is_identifier()):
-            if self._clause_ahead():
+            if (not words and self._clause_ahead()) or self.trigger_switch_ahead():
                 return None
             self.next()
             return str(token.value)
         return None
+
+    def trigger_switch_ahead(self) -> bool:
+        return self.upper in ("ENABLE", "DISABLE") and self.peek().upper == "TRIGGER"
 
     def _clause_ahead(self) -> bool:
         """Words that are no reserved keywords yet start a clause or a statement here."""
@@ -104,7 +111,7 @@ class Sources(Expressions):
                 self.expect("JOIN")
                 right = self.join_right()
                 self.expect("ON")
-                left = nodes.Join(kind, left, right, self.predicate())
+                left = nodes.Join(kind, left, right, self.condition())
             elif word in ("PIVOT", "UNPIVOT"):
                 self.unsupported(word)
             else:
@@ -125,7 +132,7 @@ class Sources(Expressions):
             if not self.accept("ON"):
                 self.index = mark
                 return source
-            source = nodes.Join(kind, source, right, self.predicate())
+            source = nodes.Join(kind, source, right, self.condition())
         return source
 
     def table_source(self) -> Source:
@@ -137,99 +144,132 @@ class Sources(Expressions):
             return nodes.VariableSource(name, self.alias() or name)
         if self.is_op("("):
             return self._parenthesised_source()
-        if self.upper in ("OPENROWSET", "OPENQUERY", "OPENXML", "OPENDATASOURCE", "CONTAINSTABLE", "FREETEXTTABLE"):
+        if self.upper in (
+            "OPENROWSET",
+            "OPENQUERY",
+            "OPENXML",
+            "OPENJSON",
+            "OPENDATASOURCE",
+            "CONTAINSTABLE",
+            "FREETEXTTABLE",
+        ):
             self.unsupported(self.upper)
         table = self.name()
-        if self.is_op("(") and not self._old_hints_ahead():
+        if self.is_op("(") and not self._hint_ahead():
             return self._function_source(table, token.line)
         if self.upper == "FOR" and self.peek().upper == "SYSTEM_TIME":
             self.unsupported("FOR SYSTEM_TIME")
-        hints: list[Hint] = []
-        if self._old_hints_ahead():
-            hints = self.hint_list()
-            alias = self.alias() or ""
-        else:
-            alias = self.alias() or ""
+        hints = self._old_hint(_OLD_HINTS) if self._hint_ahead() else []
+        alias = self.alias() or ""
         if self.upper == "TABLESAMPLE":
             self.unsupported("TABLESAMPLE")
-        if self.upper == "WITH" and self.peek().value == "(":
-            self.next()
-            hints += self.hint_list()
-        elif self._old_hints_ahead():
-            hints += self.hint_list()
+        if not hints:
+            if self.upper == "WITH" and self.peek().value == "(":
+                hints = self.hints()
+            elif self._hint_ahead():
+                hints = self._old_hint(HINTS if alias else _OLD_HINTS)
+            elif alias and self.is_op("(") and self.peek().kind == lexer.NUMBER:
+                self.unsupported("An index as a hint without INDEX")
         if self.upper == "TABLESAMPLE":
             self.unsupported("TABLESAMPLE")
         return nodes.TableSource(table, alias, hints, token.line)
 
-    def _old_hints_ahead(self) -> bool:
+    def _hint_ahead(self) -> bool:
+        """Whether a hint without WITH comes next."""
         return self.is_op("(") and self.peek().upper in HINTS and self.peek(2).value in (")", ",", "(", "=")
 
-    def hint_list(self) -> list[Hint]:
-        """``( hint [, hint ...] )``; the comma may be missing, as in old code."""
+    def _old_hint(self, known: frozenset[str]) -> list[Hint]:
+        """``(NOLOCK)``: the hint stands alone. Error 1018 where it does not."""
         self.expect_op("(")
-        hints = []
-        while True:
-            word = self.token.upper
-            if word not in HINTS:
-                if self.token.kind == lexer.WORD:
-                    raise SqlError(
-                        321,
-                        f'"{self.token.value}" is not a recognized table hints option. If it is intended as a parameter'
-                        " to a table-valued function or to the CHANGETABLE function, ensure that your database"
-                        " compatibility mode is set to 90.",
-                        severity=15,
-                        line=self.token.line,
-                    )
-                self.fail()
-            self.next()
-            hint = Hint(word)
-            if (word in ("INDEX", "FORCESEEK") and self.is_op("(")) or (word == "INDEX" and self.is_op("=")):
-                self.accept_op("=")
-                if self.accept_op("("):
-                    while True:
-                        if self.token.kind == lexer.NUMBER:
-                            hint.args.append(str(self.next().value))
-                        else:
-                            hint.args.append(self.identifier())
-                        if self.is_op("("):
-                            self.skip_parentheses()
-                        if not self.accept_op(","):
-                            break
-                    self.expect_op(")")
-                else:
-                    hint.args.append(str(self.next().value))
-            hints.append(hint)
-            if self.accept_op(")"):
-                return hints
+        hint = self._hint()
+        if hint.name not in known or not self.is_op(")"):
+            word = self.token.value if hint.name in known else hint.name
+            raise SqlError(
+                1018,
+                f"Incorrect syntax near '{word}'. If this is intended as a part of a table hint, A WITH keyword and"
+                " parenthesis are now required. See SQL Server Books Online for proper syntax.",
+                severity=15,
+                line=self.token.line,
+            )
+        self.next()
+        return [hint]
+
+    def hints(self) -> list[Hint]:
+        """``WITH ( hint [, hint ...] )``; the comma may be missing, as in old code."""
+        self.expect("WITH")
+        self.expect_op("(")
+        hints = [self._hint()]
+        while not self.accept_op(")"):
             self.accept_op(",")
+            hints.append(self._hint())
+        return hints
+
+    def _hint(self) -> Hint:
+        word = self.token.upper
+        if word not in HINTS:
+            if self.token.kind == lexer.WORD:
+                raise SqlError(
+                    321,
+                    f'"{self.token.value}" is not a recognized table hints option. If it is intended as a parameter'
+                    " to a table-valued function or to the CHANGETABLE function, ensure that your database"
+                    " compatibility mode is set to 90.",
+                    severity=15,
+                    line=self.token.line,
+                )
+            self.fail()
+        self.next()
+        hint = Hint(word)
+        if word == "INDEX":
+            if self.accept_op("=") and not self.is_op("("):
+                hint.args.append(self._index())
+                return hint
+            self.expect_op("(")
+            hint.args.append(self._index())
+            while self.accept_op(","):
+                hint.args.append(self._index())
+            self.expect_op(")")
+        elif word == "FORCESEEK" and self.accept_op("("):
+            hint.args.append(self._index())
+            self.column_list()
+            self.expect_op(")")
+        return hint
+
+    def _index(self) -> str:
+        """An index by its name or number."""
+        if self.token.kind == lexer.NUMBER and self.token.value.isdigit():
+            return str(self.next().value)
+        return self.identifier()
 
     def _parenthesised_source(self) -> Source:
         self.expect_op("(")
-        if self._query_ahead() or self.upper == "VALUES":
+        if self.upper == "VALUES":
+            return self._derived(nodes.Query(self.values(new=False)))
+        if self._query_ahead():
             mark = self.index
-            if self.upper in ("SELECT", "WITH", "VALUES"):
-                query = self.query()
+            try:
+                query = self.nested_query()
+            except SqlError:
+                if self.tokens[mark].upper == "SELECT":
+                    raise
             else:
-                try:
-                    query = self.query()
-                except Exception:
-                    self.index = mark
-                    inner = self.join()
-                    self.expect_op(")")
-                    return inner
-            if self.is_op(")"):
-                self.next()
-                alias = self.alias()
-                if alias is None:
-                    self.fail()
-                columns = self.column_list() if self.is_op("(") else []
-                return nodes.QuerySource(query, alias, columns)
+                if self.is_op(")"):
+                    return self._derived(query)
             self.index = mark
         if self.upper in ("INSERT", "UPDATE", "DELETE", "MERGE"):
             self.unsupported("A data modification as a table source")
         inner = self.join()
+        if not isinstance(inner, nodes.Join):
+            self.fail()
         self.expect_op(")")
         return inner
+
+    def _derived(self, query: nodes.Query) -> Source:
+        self.expect_op(")")
+        alias = self.alias()
+        if alias is None:
+            self.fail()
+        columns = self.column_list() if self.is_op("(") else []
+        return nodes.QuerySource(query, alias, columns)
 
     def _function_source(self, name: nodes.Name, line: int) -> Source:
         self.expect_op("(")
@@ -239,33 +279,10 @@ class Sources(Expressions):
             while self.accept_op(","):
                 args.append(self._function_argument())
         self.expect_op(")")
-        schema = None
-        if self.upper == "WITH" and self.peek().value == "(" and name[-1].upper() == "OPENJSON":
-            self.next()
-            schema = self._json_schema()
         alias = self.alias() or name[-1]
         columns = self.column_list() if self.is_op("(") else []
-        return nodes.FunctionSource(name, args, alias, columns, schema, line)
+        return nodes.FunctionSource(name, args, alias, columns, line)
 
     def _function_argument(self) -> nodes.Expr:
         """DEFAULT is NULL for the system's functions."""
         return nodes.Literal("null", None) if self.accept("DEFAULT") else self.expression()
-
-    def _json_schema(self) -> list[tuple[str, Any, str | None, bool]]:
-        self.expect_op("(")
-        columns = []
-        while True:
-            name = self.identifier()
-            kind = self.type()
-            path = None
-            if self.token.kind in (lexer.STRING, lexer.NSTRING):
-                path = str(self.next().value)
-            as_json = False
-            if self.accept("AS"):
-                if self.next().upper != "JSON":
-                    self.fail(self.peek(-1))
-                as_json = True
-            columns.append((name, kind, path, as_json))
-            if self.accept_op(")"):
-                return columns
-            self.expect_op(",")

@@ -11,7 +11,6 @@ from fakemssql.tsql.parser.nodes import (
     IndexDefinition,
     KeyColumn,
 )
-from fakemssql.tsql.parser.types import TYPE_NAMES
 
 
 class Tables(Constraints):
@@ -19,20 +18,26 @@ class Tables(Constraints):
 
     def create_table(self) -> nodes.CreateTable:
         line = self.expect("TABLE").line
-        name = self.name()
+        name = self.name(3)
         if self.accept("AS"):
             self.unsupported("CREATE TABLE AS")
         table = nodes.CreateTable(name, [], [], [], line=line)
         self.table_elements(table)
-        table.options = self.storage_options()
+        table.options = self.storage_options("CREATE TABLE")
         return table
 
-    def table_elements(self, table: nodes.CreateTable) -> None:
+    def table_elements(self, table: nodes.CreateTable, *, variable: bool = False) -> None:
+        """``(column, constraint, ...)``; constraints of a table ``variable`` have no names and refer to no table."""
         self.expect_op("(")
         while True:
+            start = self.index
             self.table_element(table.columns, table.constraints, table.indexes, table.name)
+            if variable:
+                for token in self.tokens[start : self.index]:
+                    if token.upper in ("CONSTRAINT", "REFERENCES"):
+                        self.fail(token)
             if self.accept_op(","):
-                if self.accept_op(")"):
+                if not variable and self.accept_op(")"):
                     return
                 continue
             self.expect_op(")")
@@ -91,16 +96,21 @@ class Tables(Constraints):
             column.persisted = self.accept("PERSISTED")
         else:
             column.type = self.type()
+        seen: set[str] = set()
         while True:
+            if self.upper == "CONSTRAINT" and self.peek(2).upper in ("NULL", "NOT"):
+                self.next()
+                self.identifier()
             word = self.upper
-            if word == "NULL":
+            if word in ("IDENTITY", "COLLATE", "ROWGUIDCOL", "SPARSE", "DEFAULT"):
+                if word in seen or column.computed is not None:
+                    self.fail()
+                seen.add(word)
+            if word == "NULL" and column.computed is None:
                 self.next()
                 column.nullable = True
-            elif word == "NOT":
+            elif word == "NOT" and (column.computed is None or column.persisted):
                 self.next()
-                if self.accept("FOR"):
-                    self.expect("REPLICATION")
-                    continue
                 self.expect("NULL")
                 column.nullable = False
             elif word == "IDENTITY":
@@ -111,6 +121,8 @@ class Tables(Constraints):
                     self.expect_op(",")
                     column.identity = (seed, self.integer())
                     self.expect_op(")")
+                if self.accept("NOT", "FOR"):
+                    self.expect("REPLICATION")
             elif word == "COLLATE":
                 self.next()
                 column.collation = self.identifier()
@@ -129,39 +141,60 @@ class Tables(Constraints):
                 if constraint is None:
                     return column
                 if constraint.kind == "default":
+                    if column.default is not None or column.computed is not None:
+                        self.fail(self.peek(-1))
                     assert constraint.expression is not None
                     column.default = (constraint.name, constraint.expression, constraint.text)
                 else:
+                    if constraint.kind in ("foreign", "check") and column.computed is not None and not column.persisted:
+                        self.fail(self.peek(-1))
                     constraints.append(constraint)
+
+    def _altered_column(self) -> ColumnDefinition:
+        column = ColumnDefinition(self.identifier(), self.type())
+        if self.accept("COLLATE"):
+            column.collation = self.identifier()
+        if self.accept("NOT"):
+            self.expect("NULL")
+            column.nullable = False
+        elif self.accept("NULL"):
+            column.nullable = True
+        if self.upper in ("SPARSE", "MASKED", "ENCRYPTED"):
+            self.unsupported(f"The column option {self.upper}")
+        return column
 
     def alter_table(self) -> nodes.AlterTable:
         line = self.expect("TABLE").line
-        alter = nodes.AlterTable(self.name(), "", line=line)
-        if self.accept("WITH") and not self.accept_any("CHECK", "NOCHECK"):
-            self.fail()
+        alter = nodes.AlterTable(self.name(3), "", line=line)
+        if self.accept("WITH"):
+            if not self.accept_any("CHECK", "NOCHECK"):
+                self.fail()
+            if self.upper not in ("ADD", "CHECK", "NOCHECK"):
+                self.fail()
         if self.accept("ADD"):
-            alter.action = "add"
+            alter.action, self.adding = "add", True
             while True:
                 self.table_element(alter.columns, alter.constraints, alter.indexes, alter.name)
                 if not self.accept_op(","):
                     break
-            self.storage_options()
+            self.adding = False
         elif self.accept("ALTER"):
             self.expect("COLUMN")
             alter.action = "alter"
             if self.peek().upper in ("ADD", "DROP"):
                 self.unsupported("ALTER COLUMN ... ADD and DROP")
-            alter.columns.append(self.column([], [], alter.name))
-            self.storage_options()
+            alter.columns.append(self._altered_column())
+            self.storage_options("ALTER COLUMN", places=False)
         elif self.accept("DROP"):
             alter.action = "drop"
             kind = "CONSTRAINT"
             while True:
                 if self.upper in ("COLUMN", "CONSTRAINT"):
                     kind = self.next().upper
-                exists = self.accept("IF", "EXISTS")
+                exists = self.peek(-1).upper == kind and self.accept("IF", "EXISTS")
                 alter.names.append((kind, self.identifier(), exists))
-                self.storage_options()
+                if kind == "CONSTRAINT":
+                    self.storage_options("DROP INDEX", places=False)
                 if not self.accept_op(","):
                     break
         elif self.upper in ("CHECK", "NOCHECK") and self.peek().upper == "CONSTRAINT":
@@ -185,10 +218,7 @@ class Tables(Constraints):
                 self.expect_op("=")
                 if not self.accept("ALL"):
                     self.unsupported("Partitioning")
-            alter.options = self.storage_options()
+            alter.options = self.storage_options("REBUILD", places=False)
         else:
             self.unsupported(f"ALTER TABLE ... {self.token.value}")
         return alter
-
-    def known_type(self) -> bool:
-        return str(self.token.value).lower() in TYPE_NAMES

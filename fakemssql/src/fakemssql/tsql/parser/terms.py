@@ -6,24 +6,29 @@ from typing import TYPE_CHECKING
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.cursor import Cursor
-from fakemssql.tsql.parser.keywords import RESERVED
+from fakemssql.tsql.parser.windows import Windows
 from fakemssql.types import SqlType
 
 if TYPE_CHECKING:
-    from fakemssql.tsql.parser.nodes import Expr, OrderItem, Query
+    from fakemssql.tsql.parser.nodes import Expr, Query
 
 
 _BARE_FUNCTIONS = frozenset(["CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER", "USER"])
 
 
-_RESERVED_FUNCTIONS = frozenset(["COALESCE", "NULLIF", "LEFT", "RIGHT", "CONVERT", "TRY_CONVERT", "IDENTITY"])
+_CONSTANTS = (lexer.NUMBER, lexer.MONEY, lexer.STRING, lexer.NSTRING, lexer.BINARY, lexer.VARIABLE)
+
+_RESERVED_FUNCTIONS = frozenset(["COALESCE", "NULLIF", "LEFT", "RIGHT", "CONVERT", "TRY_CONVERT"])
 
 
-class Terms(Cursor):
-    """Adds the operands of expressions to a cursor."""
+_COUNTS = {"COALESCE": (2, 1_000), "NULLIF": (2, 2), "IIF": (3, 3)}
+"""The least and the highest number of arguments of functions that the grammar knows."""
 
-    def query(self) -> Query:
+
+class Terms(Windows):
+    """Adds the operands of expressions to windows."""
+
+    def nested_query(self) -> Query:
         raise NotImplementedError
 
     def _query_ahead(self) -> bool:
@@ -31,15 +36,31 @@ class Terms(Cursor):
         ahead = 0
         while self.peek(ahead).kind == lexer.OPERATOR and self.peek(ahead).value == "(":
             ahead += 1
-        return self.peek(ahead).upper in ("SELECT", "WITH")
-
-    def expression(self) -> Expr:
-        raise NotImplementedError
+        return self.peek(ahead).upper == "SELECT"
 
     def predicate(self) -> Expr:
         raise NotImplementedError
 
+    def condition(self) -> Expr:
+        raise NotImplementedError
+
+    def constant(self) -> Expr:
+        """A literal, with a sign where it is a number, or a variable."""
+        token = self.token
+        if token.kind == lexer.OPERATOR and token.value == "-" and self.peek().kind in (lexer.NUMBER, lexer.MONEY):
+            self.index += 1
+            return nodes.Unary("-", self._primary())
+        if token.kind not in _CONSTANTS and token.upper != "NULL":
+            self.fail()
+        return self._primary()
+
     def _primary(self) -> Expr:
+        value = self._operand()
+        if self.is_op(".") and not isinstance(value, nodes.Star):
+            self.unsupported("A property or method of a value")
+        return value
+
+    def _operand(self) -> Expr:
         token = self.token
         kind = token.kind
         if kind == lexer.NUMBER:
@@ -62,14 +83,13 @@ class Terms(Cursor):
                 return self._parenthesised()
             if token.value == "{":
                 return self._escape()
+            if token.value == ".":
+                return self._without_schema()
             self.fail()
         word = token.upper
         if word == "NULL":
             self.index += 1
             return nodes.Literal("null", None)
-        if word == "DEFAULT":
-            self.index += 1
-            return nodes.Literal("default", None)
         if word == "CASE":
             return self._case()
         if word in ("CAST", "TRY_CAST") and self.peek().value == "(":
@@ -80,13 +100,16 @@ class Terms(Cursor):
             self.index += 1
             return nodes.Function((token.value,), [], line=token.line)
         if word == "NEXT" and self.peek().upper == "VALUE" and self.peek(2).upper == "FOR":
-            self.expect("NEXT", "VALUE", "FOR")
-            return nodes.NextValue(self.name())
+            self.unsupported("A sequence")
         if word in ("PARSE", "TRY_PARSE") and self.peek().value == "(":
             self.unsupported(word)
         if word in _RESERVED_FUNCTIONS and self.peek().value == "(":
             self.index += 1
+            if self.peek().value == "*":
+                self.fail(self.peek())
             return self._call((token.value,), token.line)
+        if word == "IDENTITY" and self.peek().value == "(":
+            self.unsupported("The function IDENTITY")
         if word == "$ACTION":
             self.index += 1
             return nodes.Column(("$action",), token.line)
@@ -94,41 +117,35 @@ class Terms(Cursor):
             self.fail()
         return self._named()
 
+    def _without_schema(self) -> Expr:
+        """``.t.a``: the schema's name is left out."""
+        while self.accept_op("."):
+            pass
+        value = self._named()
+        if isinstance(value, nodes.Function):
+            self.unsupported("A function's name that begins with a dot")
+        if isinstance(value, nodes.Column) and len(value.name) < 2:
+            self.fail(self.peek(-1))
+        return value
+
     @staticmethod
     def _number(text: str) -> Expr:
         if "e" in text or "E" in text:
-            return nodes.Literal("float", text)
+            return nodes.Literal("float", text.rstrip("eE+-"))  # 1e is 1e0
         if "." in text or int(text) > 2147483647:
             return nodes.Literal("numeric", text)
         return nodes.Literal("int", int(text))
-
-    def _xml_method(self, value: Expr) -> Expr:
-        """``.value('.', 'type')`` of a document: its text."""
-        self.expect_op(".")
-        if self.next().upper != "VALUE":
-            self.unsupported("A method of XML but value()", self.peek(-1))
-        self.expect_op("(")
-        path = "".join(str(self.next().value).split())
-        self.expect_op(",")
-        kind = str(self.next().value)
-        self.expect_op(")")
-        if path not in (".", "./text()[1]", "(./text())[1]", "(.)[1]", ".[1]", "text()[1]", "(text())[1]"):
-            self.unsupported("An XQuery path but that of the whole text", self.peek(-2))
-        target = type(self)(kind, lexer.tokenize(kind)).type(False)
-        return nodes.Cast(nodes.Function(("XML.VALUE",), [value]), target)
 
     def _parenthesised(self) -> Expr:
         self.expect_op("(")
         if self._query_ahead():
             mark = self.index
             try:
-                query = self.query()
+                query = self.nested_query()
                 self.expect_op(")")
-                if self.is_op(".") and query.for_clause == "XML":
-                    return self._xml_method(nodes.Subquery(query))
                 return nodes.Subquery(query)
             except SqlError:
-                if self.tokens[mark].upper in ("SELECT", "WITH"):
+                if self.tokens[mark].upper == "SELECT":
                     raise
                 self.index = mark
         inner = self.predicate()
@@ -141,6 +158,8 @@ class Terms(Cursor):
         word = self.next().upper
         if word == "FN":
             inner = self.expression()
+            if not isinstance(inner, nodes.Function | nodes.Cast):
+                self.fail(self.peek(-1))
         elif word in ("D", "T", "TS", "GUID") and self.token.kind in (lexer.STRING, lexer.NSTRING):
             target = {"D": "datetime", "T": "datetime", "TS": "datetime", "GUID": "uniqueidentifier"}[word]
             inner = nodes.Cast(nodes.Literal("varchar", self.next().value), SqlType(target))
@@ -154,7 +173,7 @@ class Terms(Cursor):
         operand = None if self.upper == "WHEN" else self.expression()
         whens = []
         while self.accept("WHEN"):
-            condition = self.predicate() if operand is None else self.expression()
+            condition = self.condition() if operand is None else self.expression()
             self.expect("THEN")
             whens.append((condition, self.expression()))
         if not whens:
@@ -184,7 +203,7 @@ class Terms(Cursor):
 
     def _named(self) -> Expr:
         """A column, a function call, or ``t.*``."""
-        line = self.token.line
+        line, quoted = self.token.line, self.token.kind == lexer.QUOTED
         parts = [self.identifier()]
         while self.is_op("."):
             self.next()
@@ -193,19 +212,19 @@ class Terms(Cursor):
             if self.is_op("."):
                 parts.append("")
                 continue
-            token = self.token
-            if token.kind == lexer.WORD and token.upper in RESERVED and self.peek().value == "(":
-                self.index += 1
-                parts.append(token.value)
-            else:
-                parts.append(self.identifier())
+            parts.append(self.identifier())
         if self.is_op("(") and len(parts) <= 3:
-            return self._call(tuple(parts), line)
+            call = self._call(tuple(parts), line)
+            if quoted and (call.star or call.over is not None):
+                self.fail(self.peek(-1))
+            return call
         if self.is_op("::"):
             self.unsupported("The :: operator")
+        if len(parts) > 5 or (len(parts) > 1 and not parts[-2]):
+            self.fail(self.peek(-1))
         return nodes.Column(tuple(parts), line)
 
-    def _call(self, name: tuple[str, ...], line: int) -> Expr:
+    def _call(self, name: tuple[str, ...], line: int) -> nodes.Function:
         self.expect_op("(")
         call = nodes.Function(name, [], line=line)
         word = name[-1].upper()
@@ -218,10 +237,12 @@ class Terms(Cursor):
                 call.distinct = True
             else:
                 self.accept("ALL")
-            while True:
-                call.args.append(self.predicate())
-                if not self.accept_op(","):
-                    break
+            call.args.append(self.condition() if word == "IIF" and len(name) == 1 else self.expression())
+            while self.accept_op(","):
+                call.args.append(self.expression())
+        few, many = _COUNTS.get(word, (0, len(call.args)))
+        if not few <= len(call.args) <= many and len(name) == 1:
+            self.fail()
         self.expect_op(")")
         if self.upper == "WITHIN" and self.peek().upper == "GROUP":
             self.expect("WITHIN", "GROUP")
@@ -231,7 +252,7 @@ class Terms(Cursor):
         if self.upper in ("IGNORE", "RESPECT") and self.peek().upper == "NULLS":
             self.unsupported(f"{self.upper} NULLS")
         if self.upper == "OVER":
-            call.over = self._over()
+            call.over = self.over()
         return call
 
     def _trim(self, call: nodes.Function) -> None:
@@ -245,45 +266,3 @@ class Terms(Cursor):
             call.args = [first]
         if side and side != "BOTH":
             call.name = ("LTRIM" if side == "LEADING" else "RTRIM",)
-
-    def _over(self) -> nodes.Window:
-        self.expect("OVER")
-        if not self.is_op("("):
-            self.unsupported("A named window")
-        self.expect_op("(")
-        partition: list[Expr] = []
-        if self.accept("PARTITION", "BY"):
-            partition.append(self.expression())
-            while self.accept_op(","):
-                partition.append(self.expression())
-        order = self.order_by() if self.upper == "ORDER" else []
-        frame = ""
-        if self.upper in ("ROWS", "RANGE"):
-            words = [self.next().upper]
-            if self.accept("BETWEEN"):
-                words += ["BETWEEN", self._bound(), "AND"]
-                self.expect("AND")
-            words.append(self._bound())
-            frame = " ".join(words)
-        self.expect_op(")")
-        return nodes.Window(partition, order, frame)
-
-    def _bound(self) -> str:
-        if self.accept("CURRENT", "ROW"):
-            return "CURRENT ROW"
-        size = "UNBOUNDED" if self.accept("UNBOUNDED") else str(self.integer())
-        side = self.accept_any("PRECEDING", "FOLLOWING")
-        if not side:
-            self.fail()
-        return f"{size} {side}"
-
-    def order_by(self) -> list[OrderItem]:
-        """``ORDER BY`` and its items."""
-        self.expect("ORDER", "BY")
-        items = []
-        while True:
-            value = self.expression()
-            descending = self.accept_any("ASC", "DESC") == "DESC"
-            items.append(nodes.OrderItem(value, descending))
-            if not self.accept_op(","):
-                return items

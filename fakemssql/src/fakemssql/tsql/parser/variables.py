@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.cursors import CursorStatements
+from fakemssql.tsql.parser.definitions import Definitions
 from fakemssql.tsql.parser.nodes import Statement
 
+_SWITCHES = frozenset(
+    [
+        *("ANSI_DEFAULTS", "ANSI_NULLS", "ANSI_NULL_DFLT_OFF", "ANSI_NULL_DFLT_ON", "ANSI_PADDING", "ANSI_WARNINGS"),
+        *("ARITHABORT", "ARITHIGNORE", "CONCAT_NULL_YIELDS_NULL", "CURSOR_CLOSE_ON_COMMIT", "FMTONLY", "FORCEPLAN"),
+        *("IMPLICIT_TRANSACTIONS", "NOCOUNT", "NOEXEC", "NO_BROWSETABLE", "NUMERIC_ROUNDABORT", "PARSEONLY"),
+        *("QUOTED_IDENTIFIER", "REMOTE_PROC_TRANSACTIONS", "SHOWPLAN_ALL", "SHOWPLAN_TEXT", "SHOWPLAN_XML"),
+        "XACT_ABORT",
+    ]
+)
+"""Options that are ON or OFF ("SET statements")."""
 
-class Variables(CursorStatements):
+_VALUES = frozenset(
+    [
+        *("CONTEXT_INFO", "DATEFIRST", "DATEFORMAT", "DEADLOCK_PRIORITY", "ERRLVL", "FIPS_FLAGGER", "LANGUAGE"),
+        *("LOCK_TIMEOUT", "QUERY_GOVERNOR_COST_LIMIT", "ROWCOUNT", "TEXTSIZE"),
+    ]
+)
+"""Options with a value."""
+
+
+class Variables(Definitions):
     """Adds variables, options and transactions."""
 
     def _on_declare(self) -> Statement:
@@ -17,8 +36,7 @@ class Variables(CursorStatements):
         while True:
             line = self.token.line
             if self.is_identifier() and self.peek().upper in ("CURSOR", "INSENSITIVE", "SCROLL"):
-                found.append(self._declare_cursor())
-                break
+                self.unsupported("A cursor")
             name = self.variable()
             if name in self.declared:
                 raise SqlError(
@@ -30,16 +48,17 @@ class Variables(CursorStatements):
                 )
             self.declared.add(name)
             self.accept("AS")
-            if self.accept("TABLE"):
+            if self.upper == "TABLE" and not found:
+                self.next()
                 table = nodes.CreateTable((name,), [], [], [], line=line)
-                self.table_elements(table)
-                found.append(nodes.DeclareTable(name, table, line=line))
+                self.table_elements(table, variable=True)
+                return nodes.DeclareTable(name, table, line=line)
             else:
-                if self.accept("CURSOR"):
-                    if self.accept_op(","):
-                        continue
-                    break
+                if self.upper == "CURSOR":
+                    self.unsupported("A cursor")
                 kind = self.type()
+                if self.upper in ("NULL", "NOT"):
+                    self.unsupported("A variable that tells whether it may be NULL")
                 value = self.expression() if self.accept_op("=") else None
                 found.append(nodes.Declare(name, kind, value, line=line))
             if not self.accept_op(","):
@@ -56,7 +75,7 @@ class Variables(CursorStatements):
             if token.kind != lexer.OPERATOR or token.value not in ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="):
                 self.fail(token)
             if self.upper == "CURSOR":
-                return self._declare_cursor(name)
+                self.unsupported("A cursor")
             return nodes.SetVariable(name, token.value, self.expression())
         if self.accept("TRANSACTION"):
             if not self.accept("ISOLATION") or not self.accept("LEVEL"):
@@ -70,21 +89,29 @@ class Variables(CursorStatements):
             return nodes.SetOption(["ISOLATION"], level)
         if self.accept("IDENTITY_INSERT"):
             table = self.name()
-            return nodes.SetOption(["IDENTITY_INSERT"], (table, self._on_off()))
+            return nodes.SetOption(["IDENTITY_INSERT"], (table, self.switch()))
         if self.accept("STATISTICS"):
             names = [self.next().upper]
             while self.accept_op(","):
                 names.append(self.next().upper)
             if not set(names) <= {"IO", "TIME", "XML", "PROFILE"}:
                 self.fail(self.peek(-1))
-            on = self._on_off()
-            if on and "PROFILE" in names:
-                self.unsupported("SET STATISTICS PROFILE")
+            on = self.switch()
+            if on and (shown := {"PROFILE", "XML"}.intersection(names)):
+                self.unsupported(f"SET STATISTICS {min(shown)}")
             return nodes.SetOption([f"STATISTICS {name}" for name in names], on)
-        names = [self._option_name()]
+        name = self._option_name()
+        if name in _VALUES:
+            return nodes.SetOption([name], self._set_value(name))
+        names = [name]
         while self.accept_op(","):
             names.append(self._option_name())
-        return nodes.SetOption(names, self._option_value())
+        unknown = next((each for each in names if each not in _SWITCHES), None)
+        if unknown is not None:
+            raise SqlError(
+                195, f"'{unknown}' is not a recognized SET option.", severity=15, state=5, line=self.token.line
+            )
+        return nodes.SetOption(names, self.switch())
 
     def _option_name(self) -> str:
         token = self.next()
@@ -92,20 +119,19 @@ class Variables(CursorStatements):
             self.fail(token)
         return token.upper
 
-    def _on_off(self) -> bool:
-        word = self.next().upper
-        if word not in ("ON", "OFF"):
-            self.fail(self.peek(-1))
-        return word == "ON"
-
-    def _option_value(self) -> object:
-        if self.upper in ("ON", "OFF"):
-            return self._on_off()
+    def _set_value(self, name: str) -> object:
+        """A constant, a variable, or a word, which is a text."""
         token = self.token
-        if token.kind == lexer.WORD and self.peek().value != "(":
-            self.next()
-            return nodes.Literal("varchar", token.value)
-        return self.expression()
+        if name == "FIPS_FLAGGER" and self.accept("OFF"):
+            return False
+        if self.is_identifier():
+            return nodes.Literal("varchar", self.identifier())
+        whole = token.kind == lexer.NUMBER and token.value.isdigit()
+        if name == "ROWCOUNT" and not whole and token.kind != lexer.VARIABLE:
+            self.fail()
+        if name == "TEXTSIZE" and not whole and not self.is_op("-"):
+            self.fail()
+        return self.constant()
 
     def _transaction_name(self) -> str | None:
         token = self.token
@@ -127,12 +153,22 @@ class Variables(CursorStatements):
         if self.upper in ("TRAN", "TRANSACTION"):
             self.next()
             name = self._transaction_name()
-            if self.accept("WITH"):
-                self.skip_parentheses()
+            self._durability(kind)
             return nodes.Transaction(kind, name)
         if self.upper == "WORK":
             self.next()
+        self._durability(kind)
         return nodes.Transaction(kind, None, True)
+
+    def _durability(self, kind: str) -> None:
+        """``WITH (DELAYED_DURABILITY = ON)``, which changes nothing here."""
+        if kind == "commit" and self.upper == "WITH" and self.peek().value == "(":
+            self.next()
+            self.expect_op("(")
+            self.expect("DELAYED_DURABILITY")
+            self.expect_op("=")
+            self.switch()
+            self.expect_op(")")
 
     def _on_save(self) -> Statement:
         self.next()

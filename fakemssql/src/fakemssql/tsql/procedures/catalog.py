@@ -252,10 +252,10 @@ def _statistics(session: Session, arguments: Arguments, frame: Frame, outputs: l
 
 
 @procedure(
-    "sp_sproc_columns",
-    "sp_sproc_columns_100",
+    *("sp_sproc_columns", "sp_sproc_columns_100", "sp_addrolemember", "sp_droprolemember", "sp_spaceused"),
+    *("sp_help", "sp_helpindex", "sp_helptext", "sp_lock", "sp_who", "sp_who2"),
 )
-def _empty(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def _refused(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     raise SqlError(40517, f"{arguments.name} is not supported by fakemssql.")
 
 

@@ -1,19 +1,17 @@
 # ruff: noqa: S608 - the only values in the text are numbers of databases
-"""Catalog procedures for keys between tables, row identifiers and procedures; sp_helptext."""
+"""Catalog procedures for keys between tables, row identifiers and procedures."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fakemssql.contract import Column, Parameter, SqlError
-from fakemssql.tsql.datatypes.codec import encode
-from fakemssql.tsql.datatypes.sqltypes import INT, SYSNAME, nvarchar, oid, varchar
+from fakemssql.contract import Parameter, SqlError
+from fakemssql.tsql.datatypes.sqltypes import INT, SYSNAME, nvarchar, varchar
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.procedures.catalog import ODBC, SMALLINT, like, qualified_id, unquoted
-from fakemssql.tsql.runtime.calls import Arguments, parse_name, procedure, result_set
-from fakemssql.tsql.runtime.cursors import Page
+from fakemssql.tsql.runtime.calls import Arguments, procedure, result_set
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.security.visibility import own_objects, sees
+from fakemssql.tsql.security.visibility import own_objects
 
 if TYPE_CHECKING:
     from fakemssql.tsql.runtime.session import Session
@@ -122,28 +120,4 @@ def _special_columns(session: Session, arguments: Arguments, frame: Frame, outpu
     )
     names = fold(unquoted(name) or ""), fold(unquoted(owner)) if owner else None
     result_set(frame.output, session, sql, columns, *names, kind)
-    return 0
-
-
-@procedure("sp_helptext")
-def _helptext(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
-    name, _ = arguments.take("objname", "columnname")
-    parts = parse_name(str(name))
-    found = session.catalog.find(parts, session.database)
-    if found is None or not sees(session.security, found):
-        raise SqlError(
-            15009,
-            f"The object '{name}' does not exist in database '{session.database}' or is invalid for this operation.",
-        )
-    if not found.definition or not sees(session.security, found, source=True):
-        raise SqlError(15197, f"There is no text for object '{name}'.")
-    kind = nvarchar(255)
-    lines = [
-        line[start : start + 255]
-        for line in found.definition.splitlines(keepends=True)
-        for start in range(0, len(line), 255)
-    ]
-    frame.output.columns([Column("Text", kind, oid(kind))])
-    frame.output.rows(Page([(encode(kind, line),) for line in lines]))
-    frame.output.done(None if session.options.nocount else len(lines))
     return 0

@@ -12,9 +12,8 @@ from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import batches, nodes
 from fakemssql.tsql.parser.lexer import tokenize
 from fakemssql.tsql.pg import Request
-from fakemssql.tsql.runtime import impersonation
-from fakemssql.tsql.runtime.cursors import converted
 from fakemssql.tsql.runtime.frames import Code, Frame
+from fakemssql.tsql.runtime.results import converted
 from fakemssql.types import SqlType
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ def _user(
     database, nocount = session.database, session.options.nocount
     session.database = found.database
     try:
-        with impersonation.module(session, found.database, found.owner, found.schema, found.extra.get("execute_as")):
+        with session.security.module(found.database, found.owner, found.schema):
             status = session.interpreter.run(inner)
     finally:
         session.database = database

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from fakemssql.contract import SqlError
+from fakemssql.faults import PLANNING, RUNNING, fault
 from fakemssql.tsql.pg import Pg, PgError
 
 STALE = frozenset(["42P01", "42703", "42P07", "3F000", "0A000", "42883", "26000"])
@@ -18,7 +19,9 @@ DEADLOCK = frozenset(["40P01", "40001"])
 _COMPILE = frozenset([102, 105, 107, 109, 110, 120, 121, 137, 141, 145, 156, 207, 208, 209, 213, 264, 4104, 4145, 1087])
 """Errors of compiling a statement: they end the batch and no CATCH of the same batch sees them."""
 
-_BATCH = frozenset([241, 3609, 242, 245, 248, 295, 1205, 3930, 3960, 3998, 8169, 650, 911, 40517, 535])
+_BATCH = frozenset(
+    [241, 3609, 242, 245, 248, 295, 1205, 3930, 3960, 3998, 8169, 650, 911, 40517, 535, PLANNING, RUNNING]
+)
 """Errors of running a statement that end the batch."""
 
 _DOOM = frozenset([241, 242, 245, 248, 295, 8169])
@@ -125,9 +128,10 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: b
         return SqlError(2714, f"There is already an object named '{name[1] if name else ''}' in the database.", state=6)
     if state == "54001":
         return SqlError(8623, "The query processor ran out of internal resources and could not produce a query plan.")
-    if state in ("42601", "42804", "42883", "0A000", "42P10", "42803", "42P01", "42703"):
+    if state == "0A000":
         return SqlError(40517, f"The statement is not supported by fakemssql ({error.message}).")
-    return SqlError(50000, f"PostgreSQL: {error.message} (SQLSTATE {state})")
+    # PostgreSQL was given what it does not take, or says what it should never have to.
+    return fault(error, PLANNING if state.startswith("42") else RUNNING, f"SQLSTATE {state}")
 
 
 def _deadlock() -> SqlError:

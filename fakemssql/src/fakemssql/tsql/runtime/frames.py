@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from fakemssql.contract import Output, SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
@@ -70,5 +69,3 @@ class Frame:
     parent: Frame | None = None
     line_offset: int = 0
     kept: bool = False  # its tables are dropped by who made them
-    contexts: int = 1  # how many security contexts were there when it began: REVERT leaves these
-    cursors: dict[str, Any] = field(default_factory=dict)  # LOCAL ones

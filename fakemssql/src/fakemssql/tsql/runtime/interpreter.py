@@ -6,7 +6,6 @@ from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime.control import Control
 from fakemssql.tsql.runtime.execution import Execution
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.runtime.impersonation import Impersonation
 from fakemssql.tsql.runtime.messages import Messages
 from fakemssql.tsql.runtime.rows import Rows
 from fakemssql.tsql.runtime.variables import Variables
@@ -23,21 +22,16 @@ _DEFINITIONS = (
     nodes.CreateSynonym,
     nodes.CreateView,
     nodes.CreateModule,
-    nodes.CreateSequence,
     nodes.TriggerState,
     nodes.UpdateStatistics,
     nodes.SecurityDefinition,
 )
 
 
-class Interpreter(Rows, Variables, Control, Messages, Execution, Impersonation):
+class Interpreter(Rows, Variables, Control, Messages, Execution):
     """Runs parsed statements for one session."""
 
     def _dispatch(self, node: nodes.Statement, frame: Frame) -> None:
-        with self.session.explaining.statement(node, frame):
-            self._perform(node, frame)
-
-    def _perform(self, node: nodes.Statement, frame: Frame) -> None:
         session = self.session
         if isinstance(node, nodes.SelectStatement | nodes.Insert | nodes.Update | nodes.Delete | nodes.Merge):
             self._rows(node, frame)

@@ -6,7 +6,7 @@ from fakemssql.contract import Column, SqlError
 from fakemssql.tsql.compiler.compiler import Compiler
 from fakemssql.tsql.datatypes.sqltypes import INT, oid
 from fakemssql.tsql.parser import nodes
-from fakemssql.tsql.runtime import cursors, triggers
+from fakemssql.tsql.runtime import results, triggers
 from fakemssql.tsql.runtime.frames import Frame
 from fakemssql.tsql.runtime.steps import Steps
 
@@ -24,7 +24,7 @@ class Rows(Steps):
             self._shape(node, frame)
             return
         if isinstance(node, nodes.Insert) and isinstance(node.source, nodes.Execute):
-            self.done(frame, cursors.insert_results(session, node, frame))
+            self.done(frame, results.insert_results(session, node, frame))
             return
         if isinstance(node, nodes.Insert | nodes.Update | nodes.Delete):
             self.done(frame, triggers.execute(session, node, frame))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fakemssql.contract import Client, Output, Parameter, SqlError
+from fakemssql.contract import Attention, Client, ClientGone, Output, Parameter, SqlError
+from fakemssql.faults import PLANNING, fault
 from fakemssql.switches import Switches
 from fakemssql.tsql.compiler.compiler import Compiler
 from fakemssql.tsql.compiler.convert import convert
@@ -22,8 +22,7 @@ from fakemssql.tsql.runtime import calls, settings
 from fakemssql.tsql.runtime.activity import Activity
 from fakemssql.tsql.runtime.applock import AppLocks
 from fakemssql.tsql.runtime.backend import Backend
-from fakemssql.tsql.runtime.errors import DEADLOCK, STALE, translate
-from fakemssql.tsql.runtime.explaining import Explaining
+from fakemssql.tsql.runtime.errors import STALE, translate
 from fakemssql.tsql.runtime.frames import BatchEnd, Code, Frame, Identity
 from fakemssql.tsql.runtime.interpreter import Interpreter
 from fakemssql.tsql.runtime.receiver import Receiver
@@ -32,8 +31,6 @@ from fakemssql.tsql.runtime.transactions import Transactions
 from fakemssql.tsql.security.accounts import Account
 from fakemssql.tsql.security.context import Security
 from fakemssql.types import SqlType
-
-log = logging.getLogger(__name__)
 
 
 class Session:
@@ -58,12 +55,10 @@ class Session:
         self.temporary = Temporary(self)
         self.applocks = AppLocks(self)
         self.interpreter = Interpreter(self)
-        self.explaining = Explaining(self)
         self.rowcount = 0
         self.error_number = 0
-        self.cursors: dict[str, Any] = {}  # GLOBAL ones
         self.firing: list[Any] = []  # triggers that run, by object id
-        self.fetch_status = self.cursor_rows = self.inserting = 0
+        self.inserting = 0
         self.identity: Identity | None = None  # of @@IDENTITY
         self.scope_identity: Identity | None = None  # of SCOPE_IDENTITY()
         self.identity_insert: tuple[str, str] = ("", "")
@@ -201,11 +196,8 @@ class Session:
         self.options = settings.Options()
         self.pg.execute("SET lock_timeout = 0")
         self.database = self.home
-        self.security.unwind(1)
         self.rowcount = self.error_number = 0
         self.identity = self.scope_identity = None
-        self.cursors.clear()
-        self.fetch_status = self.cursor_rows = 0
         self.activity.update(self)
 
     def close(self) -> None:
@@ -282,9 +274,10 @@ class Session:
                 plan = compiler.compile(node) if build is None else build(compiler)
             except RecursionError:
                 raise SqlError(191, "Some part of your SQL statement is nested too deeply.", severity=15) from None
-            except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError):
-                log.exception("compiling a statement")
-                raise SqlError(40517, "The statement is not supported by fakemssql.") from None
+            except (SqlError, PgError, Attention, ClientGone, OSError):
+                raise
+            except Exception as error:
+                raise fault(error, PLANNING) from None
             assert isinstance(plan, Plan)
             plan.node = node
             return plan
@@ -307,7 +300,7 @@ class Session:
         for attempt in (1, 2):
             plan = self.plan(node, frame, build)
             try:
-                return self.run_plan(plan, frame, explained=build is None and self.explaining.active)
+                return self.run_plan(plan, frame)
             except PgError as error:
                 stale = error.sqlstate in STALE and attempt == 1
                 if not stale or (self.transactions.count and self.options.xact_abort):
@@ -316,7 +309,7 @@ class Session:
                 self._codes.forget(frame.code)
         raise AssertionError
 
-    def run_plan(self, plan: Plan, frame: Frame, *, explained: bool = False) -> int:
+    def run_plan(self, plan: Plan, frame: Frame) -> int:
         if plan.writes and self.transactions.doomed:
             raise SqlError(
                 3930,
@@ -332,9 +325,6 @@ class Session:
         middle += [Request(text) for text in plan.before]
         if plan.prelock:
             middle.append(Request(plan.prelock, request.values, plan.oids))
-        if explained:
-            request.name = b""  # a prepared statement may have a plan of its own, made for any parameters
-            middle.append(self.explaining.request(request))
         results = self.transactions.run([*middle, request], transient=plan.transient)
         receiver.finish(results)
         count = receiver.count if receiver.count else int(results.command_tuples or 0)
@@ -390,7 +380,3 @@ class Session:
         )
         self.execute(node, box, build)
         return box.values.pop("@", None) == b"\x01"
-
-    def rollback_statement(self, error: PgError) -> bool:
-        """Whether the error took the whole transaction with it (a deadlock)."""
-        return error.sqlstate in DEADLOCK

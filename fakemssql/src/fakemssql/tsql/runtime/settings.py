@@ -69,7 +69,6 @@ class Options:
     textsize: int = 2147483647
     context_info: bytes | None = None
     fmtonly: bool = False
-    statistics_xml: bool = False
 
     @property
     def nocount(self) -> bool:
@@ -131,8 +130,6 @@ def _set_options(session: Session, node: nodes.SetOption, frame: Frame) -> None:
                 session.transactions.pending[0] = session.transactions.begin_sql()
         elif name == "IDENTITY_INSERT":
             _identity_insert(session, *value)
-        elif name == "STATISTICS XML":
-            options.statistics_xml = bool(value)
         elif name.startswith("STATISTICS "):
             continue
         elif name in _BITS or name == "ANSI_DEFAULTS":
@@ -235,11 +232,11 @@ def _who(session: Session, name: str) -> str | int | None:
     """What a function tells of the user or login as whom the session acts."""
     security = session.security
     if name == "@@original_login":
-        return security.original.name
+        return security.account.name
     if name == "@@login":
-        return security.context.account.name
+        return security.account.name
     if name == "@@login_id":
-        return security.context.account.login_id or None
+        return security.account.login_id or None
     identity = security.identity(session.database)
     return identity.name if name == "@@user" else identity.user_id
 
@@ -288,13 +285,13 @@ def system_value(session: Session, name: str, frame: Frame) -> Any:
         "@@max_precision": 38,
         "@@max_connections": 32767,
         "@@procid": 0,
-        "@@fetch_status": session.fetch_status,
+        "@@fetch_status": 0,
         "@@microsoftversion": 0x10001026,
         "@@textsize": options.textsize,
         "@@dbts": bytes(8),
         "@@cpu_busy": 0,
         "@@connections": 1,
-        "@@cursor_rows": session.cursor_rows,
+        "@@cursor_rows": 0,
         "@@timeticks": 31250,
         "@@app_name": session.activity.client.program,
         "@@host_name": session.activity.client.host,

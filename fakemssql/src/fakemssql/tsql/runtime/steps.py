@@ -34,9 +34,6 @@ class Steps:
         self.depth += 1
         session = self.session
         scoped = frame.parent is not None or bool(frame.signature)
-        contexts = len(session.security.contexts)
-        if scoped:
-            frame.contexts = contexts
         before, outer = set(session.catalog.temporary), session.scope_identity
         if scoped:
             session.keep_identities()
@@ -57,7 +54,6 @@ class Steps:
                 session.temporary.leave(before)
             if scoped:
                 session.scope_identity = outer
-                session.security.unwind(contexts)
         return 0
 
     def statements(self, items: list[nodes.Statement], frame: Frame) -> None:

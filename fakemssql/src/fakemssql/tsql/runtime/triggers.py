@@ -1,7 +1,4 @@
-"""Triggers: AFTER ones run in the statement that fires them, INSTEAD OF ones in its place.
-
-Their bodies see the rows as ``inserted`` and ``deleted``.
-"""
+"""AFTER triggers run in the statement that fires them; their bodies see the rows as ``inserted`` and ``deleted``."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
-from fakemssql.tsql.compiler.trees import rewritten
+from fakemssql.tsql.compiler.trees import rewritten, walk
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import batches, nodes
-from fakemssql.tsql.runtime import impersonation, instead
 from fakemssql.tsql.runtime.frames import Code, Frame
+from fakemssql.types import SqlType
 
 if TYPE_CHECKING:
     from fakemssql.tsql.runtime.session import Session
@@ -28,11 +25,11 @@ _Row = list[str | None]
 def execute(session: Session, node: Modification, frame: Frame) -> int:
     """Run a statement that changes rows with the triggers of its table. The number of rows it changed."""
     event = type(node).__name__.upper()
-    target = instead.target(session, node, frame)
+    target = _target(session, node, frame)
     if target is not None and event in target.extra.get("instead_events", ()):
-        own = [row for row in _triggers(session, target, event, True) if row[0] not in session.firing]
-        if own:
-            return _in_transaction(session, frame, lambda: _replace(session, node, event, target, frame, own))
+        if target.type == "U":
+            session.plan(node, frame)  # error 334 and others come first
+        raise SqlError(40517, f"The INSTEAD OF {event} trigger of '{target.name}' is not supported by fakemssql.")
     table = session.plan(node, frame).table
     if table is None or event not in table.extra.get("trigger_events", ()):
         return session.execute(node, frame)
@@ -42,6 +39,38 @@ def execute(session: Session, node: Modification, frame: Frame) -> int:
             f"Changing a table with triggers through the view '{target.name}' is not supported by fakemssql.",
         )
     return _in_transaction(session, frame, lambda: _fire(session, node, event, table, frame))
+
+
+def _target(session: Session, node: Modification, frame: Frame) -> TableInfo | None:
+    """The table or view that a statement names, by an alias of its FROM clause maybe; None for anything else."""
+    name = node.target
+    if name[0].startswith("@"):
+        return None
+    if len(name) == 1:
+        if any(fold(cte.name) == fold(name[0]) for cte in node.ctes) or fold(name[0]) in frame.tables:
+            return None
+        if not isinstance(node, nodes.Insert):
+            for source in walk(node.sources):
+                if isinstance(source, nodes.TableSource) and fold(source.alias) == fold(name[0]):
+                    name = source.name
+    return session.catalog.find(name, session.database)
+
+
+def _row_tables(session: Session, table: TableInfo) -> dict[str, TableInfo]:
+    """Empty ``inserted`` and ``deleted`` for rows of ``table``."""
+    columns = [(column.name, column.type) for column in table.columns]
+    return {name: _table(session, columns) for name in ("inserted", "deleted")}
+
+
+def _table(session: Session, columns: list[tuple[str, SqlType]]) -> TableInfo:
+    made: list[TableInfo] = []
+
+    def create() -> None:
+        definitions = [nodes.ColumnDefinition(name, kind, True) for name, kind in columns]
+        made.append(session.temporary.create(nodes.CreateTable(("@rows",), definitions, [], [])))
+
+    session.transactions.define(create)
+    return made[0]
 
 
 def _in_transaction(session: Session, frame: Frame, action: Callable[[], int]) -> int:
@@ -64,21 +93,20 @@ def _in_transaction(session: Session, frame: Frame, action: Callable[[], int]) -
     return count
 
 
-def _triggers(session: Session, table: TableInfo, event: str, in_place: bool) -> list[_Row]:
-    """Object id, name, text and user of the enabled triggers that have something to do."""
+def _triggers(session: Session, table: TableInfo, event: str) -> list[_Row]:
+    """Object id, name and text of the enabled AFTER triggers that have something to do."""
     return session.pg.query(
-        "SELECT object_id, name, definition, extra->>'execute_as' FROM mssql.objects"
+        "SELECT object_id, name, definition FROM mssql.objects"
         " WHERE parent_object_id = $1::int AND type = 'TR' AND disabled = 0 AND extra->'events' ? $2"
-        " AND (extra ? 'instead') = $3::bool ORDER BY object_id",
+        " AND NOT extra ? 'instead' ORDER BY object_id",
         table.object_id,
         event,
-        str(in_place),
     )
 
 
 def _fire(session: Session, node: Modification, event: str, table: TableInfo, frame: Frame) -> int:
     """Run the statement, then its AFTER triggers."""
-    places = instead.row_tables(session, table)
+    places = _row_tables(session, table)
     outputs = [
         nodes.Output([nodes.SelectItem(nodes.Column((name, c.name))) for c in table.columns], (f"@@{name}",))
         for name in _TABLES[event]
@@ -88,24 +116,7 @@ def _fire(session: Session, node: Modification, event: str, table: TableInfo, fr
     count = session.execute(changed, replace(frame, tables={**frame.tables, **tables}))
     # RECURSIVE_TRIGGERS is OFF: one does not fire itself.
     last = session.firing[-1] if session.firing else None
-    rows = [row for row in _triggers(session, table, event, False) if row[0] != last]
-    _run(session, node, table, frame, places, rows, count)
-    return count
-
-
-def _replace(session: Session, node: Modification, event: str, table: TableInfo, frame: Frame, rows: list[_Row]) -> int:
-    """Run INSTEAD OF triggers: what the statement would change is read, nothing else."""
-    if any(output.into is None for output in node.outputs):
-        raise SqlError(
-            334,
-            f"The target table '{table.name}' of the DML statement cannot have any enabled triggers if the statement"
-            " contains an OUTPUT clause without INTO clause.",
-        )
-    if node.outputs:
-        raise SqlError(40517, "OUTPUT INTO of a statement with an INSTEAD OF trigger is not supported by fakemssql.")
-    session.security.require(table, event)
-    places = instead.row_tables(session, table)
-    count = instead.collect(session, node, table, frame, places)
+    rows = [row for row in _triggers(session, table, event) if row[0] != last]
     _run(session, node, table, frame, places, rows, count)
     return count
 
@@ -123,7 +134,7 @@ def _run(
     updated = {fold(a.column) for a in node.assignments if a.column} if isinstance(node, nodes.Update) else set()
     every = isinstance(node, nodes.Insert)
     abort = session.options.xact_abort
-    for identifier, name, definition, as_whom in rows:
+    for identifier, name, definition in rows:
         module = batches.parse(str(definition))[0]
         assert isinstance(module, nodes.CreateModule)
         body = rewritten(module.body, lambda each: _updated(each, None if every else updated))
@@ -134,9 +145,8 @@ def _run(
         session.firing.append(identifier)
         session.options.on.add("XACT_ABORT")
         session.database = table.database
-        runs_as = int(as_whom) if as_whom else None
         try:
-            with impersonation.module(session, table.database, table.owner, table.schema, runs_as):
+            with session.security.module(table.database, table.owner, table.schema):
                 session.interpreter.run(inner)
         finally:
             session.firing.pop()

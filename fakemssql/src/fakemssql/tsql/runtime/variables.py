@@ -1,31 +1,16 @@
-"""Running DECLARE, SET and the statements of cursors."""
+"""Running DECLARE and SET."""
 
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import nodes
-from fakemssql.tsql.runtime import cursors, settings
+from fakemssql.tsql.runtime import settings
 from fakemssql.tsql.runtime.frames import Frame
 from fakemssql.tsql.runtime.steps import Steps
 
 
 class Variables(Steps):
     """Runs what concerns variables and options."""
-
-    def _run_declarecursor(self, node: nodes.DeclareCursor, frame: Frame) -> None:
-        cursors.declare(self.session, node, frame)
-        self.quiet()
-
-    def _run_cursoraction(self, node: nodes.CursorAction, frame: Frame) -> None:
-        cursors.run(self.session, node, frame)
-        self.quiet()
-
-    def _run_fetch(self, node: nodes.Fetch, frame: Frame) -> None:
-        count = cursors.fetch(self.session, node, frame)
-        if node.into:
-            self.quiet(count)
-        else:
-            self.done(frame, count)
 
     def _run_declare(self, node: nodes.Declare, frame: Frame) -> None:
         if node.name in frame.tables:

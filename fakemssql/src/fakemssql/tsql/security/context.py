@@ -1,4 +1,4 @@
-"""The security context of a session: as whom it acts, and whether that one holds a permission.
+"""The security context of a session: the login it acts as, and whether that one holds a permission.
 
 The engine checks permissions when it compiles a statement; a compiled statement is kept with the context it was checked
 for. Answers are kept until the catalog changes. Nothing is asked for a member of sysadmin.
@@ -25,22 +25,8 @@ DBO = 1
 
 
 @dataclass(frozen=True)
-class Context:
-    """As whom a session acts: a login, or with ``user`` that user of ``database`` alone (EXECUTE AS USER)."""
-
-    account: Account
-    user: int | None = None
-    database: str = ""  # folded
-    origin: str = ""  # folded name of the database in which EXECUTE AS ran
-
-    @property
-    def powerful(self) -> bool:
-        return self.account.powerful and self.user is None
-
-
-@dataclass(frozen=True)
 class Identity:
-    """The user that a context is in one database, and the principals it acts as, as PostgreSQL arrays."""
+    """The user that a login is in one database, and the principals it acts as, as PostgreSQL arrays."""
 
     database_id: int
     user_id: int
@@ -56,44 +42,23 @@ class Identity:
 
 
 class Security:
-    """The contexts of one session, the innermost last, and what was asked of them."""
+    """The login of one session, and what was asked of it."""
 
     def __init__(self, pg: Pg, catalog: Catalog, account: Account) -> None:
         self.pg, self.catalog = pg, catalog
-        self.contexts = [Context(account)]
+        self.account = account
         self.powerful = account.powerful
         self._chain: tuple[str, int] | None = None  # database and owner of the module that runs
         self._schema: str | None = None  # its schema
-        self._identities: dict[tuple[Context, str], Identity | None] = {}
-        self._answers: dict[tuple[Context, str, int, int, str], bool] = {}
+        self._identities: dict[str, Identity | None] = {}
+        self._answers: dict[tuple[str, int, int, str], bool] = {}
         self._generation = catalog.generation
         catalog.default_schema = self.default_schema
 
-    # --- contexts --------------------------------------------------------------------------------------------------
-
     @property
-    def context(self) -> Context:
-        return self.contexts[-1]
-
-    @property
-    def key(self) -> Context | None:
+    def key(self) -> Account | None:
         """What a compiled statement depends on; None for a member of sysadmin."""
-        return None if self.powerful else self.contexts[-1]
-
-    @property
-    def original(self) -> Account:
-        """The login that logged in, whoever it acts as."""
-        return self.contexts[0].account
-
-    def push(self, context: Context) -> None:
-        """EXECUTE AS."""
-        self.contexts.append(context)
-        self.powerful = context.powerful
-
-    def unwind(self, depth: int) -> None:
-        """Back to the first ``depth`` contexts: REVERT, the end of a module or of a dynamic text."""
-        del self.contexts[depth:]
-        self.powerful = self.context.powerful
+        return None if self.powerful else self.account
 
     @contextmanager
     def module(self, database: str, owner: int, schema: str) -> Iterator[None]:
@@ -122,7 +87,7 @@ class Security:
         found = self.entrant(database)
         if found is None:
             entry = self.catalog.database(database)
-            raise errors.no_access(self.context.account.name, entry[1] if entry else database)
+            raise errors.no_access(self.account.name, entry[1] if entry else database)
         return found
 
     def enter(self, database: str) -> None:
@@ -133,24 +98,21 @@ class Security:
     def entrant(self, database: str) -> Identity | None:
         """The user in ``database``; None where the login has none."""
         self._refresh()
-        key = (self.context, fold(database))
+        key = fold(database)
         if key not in self._identities:
-            self._identities[key] = self._identify(*key)
+            self._identities[key] = self._identify(key)
         return self._identities[key]
 
-    def _identify(self, context: Context, database: str) -> Identity | None:
+    def _identify(self, database: str) -> Identity | None:
         entry = self.catalog.database(database)
         if entry is None:
             return None
-        if context.powerful:
+        if self.powerful:
             return Identity(entry[0], DBO, "dbo", "dbo", "{0,1,16384}", "{1,2,3}")
-        if context.user is not None and context.database != database:
-            return None
         rows = self.pg.query(
-            "SELECT user_id, name, default_schema, token, logins FROM mssql.identify($1::int, $2::int, $3::int)",
+            "SELECT user_id, name, default_schema, token, logins FROM mssql.identify($1::int, $2::int)",
             entry[0],
-            context.account.login_id,
-            context.user,
+            self.account.login_id,
         )
         if not rows:
             return None
@@ -158,11 +120,11 @@ class Security:
         return Identity(entry[0], int(user or 0), str(name), str(schema), str(token), str(logins))
 
     def allowed(self, database: str, kind: int, major: int, permission: str) -> bool:
-        """Whether the context holds ``permission`` on the securable ``major`` of class ``kind``."""
+        """Whether the login holds ``permission`` on the securable ``major`` of class ``kind``."""
         if self.powerful:
             return True
         identity = self.identity(database)
-        key = (self.context, fold(database), kind, major, permission)
+        key = (fold(database), kind, major, permission)
         if key not in self._answers:
             rows = self.pg.query(
                 f"SELECT mssql.allowed({identity.arguments}, $1::int, $2::int, $3)",
@@ -174,7 +136,7 @@ class Security:
         return self._answers[key]
 
     def require(self, table: TableInfo, permission: str) -> None:
-        """Error 229 unless the context, or the module that runs, may do that to an object."""
+        """Error 229 unless the login, or the module that runs, may do that to an object."""
         if self.powerful or table.local or table.type == "S":
             return
         if self._chain == (fold(table.database), table.owner):

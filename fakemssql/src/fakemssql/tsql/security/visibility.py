@@ -24,7 +24,7 @@ _NAMED = (
 _TEXTS = frozenset(["definition", "routine_definition", "view_definition", "column_default", "check_clause"])
 """Columns that are NULL for who may not see the definition."""
 
-_OWN_SESSION = {"dm_exec_sessions": "session_id", "dm_exec_requests": "session_id", "sysprocesses": "spid"}
+_OWN_SESSION = {"dm_exec_sessions": "session_id", "dm_exec_requests": "session_id"}
 _OF_SERVER = ("dm_db_index_usage_stats", "dm_db_missing_index")
 _SECURITY_STATE = frozenset(["dm_exec_connections"])
 
@@ -102,7 +102,7 @@ def _principals(security: Security, database: str, name: str, identity: Identity
         return security.allowed(database, kind, 0, permission)
 
     if name == "databases":
-        login = security.context.account.login_id if security.context.user is None else 0
+        login = security.account.login_id
         if may(SERVER, "VIEW ANY DATABASE") or may(SERVER, "ALTER ANY DATABASE"):
             return []
         owned = f"database_id IN (SELECT d.database_id FROM mssql.databases d WHERE d.owner_id = {login})"

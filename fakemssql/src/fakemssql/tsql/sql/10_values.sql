@@ -380,40 +380,6 @@ BEGIN
   RETURN value::text;
 END $$;
 
-CREATE FUNCTION mssql.openjson(x text, path text, OUT key text, OUT value text, OUT type smallint)
-RETURNS SETOF record LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-DECLARE root json;
-BEGIN
-  IF x IS NULL THEN RETURN; END IF;
-  root := mssql.json_at(mssql.json(x), COALESCE(path, '$'));
-  IF root IS NULL THEN RETURN; END IF;
-  RETURN QUERY SELECT e.k, CASE json_typeof(e.v) WHEN 'null' THEN NULL ELSE e.v #>> '{}' END,
-    (CASE json_typeof(e.v) WHEN 'null' THEN 0 WHEN 'string' THEN 1 WHEN 'number' THEN 2 WHEN 'boolean' THEN 3
-                           WHEN 'array' THEN 4 ELSE 5 END)::smallint
-  FROM (SELECT o.key AS k, o.value AS v FROM json_each(CASE json_typeof(root) WHEN 'object' THEN root ELSE '{}' END) AS o
-        UNION ALL
-        SELECT (a.i - 1)::text, a.v FROM json_array_elements(CASE json_typeof(root) WHEN 'array' THEN root ELSE '[]' END)
-          WITH ORDINALITY AS a(v, i)) AS e;
-END $$;
-
-CREATE FUNCTION mssql.json_rows(x text, path text) RETURNS SETOF json LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-DECLARE root json;
-BEGIN
-  IF x IS NULL THEN RETURN; END IF;
-  root := mssql.json_at(mssql.json(x), COALESCE(path, '$'));
-  IF root IS NULL THEN RETURN; END IF;
-  IF json_typeof(root) = 'array' THEN RETURN QUERY SELECT * FROM json_array_elements(root);
-  ELSE RETURN NEXT root; END IF;
-END $$;
-
-CREATE FUNCTION mssql.json_column(x json, path text, as_json bool) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
-DECLARE value json := mssql.json_at(x, path);
-BEGIN
-  IF value IS NULL OR json_typeof(value) = 'null' THEN RETURN NULL; END IF;
-  IF as_json THEN RETURN CASE WHEN json_typeof(value) IN ('object', 'array') THEN value::text END; END IF;
-  RETURN CASE WHEN json_typeof(value) NOT IN ('object', 'array') THEN value #>> '{}' END;
-END $$;
-
 -- UNIQUE and ordering treat a uniqueidentifier by its last group first; only equality is kept here.
 CREATE FUNCTION mssql.checksum(x text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtext(x);
 

@@ -78,7 +78,7 @@ CREATE FUNCTION mssql.col_length(db int, tab text, col text) RETURNS smallint LA
 
 CREATE FUNCTION mssql.pg_table(id int) RETURNS text LANGUAGE sql STABLE
   RETURN (SELECT format('%I.%I', s.pg_name, o.pg_name) FROM mssql.objects o JOIN mssql.schemas s USING (database_id, schema_id)
-          WHERE o.object_id = id AND o.type IN ('U', 'SO'));
+          WHERE o.object_id = id AND o.type = 'U');
 
 -- Rows of a table (those of a filtered index): counted, since PostgreSQL only estimates; estimated where that had to wait for a table lock.
 CREATE FUNCTION mssql.row_count(id int, condition text = NULL) RETURNS bigint LANGUAGE plpgsql STABLE AS $$

@@ -5,7 +5,7 @@ CREATE SCHEMA mssql_information_schema;
 CREATE TABLE mssql.type_texts (type text PRIMARY KEY, description text NOT NULL);
 INSERT INTO mssql.type_texts VALUES ('U', 'USER_TABLE'), ('V', 'VIEW'), ('P', 'SQL_STORED_PROCEDURE'), ('TR', 'SQL_TRIGGER'),
   ('SN', 'SYNONYM'), ('PK', 'PRIMARY_KEY_CONSTRAINT'), ('UQ', 'UNIQUE_CONSTRAINT'), ('F', 'FOREIGN_KEY_CONSTRAINT'),
-  ('C', 'CHECK_CONSTRAINT'), ('D', 'DEFAULT_CONSTRAINT'), ('SO', 'SEQUENCE_OBJECT'), ('S', 'SYSTEM_TABLE');
+  ('C', 'CHECK_CONSTRAINT'), ('D', 'DEFAULT_CONSTRAINT'), ('S', 'SYSTEM_TABLE');
 
 CREATE VIEW mssql_sys.databases AS
 SELECT name::mssql.sysname AS name, database_id, NULL::int AS source_database_id, '\x01'::bytea AS owner_sid, created::mssql.datetime AS create_date,
@@ -73,14 +73,6 @@ FROM mssql_sys.objects o WHERE type = 'V ';
 CREATE VIEW mssql_sys.all_views AS SELECT * FROM mssql_sys.views;
 CREATE VIEW mssql_sys.procedures AS
 SELECT o.*, 0::mssql.bit AS is_auto_executed, 0::mssql.bit AS is_execution_replicated, 0::mssql.bit AS is_repl_serializable_only, 0::mssql.bit AS skips_repl_constraints FROM mssql_sys.objects o WHERE type = 'P ';
-CREATE VIEW mssql_sys.sequences AS
-SELECT o.*, p.seqstart AS start_value, p.seqincrement AS increment, p.seqmin AS minimum_value, p.seqmax AS maximum_value,
-  p.seqcycle::int::mssql.bit AS is_cycling, 1::mssql.bit AS is_cached, NULL::int AS cache_size, t.type_id::mssql.tinyint AS system_type_id,
-  t.user_type_id, t.num_precision::mssql.tinyint AS precision, 0::mssql.tinyint AS scale,
-  COALESCE(pg_sequence_last_value(p.seqrelid), p.seqstart) AS current_value, 0::mssql.bit AS is_exhausted,
-  pg_sequence_last_value(p.seqrelid) AS last_used_value
-FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) JOIN mssql.types t ON t.name = m.extra->>'type'
-JOIN pg_sequence p ON p.seqrelid = to_regclass(mssql.pg_table(o.object_id)) WHERE o.type = 'SO';
 CREATE VIEW mssql_sys.synonyms AS
 SELECT o.*, m.definition::mssql.nmax AS base_object_name FROM mssql_sys.objects o JOIN mssql.objects m USING (object_id) WHERE o.type = 'SN';
 CREATE VIEW mssql_sys.triggers AS
@@ -95,7 +87,7 @@ FROM mssql.objects m CROSS JOIN LATERAL jsonb_array_elements_text(m.extra->'decl
 CREATE VIEW mssql_sys.sql_modules AS
 SELECT database_id AS _db, object_id, definition::mssql.nmax AS definition, 1::mssql.bit AS uses_ansi_nulls, 1::mssql.bit AS uses_quoted_identifier,
   0::mssql.bit AS is_schema_bound, 0::mssql.bit AS uses_database_collation, 0::mssql.bit AS is_recompiled, 0::mssql.bit AS null_on_null_input,
-  (extra->>'execute_as')::int AS execute_as_principal_id, 0::mssql.bit AS uses_native_compilation, 0::mssql.bit AS is_inlineable FROM mssql.objects WHERE type IN ('V', 'P', 'TR');
+  NULL::int AS execute_as_principal_id, 0::mssql.bit AS uses_native_compilation, 0::mssql.bit AS is_inlineable FROM mssql.objects WHERE type IN ('V', 'P', 'TR');
 
 CREATE VIEW mssql_sys.types AS
 SELECT t.name::mssql.sysname AS name, t.type_id::mssql.tinyint AS system_type_id, t.user_type_id, 4 AS schema_id, NULL::int AS principal_id,
@@ -267,14 +259,6 @@ FROM mssql.objects k JOIN mssql.schemas s USING (database_id, schema_id) JOIN ms
 CREATE VIEW mssql_information_schema.constraint_table_usage AS
 SELECT _db, "table_catalog", "table_schema", "table_name", "constraint_catalog", "constraint_schema", "constraint_name"
 FROM mssql_information_schema.table_constraints;
-CREATE VIEW mssql_information_schema.sequences AS
-SELECT q._db, d.name::mssql.sysname AS "sequence_catalog", s.name::mssql.sysname AS "sequence_schema", q.name::mssql.sysname AS "sequence_name",
-  t.name::mssql.sysname AS "data_type", q.precision AS "numeric_precision", 10::smallint AS "numeric_precision_radix", 0 AS "numeric_scale",
-  q.start_value AS "start_value", q.minimum_value AS "minimum_value", q.maximum_value AS "maximum_value", q.increment AS "increment",
-  q.is_cycling::int AS "cycle_option"
-FROM mssql_sys.sequences q JOIN mssql.types t ON t.user_type_id = q.user_type_id JOIN mssql.databases d ON d.database_id = q._db
-JOIN mssql.schemas s ON s.database_id = q._db AND s.schema_id = q.schema_id;
-
 CREATE VIEW mssql.system_views AS
 SELECT -(c.oid::bigint % 2000000000)::int AS object_id, replace(n.nspname, 'mssql_', '') AS schema_folded, c.relname::text AS folded
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname IN ('mssql_sys', 'mssql_information_schema');

@@ -103,20 +103,6 @@ RETURNS TABLE (event_type mssql.n60, parameters smallint, event_info mssql.nmax)
   SELECT 'Language Event', 0::smallint, s.text FROM mssql.sessions() AS s WHERE s.session_id = session
 $$;
 
-CREATE VIEW mssql_sys.sysprocesses AS
-SELECT s.session_id::smallint AS spid, s.session_id::smallint AS kpid,
-  CASE WHEN s.wait_event_type = 'Lock' THEN mssql.blocker(s.pid) ELSE 0 END::smallint AS blocked, 0::bigint AS waittime,
-  'MISCELLANEOUS'::mssql.n60 AS lastwaittype, ''::mssql.n260 AS waitresource, s.database_id::smallint AS dbid, 1::smallint AS uid, 0 AS cpu,
-  0::bigint AS physical_io, 0 AS memusage, s.started::mssql.datetime AS login_time, mssql.moment(s.record->>'began')::mssql.datetime AS last_batch,
-  0::smallint AS ecid, (s.record->>'transactions')::smallint AS open_tran,
-  CASE WHEN s.wait_event_type = 'Lock' THEN 'suspended' WHEN (s.record->>'running')::bool THEN 'runnable' ELSE 'sleeping' END::mssql.n60 AS status,
-  '\x01'::bytea AS sid, (s.record->>'host')::mssql.sysname AS hostname, (s.record->>'program')::mssql.sysname AS program_name,
-  (s.record->>'process')::mssql.sysname AS hostprocess, CASE WHEN (s.record->>'running')::bool THEN 'SELECT' ELSE 'AWAITING COMMAND' END::mssql.n60 AS cmd,
-  ''::mssql.sysname AS nt_domain, ''::mssql.sysname AS nt_username, ''::mssql.sysname AS net_address, 'TCP/IP'::mssql.sysname AS net_library,
-  (s.record->>'login')::mssql.sysname AS loginame, NULL::bytea AS context_info, mssql.sql_handle(s.pid, s.text) AS sql_handle, 0 AS stmt_start,
-  -1 AS stmt_end, 0 AS request_id
-FROM mssql.sessions() AS s;
-
 CREATE VIEW mssql_sys.dm_tran_session_transactions AS
 SELECT s.session_id, (s.pid::bigint << 32) + (s.record->>'transaction')::bigint AS transaction_id, int8send((s.record->>'transaction')::bigint) AS transaction_descriptor,
   1 AS enlist_count, 1::mssql.bit AS is_user_transaction, 1::mssql.bit AS is_local, 0::mssql.bit AS is_enlisted, 0::mssql.bit AS is_bound,

@@ -203,7 +203,7 @@ CREATE FUNCTION mssql.visible(db int, token int[], logins int[], source boolean 
     SELECT o.object_id, g.permission, bool_and(g.state <> 'D') AS held
     FROM mssql.objects o JOIN g ON g.at_class IN (0, 100) OR g.at_class = 1 AND g.major_id = o.object_id OR g.at_class = 3 AND g.major_id = o.schema_id
     WHERE o.database_id = db AND o.parent_object_id = 0 AND (g.permission IN ('ALTER', 'CONTROL', 'VIEW DEFINITION', 'TAKE OWNERSHIP')
-      OR CASE WHEN o.type IN ('P', 'FN') THEN g.permission = 'EXECUTE' WHEN o.type = 'SO' THEN g.permission IN ('UPDATE', 'REFERENCES')
+      OR CASE WHEN o.type IN ('P', 'FN') THEN g.permission = 'EXECUTE'
          ELSE g.permission IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE', 'REFERENCES') END)
     GROUP BY 1, 2),
   seen AS MATERIALIZED (
@@ -225,15 +225,13 @@ CREATE FUNCTION mssql.in_schema(db int, name text, wanted text) RETURNS text LAN
   RETURN CASE WHEN cardinality(mssql.parse_name(name)) = 1 AND mssql.object_id(db, quote_ident(wanted) || '.' || name, NULL) IS NOT NULL
     THEN quote_ident(wanted) || '.' || name ELSE name END;
 
--- The user that a login is in a database, no row if it may not enter; or, given a user, that user impersonated.
-CREATE FUNCTION mssql.identify(db int, login int, impersonated int)
+-- The user that a login is in a database, no row if it may not enter.
+CREATE FUNCTION mssql.identify(db int, login int)
 RETURNS TABLE(user_id int, name text, default_schema text, token int[], logins int[]) LANGUAGE plpgsql STABLE AS $$
-DECLARE server int[] := CASE WHEN impersonated IS NULL THEN mssql.server_token(login) ELSE '{}' END; found int := impersonated;
+DECLARE server int[] := mssql.server_token(login); found int;
 BEGIN
-  IF found IS NULL THEN
-    SELECT CASE WHEN 3 = ANY(server) OR d.owner_id = login THEN 1 ELSE (SELECT p.principal_id FROM mssql.principals p
-      WHERE p.database_id = db AND p.login_id = login) END INTO found FROM mssql.databases d WHERE d.database_id = db;
-  END IF;
+  SELECT CASE WHEN 3 = ANY(server) OR d.owner_id = login THEN 1 ELSE (SELECT p.principal_id FROM mssql.principals p
+    WHERE p.database_id = db AND p.login_id = login) END INTO found FROM mssql.databases d WHERE d.database_id = db;
   IF found IS NULL THEN found := 2; END IF;
   IF NOT mssql.allowed(db, mssql.token(db, found), server, 0, 0, 'CONNECT') THEN RETURN; END IF;
   RETURN QUERY SELECT p.principal_id, p.name, COALESCE(p.default_schema, 'dbo'), mssql.token(db, found), server
@@ -256,27 +254,7 @@ CREATE FUNCTION mssql.is_rolemember(db int, role text, member text) RETURNS int 
 CREATE FUNCTION mssql.is_server_member(token int[], role text) RETURNS int LANGUAGE sql STABLE
   RETURN (SELECT (principal_id = ANY(token) OR 3 = ANY(token))::int FROM mssql.logins WHERE folded = mssql.fold(role) AND kind = 'R');
 CREATE FUNCTION mssql.has_access(db int, login int, wanted text) RETURNS int LANGUAGE sql STABLE
-  RETURN (SELECT EXISTS (SELECT 1 FROM mssql.identify(database_id, login, NULL))::int FROM mssql.databases WHERE folded = mssql.fold(wanted));
-CREATE FUNCTION mssql.securable(db int, kind text, wanted text, OUT class int, OUT major int) LANGUAGE plpgsql STABLE AS $$
-BEGIN
-  CASE upper(COALESCE(kind, 'SERVER'))
-    WHEN 'SERVER' THEN class := 100; major := 0;
-    WHEN 'DATABASE' THEN class := 0; SELECT 0 INTO major FROM mssql.databases WHERE wanted IS NULL OR folded = mssql.fold((mssql.parse_name(wanted))[1]) LIMIT 1;
-    WHEN 'SCHEMA' THEN class := 3; major := mssql.schema_id(db, (mssql.parse_name(wanted))[1]);
-    WHEN 'OBJECT' THEN class := 1; major := mssql.object_id(db, wanted, NULL);
-    WHEN 'USER', 'ROLE' THEN class := 4; major := mssql.principal_id(db, (mssql.parse_name(wanted))[1]);
-    ELSE NULL;
-  END CASE;
-END $$;
--- NULL for a securable, class or permission that is not there, as HAS_PERMS_BY_NAME answers.
-CREATE FUNCTION mssql.has_permission(db int, token int[], logins int[], name text, kind text, wanted text) RETURNS int LANGUAGE sql STABLE AS $$
-  SELECT CASE WHEN upper(wanted) = 'ANY' THEN EXISTS (SELECT 1 FROM mssql.permission_names n
-      WHERE n.class = s.class AND mssql.allowed(db, token, logins, s.class, s.major, n.name))::int
-    WHEN EXISTS (SELECT 1 FROM mssql.permission_names n WHERE n.class = s.class AND n.name = upper(wanted))
-    THEN mssql.allowed(db, token, logins, s.class, s.major, upper(wanted))::int END
-  FROM mssql.securable(db, kind, name) AS s WHERE s.class IS NOT NULL AND s.major IS NOT NULL;
-$$;
-
+  RETURN (SELECT EXISTS (SELECT 1 FROM mssql.identify(database_id, login))::int FROM mssql.databases WHERE folded = mssql.fold(wanted));
 CREATE VIEW mssql_sys.database_principals AS
 SELECT database_id AS _db, name::mssql.sysname AS name, principal_id, kind::mssql.char1 AS type,
   CASE kind WHEN 'R' THEN 'DATABASE_ROLE' ELSE 'SQL_USER' END::mssql.n60 AS type_desc, default_schema::mssql.sysname AS default_schema_name,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.registry import define
 from fakemssql.tsql.compiler.typed import Typed
@@ -112,11 +111,3 @@ def _hashbytes(c: Expressions, a: list[Typed]) -> Typed:
 def _checksum(c: Expressions, a: list[Typed]) -> Typed:
     texts = ", ".join(f"COALESCE({c.text(v).sql}, '')" for v in a)
     return Typed(f"mssql.checksum(mssql.f(concat_ws(E'\\x01', {texts})))", INT)
-
-
-@define("FORMAT FORMATMESSAGE SOUNDEX DIFFERENCE COMPRESS DECOMPRESS GENERATE_SERIES JSON_MODIFY", 0, -1)
-def _refused(c: Expressions, a: list[Typed]) -> Typed:
-    raise SqlError(
-        40517,
-        "FORMAT, FORMATMESSAGE, SOUNDEX, DIFFERENCE, COMPRESS, JSON_MODIFY are not supported by fakemssql.",
-    )

@@ -50,6 +50,15 @@ def special(name: str) -> Callable[[Special], Special]:
     return register
 
 
+_REFUSED = frozenset(
+    [
+        *("FORMAT", "FORMATMESSAGE", "SOUNDEX", "DIFFERENCE", "COMPRESS", "DECOMPRESS"),
+        *("GENERATE_SERIES", "JSON_MODIFY", "HAS_PERMS_BY_NAME"),
+    ]
+)
+"""Functions of SQL Server that nobody needs here."""
+
+
 def call(compiler: Expressions, node: nodes.Function, names: Names) -> Typed:
     """Compile a function call."""
     name = node.name[-1].upper()
@@ -68,6 +77,8 @@ def call(compiler: Expressions, node: nodes.Function, names: Names) -> Typed:
     if own is not None:
         return own(compiler, node, names)
     entry = _FUNCTIONS.get(name)
+    if name in _REFUSED:
+        raise SqlError(40517, f"{name} is not supported by fakemssql.", line=node.line)
     if entry is None:
         raise SqlError(195, f"'{node.name[-1]}' is not a recognized built-in function name.", severity=15, state=10)
     least, most, function = entry

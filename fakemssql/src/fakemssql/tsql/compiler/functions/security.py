@@ -116,17 +116,7 @@ def _is_srvrolemember(c: Expressions, a: list[Typed]) -> Typed:
     return Typed(f"mssql.is_server_member({token}, {c.text(a[0]).sql})", INT)
 
 
-@define("HAS_PERMS_BY_NAME", 3, 5)
-def _has_perms_by_name(c: Expressions, a: list[Typed]) -> Typed:
-    """A column's permissions are those of its table, since none are granted on columns alone."""
-    name, kind, wanted = (c.text(value).sql for value in a[:3])
-    return Typed(f"mssql.has_permission({identity(c).arguments}, {in_default_schema(c, name)}, {kind}, {wanted})", INT)
-
-
 @define("HAS_DBACCESS", 1)
 def _has_dbaccess(c: Expressions, a: list[Typed]) -> Typed:
     database, login, name = c.parameter("@@db_id", INT), c.parameter("@@login_id", INT), c.text(a[0]).sql
-    security = c.env.security
-    if security is not None and security.context.user is not None:
-        return Typed(f"(mssql.db_id({database}, {name}) = {database})::int4", INT)
     return Typed(f"mssql.has_access({database}, {login}, {name})", INT)

@@ -1,5 +1,4 @@
-# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Table-valued functions: OPENJSON, STRING_SPLIT, and the few system ones that tools call."""
+"""Table-valued functions: STRING_SPLIT, GENERATE_SERIES, and the few system ones that tools call."""
 
 from __future__ import annotations
 
@@ -8,13 +7,12 @@ from typing import TYPE_CHECKING
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableFunction
 from fakemssql.tsql.compiler.convert import convert
-from fakemssql.tsql.compiler.functions.security import identity, in_default_schema, seen_id
+from fakemssql.tsql.compiler.functions.security import seen_id
 from fakemssql.tsql.compiler.typed import Names, Scope, Typed
-from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, SYSNAME, family, nvarchar
-from fakemssql.tsql.names import fold, literal, quoted
+from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, family, nvarchar
+from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security.visibility import require_state
-from fakemssql.types import SqlType
 
 if TYPE_CHECKING:
     from fakemssql.tsql.compiler.sources import Sources
@@ -26,8 +24,6 @@ def table_function(c: Sources, node: nodes.FunctionSource, names: Names) -> str:
     # An argument may use the columns of sources to the left, as CROSS APPLY does.
     args = [c.scalar(arg, names) for arg in node.args]
     alias = c.fresh("t")
-    if name == "OPENJSON" and len(node.name) == 1:
-        return _openjson(c, node, args, alias, names)
     if name == "STRING_SPLIT" and len(node.name) == 1 and len(args) in (2, 3):
         text, separator = c.text(args[0]), c.text(args[1])
         kind = text.type or nvarchar(4000)
@@ -43,10 +39,8 @@ def table_function(c: Sources, node: nodes.FunctionSource, names: Names) -> str:
             raise SqlError(5373, "All the input parameters should be of the same type.")
         _add(names, node, [Typed(f"{alias}.c1", kind, name="value")], alias)
         return f"LATERAL generate_series({args[0].sql}, {convert(args[1], kind).sql}, {step}) AS {alias}(c1)"
-    if name == "FN_MY_PERMISSIONS" and len(args) == 2 and (len(node.name) == 1 or fold(node.name[0]) == "sys"):
-        entity = ("entity_name", "subentity_name", "permission_name")
-        _add(names, node, [Typed(f"{alias}.c{i}", SYSNAME, name=n) for i, n in enumerate(entity, 1)], alias)
-        return f"LATERAL ({_my_permissions(c, c.text(args[0]).sql, c.text(args[1]).sql)}) AS {alias}"
+    if name == "FN_MY_PERMISSIONS":
+        raise SqlError(40517, "fn_my_permissions is not supported by fakemssql.", line=node.line)
     if len(node.name) > 1 and fold(node.name[-2]) == "sys":
         found = c.env.catalog.table_function(fold(node.name[-1]))
         if found is not None:
@@ -77,42 +71,7 @@ def _system(
     return f"LATERAL {found.pg}({', '.join(values)}) AS {alias}"
 
 
-def _my_permissions(c: Sources, name: str, kind: str) -> str:
-    arguments = identity(c).arguments
-    return (
-        f"SELECT COALESCE({name}, lower({kind})) AS c1, ''::text AS c2, n.name AS c3"
-        f" FROM mssql.securable({c.parameter('@@db_id', INT)}, {kind}, {in_default_schema(c, name)}) AS s"
-        " JOIN mssql.permission_names n ON n.class = s.class AND s.major IS NOT NULL"
-        f" WHERE mssql.allowed({arguments}, s.class, s.major, n.name) ORDER BY n.name"
-    )
-
-
 def _add(names: Names, node: nodes.FunctionSource, columns: list[Typed], alias: str) -> None:
     if node.columns:
         columns = [column.with_(name=name) for column, name in zip(columns, node.columns, strict=False)]
     names.scopes.append(Scope(fold(node.alias), columns, pg_alias=alias, exposed=(node.alias,)))
-
-
-def _openjson(c: Sources, node: nodes.FunctionSource, args: list[Typed], alias: str, names: Names) -> str:
-    if not 1 <= len(args) <= 2:
-        raise SqlError(174, "The openjson function requires 1 to 2 arguments.", severity=15)
-    text = c.text(args[0]).sql
-    path = c.text(args[1]).sql if len(args) > 1 else "NULL::text"
-    if node.schema is None:
-        columns = [
-            Typed(f"{alias}.key", nvarchar(4000), False, name="key"),
-            Typed(f"{alias}.value", NMAX, name="value"),
-            Typed(f"{alias}.type", SqlType("tinyint"), False, name="type"),
-        ]
-        _add(names, node, columns, alias)
-        return f"LATERAL mssql.openjson({text}, {path}) AS {alias}"
-    columns, parts = [], []
-    for i, (name, kind, where, as_json) in enumerate(node.schema, 1):
-        step = where if where is not None else '$."' + name.replace('"', '\\"') + '"'
-        raw = Typed(f"mssql.json_column(j, {literal(step)}, {'true' if as_json else 'false'})", NMAX)
-        if family(kind) == "binary":
-            raise SqlError(40517, "A binary column of OPENJSON is not supported by fakemssql.")
-        parts.append(f"{convert(raw, kind, 'cast').sql} AS c{i}")
-        columns.append(Typed(f"{alias}.c{i}", kind, name=name))
-    _add(names, node, columns, alias)
-    return f"LATERAL (SELECT {', '.join(parts)} FROM mssql.json_rows({text}, {path}) AS j) AS {alias}"

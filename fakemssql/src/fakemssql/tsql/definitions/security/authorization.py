@@ -74,12 +74,6 @@ class Authorization(Objects):
     def _may_createsynonym(self, node: nodes.CreateSynonym) -> None:
         self._may_create(node.name, "CREATE SYNONYM")
 
-    def _may_createsequence(self, node: nodes.CreateSequence) -> None:
-        database, schema, _ = self.catalog.split(node.name, self.session.database)
-        found = self.catalog.schema(database, schema)
-        if found is None or not self.session.security.allowed(database, SCHEMA, found[0], "CREATE SEQUENCE"):
-            raise errors.no_schema(schema)
-
     def _may_createschema(self, node: nodes.CreateSchema) -> None:
         """SQL Server tells of the permission, then that the statement failed."""
         try:

@@ -120,7 +120,7 @@ class Grants(Principals):
             if not rows:
                 raise errors.missing("login", name)
             number = int(rows[0][0] or 0)
-            if number in (1, self.session.security.context.account.login_id):
+            if number in (1, self.session.security.account.login_id):
                 raise _special()
             return number
         found = self.principal(name)
@@ -187,9 +187,7 @@ class Grants(Principals):
         new = "D" if node.action == "deny" else "W" if node.grant_option or grantable else "G"
         security = self.session.security
         grantor = (
-            security.context.account.login_id
-            if securable.kind == SERVER
-            else security.identity(self.session.database).user_id
+            security.account.login_id if securable.kind == SERVER else security.identity(self.session.database).user_id
         )
         self.pg.query(
             "INSERT INTO mssql.permissions (database_id, class, major_id, grantee, permission, grantor, state)"

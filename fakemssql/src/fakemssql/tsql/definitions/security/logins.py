@@ -58,7 +58,7 @@ class Logins(Objects):
 
     def _alterlogin(self, node: nodes.AlterLogin) -> None:
         found = self.login(node.name)
-        own = found is not None and found[0] == self.session.security.context.account.login_id
+        own = found is not None and found[0] == self.session.security.account.login_id
         only_password = node == nodes.AlterLogin(
             node.name, node.password, node.old_password, line=node.line, text=node.text
         )
@@ -98,7 +98,7 @@ class Logins(Objects):
             raise errors.missing("login", name, "drop")
         if found[0] == ADMINISTRATOR:
             raise SqlError(15186, f"Cannot drop the login '{name}', because it is that of the administrator.")
-        if found[0] in {context.account.login_id for context in self.session.security.contexts}:
+        if found[0] == self.session.security.account.login_id:
             raise SqlError(15434, f"Could not drop login '{found[1]}' as the user is currently logged in.")
         if self.pg.query("SELECT 1 FROM mssql.databases WHERE owner_id = $1::int", found[0]):
             raise SqlError(

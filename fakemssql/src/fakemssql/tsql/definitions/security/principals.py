@@ -9,7 +9,7 @@ from fakemssql.tsql.definitions.security.logins import Logins
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security import errors
-from fakemssql.tsql.security.context import DATABASE, PRINCIPAL, SCHEMA
+from fakemssql.tsql.security.context import DATABASE, PRINCIPAL
 
 _SYSTEM = 4
 """Up to this number are public, dbo, guest, INFORMATION_SCHEMA and sys."""
@@ -237,52 +237,3 @@ class Principals(Logins):
                 "The database principal has granted or denied permissions to objects in the database"
                 " and cannot be dropped.",
             )
-
-    def _alterauthorization(self, node: nodes.AlterAuthorization) -> None:
-        assert node.owner is not None
-        if node.kind == "database":
-            self._give_database(node.name, node.owner)
-            return
-        owner = self.principal(node.owner)
-        if node.kind == "schema":
-            schema = self.catalog.schema(self.session.database, node.name)
-            if schema is None or not self.may("TAKE OWNERSHIP", SCHEMA, schema[0]):
-                raise errors.missing("schema", node.name)
-            number, sql = (
-                schema[0],
-                "UPDATE mssql.schemas SET principal_id = $3::int WHERE database_id = $1::int AND schema_id = $2::int",
-            )
-        else:
-            role = self.principal(node.name)
-            if role is None or role.fixed or not self.may("TAKE OWNERSHIP", PRINCIPAL, role.number):
-                raise errors.missing("role", node.name)
-            number, sql = (
-                role.number,
-                "UPDATE mssql.principals SET owner_id = $3::int WHERE database_id = $1::int AND principal_id = $2::int",
-            )
-        if owner is None or not self._may_give_to(owner):
-            raise errors.missing("user", node.owner)
-        self.pg.query(sql, self.database_id, number, owner.number)
-
-    def _may_give_to(self, owner: Principal) -> bool:
-        """Whether the current user may make ``owner`` one: itself, a role it is in, or one it may impersonate."""
-        identity = self.session.security.identity(self.session.database)
-        if self.may("CONTROL", DATABASE) or owner.number == identity.user_id:
-            return True
-        if owner.kind == "R":
-            return self.may("ALTER", PRINCIPAL, owner.number) or str(owner.number) in identity.token[1:-1].split(",")
-        return self.may("IMPERSONATE", PRINCIPAL, owner.number)
-
-    def _give_database(self, name: str, owner: str) -> None:
-        entry, login = self.catalog.database(name), self.login(owner)
-        if entry is None or not self.session.security.powerful:
-            raise errors.missing("database", name)
-        if login is None:
-            raise errors.missing("principal", owner)
-        if self.pg.query(
-            "SELECT 1 FROM mssql.principals WHERE database_id = $1::int AND login_id = $2::int AND principal_id <> 1",
-            entry[0],
-            login[0],
-        ):
-            raise SqlError(15110, "The proposed new database owner is already a user or aliased in the database.")
-        self.pg.query("UPDATE mssql.databases SET owner_id = $2::int WHERE database_id = $1::int", entry[0], login[0])

@@ -137,15 +137,6 @@ class CreateModule(Statement):
     table: Name = ()
     events: list[str] = field(default_factory=list)
     instead: bool = False
-    execute_as: str = "caller"  # caller, self, owner, or a user's name after a colon
-
-
-@dataclass
-class CreateSequence(Statement):
-    name: Name
-    type: SqlType
-    start: int | None
-    increment: int
 
 
 @dataclass

@@ -161,8 +161,3 @@ class Updated(Expr):
     """UPDATE(column) in a trigger."""
 
     column: str
-
-
-@dataclass(slots=True)
-class NextValue(Expr):
-    name: Name

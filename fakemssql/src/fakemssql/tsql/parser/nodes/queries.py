@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fakemssql.tsql.parser.nodes.expressions import Expr, Name
-from fakemssql.types import SqlType
 
 
 @dataclass(slots=True)
@@ -54,7 +53,6 @@ class FunctionSource(Source):
     args: list[Expr]
     alias: str
     columns: list[str]
-    schema: list[tuple[str, SqlType, str | None, bool]] | None
     line: int = 0
 
 
@@ -123,5 +121,3 @@ class Query:
     order: list[OrderItem] = field(default_factory=list)
     offset: Expr | None = None
     fetch: Expr | None = None
-    for_clause: str = ""
-    for_options: dict[str, str] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fakemssql.tsql.parser.nodes.expressions import Expr, Name
+from fakemssql.tsql.parser.nodes.expressions import Name
 from fakemssql.tsql.parser.nodes.statements import Statement
 
 
@@ -73,15 +73,6 @@ class DropPrincipal(SecurityDefinition):
 
 
 @dataclass
-class AlterAuthorization(SecurityDefinition):
-    """The new owner of a schema, role or database."""
-
-    kind: str
-    name: str
-    owner: str | None  # None: SCHEMA OWNER
-
-
-@dataclass
 class Permission(SecurityDefinition):
     """GRANT, DENY or REVOKE. ``kind`` is the class of the securable, empty for the database or the server."""
 
@@ -92,14 +83,3 @@ class Permission(SecurityDefinition):
     principals: list[str]
     grant_option: bool = False  # WITH GRANT OPTION, or GRANT OPTION FOR
     cascade: bool = False
-
-
-@dataclass
-class ExecuteAs(Statement):
-    kind: str  # user, login
-    name: Expr
-
-
-@dataclass
-class Revert(Statement):
-    """REVERT."""

@@ -41,30 +41,6 @@ class Execute(Statement):
 
 
 @dataclass
-class DeclareCursor(Statement):
-    name: str
-    query: SelectStatement
-    local: bool
-    scroll: bool
-
-
-@dataclass
-class CursorAction(Statement):
-    """OPEN, CLOSE or DEALLOCATE."""
-
-    action: str
-    name: str
-
-
-@dataclass
-class Fetch(Statement):
-    direction: str
-    number: Expr | None
-    name: str
-    into: list[str]
-
-
-@dataclass
 class Declare(Statement):
     name: str
     type: SqlType
