@@ -5,8 +5,8 @@ A ``.sql`` file here holds sections of the form::
     -- name: what it does, as a phrase that ends "Could not ..."
     SELECT ... FROM {queue} WHERE RowVersion <= ?;
 
-Values are parameters; the exception are numbers of statements that have no parameter. What stands in braces is one of
-these, an identifier or a list of columns, and goes in only as :class:`Fragment`, which nothing but :func:`identifier`,
+Values are parameters, but for the numbers of statements that have none. What stands in braces is such a number, an
+identifier or a list of columns, and goes in only as :class:`Fragment`, which nothing but :func:`identifier`,
 :func:`literal`, :func:`number`, :func:`seek`, :func:`readpast`, ``columns.py`` and ``narrowing.py`` makes.
 """
 
@@ -53,7 +53,7 @@ def literal(text: str) -> Fragment:
 
 
 def number(value: int) -> Fragment:
-    """A whole number of few different ones, for a statement without parameters: each is a plan of its own."""
+    """A whole number, for a statement without parameters. The server keeps a plan for each: few may come."""
     return Fragment(str(int(value)))
 
 
