@@ -194,7 +194,7 @@ def decode_headers(text: str | None) -> DecodedHeaders:
     if not isinstance(parsed, _Pairs):
         return DecodedHeaders({}, "not-an-object")
     values = {name: value for name, value in parsed if value is None or isinstance(value, str)}
-    if any(not (value is None or isinstance(value, str)) for _, value in parsed):
+    if not _VALUES.issuperset([type(value) for _, value in parsed]):
         return DecodedHeaders(values, "value-not-text")
     return DecodedHeaders(values)
 

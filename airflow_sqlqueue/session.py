@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -23,19 +23,15 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.server.enlisted import EnlistedConnection
+from airflow_sqlqueue.server.prepared import PreparedCursors
 from airflow_sqlqueue.server.product import check_product
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
 from airflow_sqlqueue.server.translation import quiet, translate
-from airflow_sqlqueue.sql import Fragment, Query, query
-
-if TYPE_CHECKING:
-    import pyodbc
+from airflow_sqlqueue.sql import Query, number, query
 
 T = TypeVar("T")
 
 _CHOSEN_AS_VICTIM = -3
-_PREPARED = 4
-"""Statements that are kept prepared: the few that a loop of transactions takes turns with."""
 
 DEFAULT_LOCK_TIMEOUT = 30.0
 """Seconds a statement waits for a lock before it is given up (error 1222)."""
@@ -60,8 +56,8 @@ class Session:
         self._connection = retrying(lambda: open_connection(settings))
         self._connection.timeout = statement_timeout
         self._is_freetds = "tdsodbc" in self._connection.getinfo(load_pyodbc().SQL_DRIVER_NAME).lower()
-        self._cursors: dict[str, tuple[pyodbc.Cursor, str]] = {}
-        self._in_transaction = self._doomed = self._yields = False
+        self._cursors = PreparedCursors(self._connection)
+        self._in_transaction = self._begun = self._doomed = self._yields = False
         self._lock_timeout = self._lock_timeout_now = lock_timeout
         try:
             self.engine_edition = self._prepare()
@@ -104,9 +100,17 @@ class Session:
         length and takes them from the values.
         """
         self.check_alive()
-        text = self.guarded(statement.text) if statement.ours or values else statement.text
+        if self._in_transaction and not self._begun and statement.ours and not values:
+            self._begun = True
+            text = f"{query('session.begin').text}\n{statement.text}"
+        else:
+            self.enlist()
+            text = self.guarded(statement.text) if statement.ours or values else statement.text
+        return self._execute(statement, text, values, sizes)
+
+    def _execute(self, statement: Query, text: str, values: Sequence[Any], sizes: Sequence[Any] | None) -> list[Any]:
         try:
-            cursor, prepared = self._prepared(text if values else "")
+            cursor, prepared = self._cursors.cursor(text if values else "")
             if sizes is not None and not self._is_freetds:
                 cursor.setinputsizes(sizes)
             cursor.execute(prepared, values) if values else cursor.execute(text)
@@ -117,30 +121,9 @@ class Session:
                 if not cursor.nextset():
                     return rows
         except Exception as error:
-            self._discard_cursors()
+            self._cursors.discard()
             self.doom()
             raise translate(error, statement.purpose) from quiet(error)
-
-    def _prepared(self, text: str) -> tuple[pyodbc.Cursor, str]:
-        """The cursor of a text that has run before, which the server has prepared, or a new one. A few are kept.
-
-        The text is the one that the cursor has run: to the driver an equal one in another string is another text, which
-        it has prepared again.
-        """
-        kept = self._cursors.pop(text, None)
-        if kept is None:
-            if len(self._cursors) >= _PREPARED:
-                self._cursors.pop(next(iter(self._cursors)))[0].close()
-            kept = self._connection.cursor(), text
-        self._cursors[text] = kept
-        return kept
-
-    def _discard_cursors(self) -> None:
-        """Close them at once: the exception keeps one alive, and while it has results the connection is busy."""
-        for cursor, _ in self._cursors.values():
-            with suppress(Exception):
-                cursor.close()
-        self._cursors.clear()
 
     def value(self, statement: Query, *values: Any) -> Any:
         """The first column of the first row, None where there is no row."""
@@ -164,7 +147,7 @@ class Session:
                 self._set_lock_timeout(self._lock_timeout)
 
     def _set_lock_timeout(self, seconds: float) -> None:
-        self.run(query("session.lock_timeout", milliseconds=Fragment(str(max(0, int(seconds * 1000))))))
+        self.run(query("session.lock_timeout", milliseconds=number(max(0, int(seconds * 1000)))))
         self._lock_timeout_now = seconds
 
     @contextmanager
@@ -205,36 +188,52 @@ class Session:
         did.
         """
         if self._in_transaction:
-            with self._dooming():
+            try:
                 yield
+            except BaseException:
+                self.doom()
+                raise
             return
         self.begin()
         try:
-            with self._dooming():
-                yield
+            yield
             self.check_alive()
-            self.run(query("session.commit"))
+            if self._begun:
+                self.run(query("session.commit"))
         except BaseException:
             self.roll_back()
             raise
-        self._in_transaction = False
+        self.committed()
 
     def begin(self) -> None:
-        """Begin a transaction that a statement of the caller commits; all other code uses :meth:`transaction`."""
+        """Begin a transaction that a statement of the caller commits; all other code uses :meth:`transaction`.
+
+        BEGIN goes in the same round trip as the first statement, where that is one of this package's without parameters
+        (docs/transport/transactions.md, "Transactions that end in silence"), else just before it.
+        """
         if self._in_transaction:
             raise TransactionError("A transaction is open on this connection already: end it first.")
-        self.run(query("session.begin"))
-        self._in_transaction, self._doomed = True, False
+        self._in_transaction, self._begun, self._doomed = True, False, False
+
+    def enlist(self) -> None:
+        """Have BEGIN run before a statement that it cannot go with. Raises as :meth:`check_alive`."""
+        self.check_alive()
+        if self._in_transaction and not self._begun:
+            self._begun = True
+            begin = query("session.begin")
+            self._execute(begin, begin.text, (), None)
 
     def committed(self) -> None:
         """Note that a statement has committed the transaction of :meth:`begin`."""
-        self._in_transaction = self._doomed = False
+        self._in_transaction = self._begun = self._doomed = False
 
     def roll_back(self) -> None:
         """Roll back what is open. On a broken connection the server has done it, or will."""
-        self._in_transaction = self._doomed = False
+        begun, self._in_transaction = self._begun, False
+        self._begun = self._doomed = False
         with suppress(SqlQueueError):
-            self.run(query("session.rollback"))
+            if begun:
+                self.run(query("session.rollback"))
             if self._lock_timeout_now != self._lock_timeout:
                 self._set_lock_timeout(self._lock_timeout)
             if self._yields:
@@ -251,14 +250,6 @@ class Session:
     def doom(self) -> None:
         """Note that the open transaction cannot be committed any more; without one this means nothing."""
         self._doomed = self._in_transaction
-
-    @contextmanager
-    def _dooming(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.doom()
-            raise
 
     def guarded(self, text: str) -> str:
         """A statement that inside a transaction begins by making sure of it, in the same round trip.

@@ -6,7 +6,7 @@ Source: docs/transport/transactions.md, "Transaction modes".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,18 +39,22 @@ class Server:
 
 
 class Transaction:
-    """A transaction under way. Its sessions are open while the block of :func:`transaction` runs.
+    """A transaction under way on a server. Its sessions are open while the block of :func:`transaction` runs.
 
     ``receiving`` is the session that takes messages and runs statements. ``sending`` is the same one, or in the mode
     ``receive_only`` another, which commits every send on its own.
     """
 
-    def __init__(self, server: Server, mode: str, connect: Connect, stack: ExitStack) -> None:
-        self.server, self.mode = server, mode
+    def __init__(
+        self, settings: ConnectionSettings, mode: str, receiving: Session, connect: Connect, stack: ExitStack
+    ) -> None:
+        self.settings, self.mode, self.receiving = settings, mode, receiving
         self._connect, self._stack = connect, stack
-        self.receiving = stack.enter_context(connect())
-        if mode != NONE:
-            stack.enter_context(self.receiving.transaction())
+
+    @property
+    def server(self) -> Server:
+        """What it can reach."""
+        return Server.of(self.settings)
 
     @cached_property
     def sending(self) -> Session:
@@ -78,25 +82,28 @@ def transaction(
     """
     if mode not in MODES:
         raise ConfigurationError(f"There is no transaction mode {mode!r}: choose one of {', '.join(MODES)}.")
-    server = Server.of(settings)
     outer = current_transaction(settings)
     if outer is not None:
         if outer.mode != mode:
             raise TransactionError(f"A transaction with the mode {outer.mode} is open: join it with the same mode.")
-        with outer.receiving.transaction() if mode != NONE else ExitStack():
+        with outer.receiving.transaction() if mode != NONE else nullcontext():
             yield outer
         return
-    with ExitStack() as stack:
-        begun = Transaction(server, mode, connect, stack)
+    with connect() as receiving, receiving.transaction() if mode != NONE else nullcontext(), ExitStack() as stack:
+        begun = Transaction(settings, mode, receiving, connect, stack)
         token = _current.set(begun)
-        stack.callback(_current.reset, token)
-        yield begun
+        try:
+            yield begun
+        finally:
+            _current.reset(token)
 
 
 def current_transaction(settings: ConnectionSettings) -> Transaction | None:
     """The transaction under way, None where there is none. Raises :class:`TransactionError` for another server's."""
     current = _current.get()
-    if current is not None and current.server != Server.of(settings):
+    if current is None or current.settings is settings:
+        return current
+    if current.server != Server.of(settings):
         raise TransactionError(
             f"A transaction on {current.server.name} as {current.server.login[0]!r} is open, and one "
             f"on {settings.server} as {settings.user!r} cannot commit together with it: end it first, "

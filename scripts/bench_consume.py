@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from bench_report import Comparison, report
 from bench_setting import TURNS, best_rates, fill
@@ -19,11 +20,10 @@ from airflow_sqlqueue.consuming.consumer import Consumer
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import query
+from airflow_sqlqueue.sql import number, query
 from airflow_sqlqueue.sql.columns import output
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.drop import drop_queue
@@ -75,27 +75,30 @@ def consume(queue: QueueTable, error: QueueTable, handlers: int) -> int:
 
 
 def bare_loops(queue: QueueTable, threads: int) -> int:
-    """BEGIN, receive one message, COMMIT, through the driver; the rows are thrown away."""
+    """BEGIN and receive one message, COMMIT, through the driver, as a session sends them; the rows are thrown away."""
     layout = queue.layout
-    receive = queue.query("queue.receive", **output(layout.types, into=layout.output_into)).text
-    guard = query("session.in_transaction").text
-    texts = (query("session.begin").text, f"{guard}\n{receive}", f"{guard}\n{query('session.commit').text}")
+    receive = queue.query("queue.receive", limit=number(1), **output(layout.types, into=layout.output_into)).text
+    guard, commit = query("session.in_transaction").text, query("session.commit").text
+    texts = f"{query('session.begin').text}\n{receive}", f"{guard}\n{commit}"
     with ThreadPoolExecutor(threads) as pool:
         return sum(pool.map(lambda _: _bare_loop(queue, *texts), range(threads)))
 
 
-def _bare_loop(queue: QueueTable, begin: str, receive: str, commit: str) -> int:
+def _bare_loop(queue: QueueTable, receive: str, commit: str) -> int:
     connection = open_connection(queue.session.settings)
     handled = 0
     try:
-        cursor, receiving = connection.cursor(), connection.cursor()
+        cursor = connection.cursor()
         cursor.execute(query("session.settings").text).fetchall()
         found = True
         while found:
-            cursor.execute(begin)
-            rows = receiving.execute(receive, 1, FIRST).fetchall()
-            while receiving.nextset():
-                pass
+            rows: list[Any] = []
+            cursor.execute(receive)
+            while True:
+                if cursor.description is not None:
+                    rows = cursor.fetchall()
+                if not cursor.nextset():
+                    break
             cursor.execute(commit)
             found, handled = bool(rows), handled + len(rows)
     finally:

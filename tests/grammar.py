@@ -7,7 +7,7 @@ does not parse cannot run anywhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from threading import Lock
@@ -73,17 +73,17 @@ class Recorder:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Note what every session and every enlisted cursor of this process is given."""
-        run, execute = Session.run, EnlistedCursor.execute
+        run, execute = Session._execute, EnlistedCursor.execute
 
-        def run_noted(session: Session, statement: Query, *values: Any, **options: Any) -> list[Any]:
-            self.note(session.guarded(statement.text) if statement.ours or values else statement.text)
+        def run_noted(session: Session, statement: Query, text: str, values: Sequence[Any], sizes: Any) -> list[Any]:
+            self.note(text)
             if statement.ours and any(value is None for value in values):
                 self.undescribed.add(statement.name)
-            return run(session, statement, *values, **options)
+            return run(session, statement, text, values, sizes)
 
         def execute_noted(cursor: EnlistedCursor, sql: str, *parameters: Any) -> EnlistedCursor:
             self.note(sql)
             return execute(cursor, sql, *parameters)
 
-        with patch.object(Session, "run", run_noted), patch.object(EnlistedCursor, "execute", execute_noted):
+        with patch.object(Session, "_execute", run_noted), patch.object(EnlistedCursor, "execute", execute_noted):
             yield

@@ -96,13 +96,13 @@ class PlanSession(Session):
         self.run(Query("test", "ask for plans", "SET STATISTICS XML ON"))
         self._watching = True
 
-    def run(self, statement: Query, *values: Any, sizes: Sequence[Any] | None = None) -> list[Any]:
+    def _execute(self, statement: Query, text: str, values: Sequence[Any], sizes: Sequence[Any] | None) -> list[Any]:
         if not self._watching:
-            return super().run(statement, *values, sizes=sizes)
+            return super()._execute(statement, text, values, sizes)
         cursor = self._connection.cursor()
         if sizes is not None:
             cursor.setinputsizes(sizes)
-        cursor.execute(statement.text, values) if values else cursor.execute(statement.text)
+        cursor.execute(text, values) if values else cursor.execute(text)
         rows: list[Any] = []
         while True:
             if cursor.description is not None:

@@ -118,7 +118,8 @@ class Consumer:
         return HandlerPool(self._connect, handler, self._options, budget, self._stop, self._count)
 
     def _count(self, outcome: Outcome) -> None:
-        setattr(self._done, outcome.value, getattr(self._done, outcome.value) + 1)
+        name = outcome.value
+        setattr(self._done, name, getattr(self._done, name) + 1)
         self._on_progress(self._done)
 
     def _move(self, moving: Reconnecting[Session], endpoint: Endpoint) -> float | None:

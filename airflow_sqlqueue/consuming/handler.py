@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
@@ -125,12 +125,18 @@ class Handler:
         return outcome
 
     def _attempt(self, sessions: KeptSessions, attempt: _Attempt) -> Outcome | None:
-        with transaction(self._settings, sessions.lend, self._mode) as current, self._noting_failure(attempt):
-            # In the mode without a transaction, what is not for the function leaves the queue in one all the same.
-            with current.receiving.transaction() if self._mode == NONE else nullcontext():
-                outcome = self._receive(current.receiving, attempt)
-            if attempt.envelope is not None:
-                outcome = self._call(attempt, attempt.envelope)
+        with transaction(self._settings, sessions.lend, self._mode) as current:
+            try:
+                # In the mode without a transaction, what is not for the function leaves the queue in one all the same.
+                with current.receiving.transaction() if self._mode == NONE else nullcontext():
+                    outcome = self._receive(current.receiving, attempt)
+                if attempt.envelope is not None:
+                    outcome = self._call(attempt, attempt.envelope)
+            except Exception as error:
+                # Noted before the rollback: another handler may receive the message as soon as that is done.
+                if attempt.at_risk and attempt.message is not None:
+                    attempt.failed = self._note_failure(attempt, attempt.message, error)
+                raise
         return outcome
 
     def _receive(self, session: Session, attempt: _Attempt) -> Outcome | None:
@@ -215,7 +221,7 @@ class Handler:
             return Outcome.FAILED
         finally:
             _handling.reset(token)
-        if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if result is not None and _has_not_run(result):
             attempt.at_risk = False
             if not inspect.isasyncgen(result):
                 getattr(result, "close", lambda: None)()
@@ -231,16 +237,6 @@ class Handler:
             outcome = self._give_up(self._tables_of(session), message, failure)
         self._unsettled = None
         return outcome
-
-    @contextmanager
-    def _noting_failure(self, attempt: _Attempt) -> Iterator[None]:
-        """Note it before the rollback: another handler may receive the message as soon as that is done."""
-        try:
-            yield
-        except Exception as error:
-            if attempt.at_risk and attempt.message is not None:
-                attempt.failed = self._note_failure(attempt, attempt.message, error)
-            raise
 
     def _note_failure(self, attempt: _Attempt, message: ReceivedMessage, error: Exception) -> Failed:
         # A destination that cannot take a message will not be able to a moment later.
@@ -260,6 +256,10 @@ class Handler:
             # A later session may have come because one of the tables was altered.
             self._tables = EndpointTables(session, self._endpoint, known=self._tables is None)
         return self._tables
+
+
+def _has_not_run(result: object) -> bool:
+    return inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
 
 
 def _id_of(message: ReceivedMessage) -> str | None:

@@ -148,7 +148,7 @@ class Envelope:
 
 
 def _decoded(headers: Headers | str | None) -> DecodedHeaders:
-    if not isinstance(headers, Mapping):
+    if isinstance(headers, str) or not isinstance(headers, Mapping):
         return decode_headers(headers)
     texts = {
         name: value

@@ -20,6 +20,7 @@ from airflow_sqlqueue.queue.sending import chunks, rows_of
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess, check_rows
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.row import Row
+from airflow_sqlqueue.sql import number
 from airflow_sqlqueue.sql.columns import insertion, restoration, row_columns
 from airflow_sqlqueue.tables.layout import Layout
 
@@ -99,7 +100,7 @@ class QueueTable(TableAccess):
             found = browsing.find(self, where, limit, window, expired=keep_expired)
             return self.take([head.row_version for head in found])
         while True:
-            rows = self.delete_output("queue.receive", limit, FIRST)
+            rows = self.delete_output("queue.receive", limit=number(limit))
             alive = rows if keep_expired else [row for row in rows if not row.expired]
             # What was taken is handed out at once: outside a transaction an error of one more statement would lose it.
             if alive or len(rows) < limit:

@@ -26,8 +26,8 @@ class Owner(Protocol):
     def doom(self) -> None:
         """Note that the transaction cannot be committed any more."""
 
-    def check_alive(self) -> None:
-        """Raise :class:`TransactionError` where the transaction cannot go on."""
+    def enlist(self) -> None:
+        """Make sure that the transaction is begun. Raises :class:`TransactionError` where it cannot go on."""
 
     def guarded(self, text: str) -> str:
         """A statement that begins by making sure of the transaction."""
@@ -59,7 +59,7 @@ class EnlistedConnection:
             raise TransactionError("Inside a transaction nothing is committed on its own: leave autocommit off.")
 
     def cursor(self) -> EnlistedCursor:
-        self._owner.check_alive()
+        self._owner.enlist()
         return EnlistedCursor(self._connection.cursor(), self._owner)
 
     def execute(self, sql: str, *parameters: Any) -> EnlistedCursor:
@@ -125,7 +125,7 @@ class EnlistedCursor:
         return sql if sql.lstrip().startswith("{") else self._owner.guarded(sql)
 
     def _guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        self._owner.check_alive()
+        self._owner.enlist()
         try:
             return call(*arguments)
         except BaseException as error:

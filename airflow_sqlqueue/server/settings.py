@@ -11,7 +11,7 @@ import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -130,7 +130,7 @@ class ConnectionSettings:
         """The server for people, and to compare: ``host:port`` or ``host\\instance``."""
         return f"{self.host}:{self.port}" if self.instance is None else f"{self.host}\\{self.instance}"
 
-    @property
+    @cached_property
     def login(self) -> tuple[Any, ...]:
         """Who logs in, to compare; it holds no secret."""
         return self.user, self.access_token, entra.authentication(self.keywords)

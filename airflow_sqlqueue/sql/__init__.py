@@ -5,9 +5,9 @@ A ``.sql`` file here holds sections of the form::
     -- name: what it does, as a phrase that ends "Could not ..."
     SELECT ... FROM {queue} WHERE RowVersion <= ?;
 
-Values are parameters, always. What stands in braces is an identifier or a list of columns, and goes in only as
-:class:`Fragment`, which nothing but :func:`identifier`, :func:`literal`, :func:`seek`, :func:`readpast`,
-``columns.py`` and ``narrowing.py`` makes.
+Values are parameters, but for the numbers of statements that have none. What stands in braces is such a number, an
+identifier or a list of columns, and goes in only as :class:`Fragment`, which nothing but :func:`identifier`,
+:func:`literal`, :func:`number`, :func:`seek`, :func:`readpast`, ``columns.py`` and ``narrowing.py`` makes.
 """
 
 from __future__ import annotations
@@ -50,6 +50,11 @@ def identifier(name: str | ResolvedAddress) -> Fragment:
 def literal(text: str) -> Fragment:
     """A Unicode literal, for scripts that are printed: a statement that is run takes parameters."""
     return Fragment("N'" + text.replace("'", "''") + "'")
+
+
+def number(value: int) -> Fragment:
+    """A whole number, for a statement without parameters. The server keeps a plan for each: few may come."""
+    return Fragment(str(int(value)))
 
 
 def seek(index: str | None) -> Fragment:

@@ -39,6 +39,7 @@ ODD = "a]b'c?--d"
 
 STAND_INS = {
     "declare": "",
+    "limit": "1",
     "may_match": "[x] LIKE ?",
     "milliseconds": "1",
     "options": " WITH (ONLINE = ON)",

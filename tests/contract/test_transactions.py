@@ -19,6 +19,7 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.transactions import current_transaction, transaction
 from tests.contract.conftest import Connect, run_sql
 
@@ -157,6 +158,53 @@ def test_a_lent_connection_dooms_the_transaction(queue: QueueTable, how: str) ->
     with pytest.raises(TransactionError):
         go_on()
     assert waiting(queue) == []
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_a_lent_connection_is_in_the_transaction_from_its_first_statement(queue: QueueTable, fail: bool) -> None:
+    """One that was lent in an earlier transaction as well."""
+    session, table = queue.session, queue.address.qualified_name
+    insert = f"INSERT INTO {table} (Id, Recoverable, Headers, Body) VALUES (NEWID(), 1, N'', 0x61)"
+    with session.transaction():
+        connection = session.enlisted_connection()
+        cursor = connection.cursor()
+    for statement in (connection, cursor):
+        with suppress(Interrupted), session.transaction():
+            statement.execute(insert)
+            if fail:
+                raise Interrupted
+    assert waiting(queue) == [] if fail else [b"a", b"a"]
+
+
+# How a transaction begins
+
+
+def count(session: Session) -> int:
+    return int(run_sql(session, "SELECT @@TRANCOUNT")[0][0])
+
+
+def test_a_transaction_without_a_statement_leaves_nothing_open(session: Session) -> None:
+    with session.transaction():
+        assert session.in_transaction
+    assert count(session) == 0
+
+
+@pytest.mark.parametrize("text", ["SELECT 1/0", "SELECT 1 FROM [no such table]"])
+def test_a_first_statement_that_fails_leaves_nothing_open(session: Session, queue: QueueTable, text: str) -> None:
+    with pytest.raises(SqlQueueError), session.transaction():
+        session.run(Query("test", "run it", text, ours=True))
+    assert count(session) == 0
+    with session.transaction():
+        assert count(session) == 1
+        queue.send([Message(body=b"a")])
+    assert waiting(queue) == [b"a"]
+
+
+def test_a_first_statement_that_may_only_stand_alone_is_part_of_it(session: Session, schema: str) -> None:
+    with suppress(Interrupted), session.transaction():
+        run_sql(session, f"CREATE VIEW [{schema}].[v] AS SELECT 1 AS [n]")
+        raise Interrupted
+    assert run_sql(session, f"SELECT OBJECT_ID(N'[{schema}].[v]')")[0][0] is None
 
 
 # Transactions that calls join

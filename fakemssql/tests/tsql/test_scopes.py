@@ -22,6 +22,18 @@ def test_identity_outlives_its_table(client: Any, table: str) -> None:
     client.ok("SELECT @@IDENTITY")
 
 
+@pytest.mark.parametrize("identity", ["", " IDENTITY"])
+def test_a_table_that_another_session_has_replaced_has_no_identity_of_this_one(
+    client: Any, connect: Any, table: str, identity: str
+) -> None:
+    """Its first one is not read before the next one is made."""
+    client.ok(f"CREATE TABLE {table} (id int IDENTITY(3, 1), x int)")
+    client.ok(f"INSERT {table} (x) VALUES (1)")
+    connect().ok(f"DROP TABLE {table}; CREATE TABLE {table} (id bigint{identity}, x int)")
+    client.ok(f"INSERT {table} (x) VALUES (@x)", x=(SqlType("int"), 1))
+    assert client.rows(f"SELECT x FROM {table}") == [(1,)]
+
+
 def test_identity_that_was_given(client: Any, table: str) -> None:
     client.ok(f"CREATE TABLE {table} (id int IDENTITY, x int); INSERT {table} VALUES (1), (2)")
     client.ok(f"SELECT id, x INTO #copy FROM {table}; DROP TABLE #copy")

@@ -217,7 +217,8 @@ class RunningAirflow:
     def _request(self, method: str, path: str, **arguments: Any) -> Any:
         with self._mutex:
             response = self._http.request(method, f"/api/v2/{path}", **arguments)
-        assert response.is_success, f"{method} {path}: {response.status_code} {response.text}"
+        why = self.log("api-server") if response.is_server_error else ""
+        assert response.is_success, f"{method} {path}: {response.status_code} {response.text}\n{why}"
         return response.json()
 
     def _token(self) -> str:

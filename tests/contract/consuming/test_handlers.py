@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from contextvars import ContextVar
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -16,6 +18,8 @@ from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.transactions import MODES
 from tests.conftest import Connect
 from tests.contract.consuming.conftest import AT_ONCE, Consume, Seen, bodies, numbered, options
 
@@ -160,3 +164,19 @@ def test_two_consumers_share_a_queue(client: QueueClient, orders: Queue) -> None
 def test_options_that_cannot_be_used_are_refused(kind: Any, settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(settings))[:5]):
         kind(**settings)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_message_takes_two_round_trips(orders: Queue, consume: Consume, mode: str) -> None:
+    """BEGIN with the receive, and COMMIT; the rest of a run does not grow with the messages."""
+    execute, trips = Session._execute, Counter[int]()
+
+    def counted(session: Session, *arguments: Any) -> list[Any]:
+        trips[count] += 1
+        return execute(session, *arguments)
+
+    for count in (2, 12):
+        orders.send(numbered(count))
+        with patch.object(Session, "_execute", counted):
+            assert consume(Seen(), transaction_mode=mode).handled == count
+    assert trips[12] - trips[2] == 20

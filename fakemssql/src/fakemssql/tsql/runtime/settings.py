@@ -218,7 +218,8 @@ def identity_value(session: Session, made: Identity | None) -> int | None:
     """The value of an identity that was made; it is read from PostgreSQL when it is first asked for."""
     if made is not None and made.value is None:
         rows = session.pg.query(
-            "SELECT CASE WHEN to_regclass($1) IS NOT NULL THEN currval(pg_get_serial_sequence($1, $2)) END",
+            # Another session may have dropped the table meanwhile, or made another one with its name.
+            "SELECT mssql.attempt($1, format('currval(pg_get_serial_sequence($1, %L))', $2))",
             *made.sequence,
         )
         made.value = int(rows[0][0]) if rows and rows[0][0] is not None else None
