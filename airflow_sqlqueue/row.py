@@ -7,7 +7,7 @@ the schema that Spark reads are made from :data:`COLUMNS`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
@@ -75,6 +75,26 @@ TABLE_NAMES = NAMES[:-1]
 
 ROW_VERSION, EXPIRED = NAMES.index("RowVersion"), NAMES.index("Expired")
 """Where they stand in a row as the driver returns it, of which a drain makes no :class:`Row`."""
+
+HALF_A_PAIR = "a text holds half a surrogate pair"
+"""Why neither a file nor Spark can keep a row, whose texts are UTF-8 there."""
+
+_NEEDED = tuple(place for place, column in enumerate(COLUMNS) if not column.nullable)
+
+
+def unreadable(row: Sequence[Any]) -> str | None:
+    """Why Spark cannot hold a row, without what it holds; None where it can. It takes no Arrow to know."""
+    for place in _NEEDED:
+        if row[place] is None:
+            return f"{NAMES[place]} is NULL"
+    try:
+        for value in row:
+            if isinstance(value, str):
+                value.encode()
+    except UnicodeError:
+        return HALF_A_PAIR
+    return None
+
 
 BODY_FILE = "BodyFile"
 """What drained rows have besides: the URI of the file with a body that is too large for its row, else null."""

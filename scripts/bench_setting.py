@@ -54,9 +54,9 @@ def messages(count: int, lives: timedelta | None = None) -> Iterator[Message]:
         yield Message(headers, body, lives)
 
 
-def fill(queue: QueueTable, count: int) -> None:
+def fill(queue: QueueTable, count: int, make: Callable[[int], Iterator[Message]] = messages) -> None:
     """Make ``count`` messages of an empty queue: the first are sent, the others are copies that the server makes."""
-    have, name = queue.send(messages(min(count, _DIFFERENT))), queue.address.qualified_name
+    have, name = queue.send(make(min(count, _DIFFERENT))), queue.address.qualified_name
     while have < count:
         copied = min(have, count - have)
         text = (

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench_counts import compare_counts
 from bench_jdbc import NEEDED, jdbc_comparisons, jdbc_frames
 from bench_report import Comparison, report
 from bench_setting import TURNS
@@ -36,7 +37,9 @@ REWRITE, TABLE = "rewrite", "the audit table"
 _NOT_TYPED = {"headers", "headers_raw"}
 
 
-def compare_spark(queue: QueueTable, *, count: int = 100_000, turns: int = TURNS) -> list[Comparison]:
+def compare_spark(
+    queue: QueueTable, *, count: int = 100_000, turns: int = TURNS, counted: int = 1_000_000
+) -> list[Comparison]:
     """Columns against what reading JSON takes at the least, the table against writing its rows; a session's start."""
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         batch = _shop(queue, count, Path(folder, "staging"))
@@ -47,6 +50,7 @@ def compare_spark(queue: QueueTable, *, count: int = 100_000, turns: int = TURNS
             spark.range(1).count()
             session = time.perf_counter() - started
             best = _least_seconds(_kinds(spark, batch, Path(folder)), turns)
+            counts = compare_counts(spark, queue, counted, partial(_least_seconds, turns=turns))
             found = jdbc_frames(spark, queue, count // 5) if NEEDED else {}
             reads = _least_seconds({name: partial(_run, frame) for name, frame in found.items()}, turns)
     pairs = (
@@ -58,6 +62,7 @@ def compare_spark(queue: QueueTable, *, count: int = 100_000, turns: int = TURNS
         Comparison(name, best[name], base, best[base], bound, limit=True, unit="s", note=note)
         for name, base, bound, note in pairs
     ]
+    compared += counts
     if reads:
         compared += jdbc_comparisons(reads)
     return [*compared, Comparison("session and first job", session, REWRITE, best[REWRITE], unit="s", note="cold")]

@@ -15,9 +15,12 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -27,8 +30,9 @@ from spark_archive import quick_start
 
 from airflow_sqlqueue.drain.batches import recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
@@ -38,6 +42,8 @@ from fakemssql import FakeServer
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".demo"
 QUEUE = "audit"
+SENDERS = 2
+"""Endpoints that send to the audit queue side by side. While the server works for one, messages are made for others."""
 console = Console(soft_wrap=True)
 
 
@@ -81,7 +87,7 @@ def main() -> int:
             create_queue(session, address)
             queue = QueueTable(session, address)
             with steps.timed("generate and send", count):
-                sent = queue.send(generate(count, seed=seed))
+                sent = send(settings, address, generate(count, seed=seed))
             result = run_dag(settings, steps)
             batch = recorded_batch(session, result["drain"]["batch"])
             left = queue.depth()
@@ -102,6 +108,26 @@ def main() -> int:
     show(figures, steps)
     console.print(f"report: {FOLDER / 'report.html'}", highlight=False)
     return check(figures)
+
+
+def send(settings: ConnectionSettings, address: ResolvedAddress, messages: Iterator[Message]) -> int:
+    """Send the messages by :data:`SENDERS` connections, of which each takes the next few when it has sent its own."""
+    taking = Lock()
+
+    def share() -> Iterator[Message]:
+        while True:
+            with taking:
+                few = list(islice(messages, 256))
+            if not few:
+                return
+            yield from few
+
+    def send_share(_: int) -> int:
+        with Session(settings) as session:
+            return QueueTable(session, address).send(share())
+
+    with ThreadPoolExecutor(SENDERS) as pool:
+        return sum(pool.map(send_share, range(SENDERS)))
 
 
 def run_dag(settings: ConnectionSettings, steps: Steps) -> dict[str, Any]:

@@ -296,11 +296,17 @@ def test_a_batch_whose_files_do_not_count_is_refused(spark: SparkSession, make_b
         read_batch(spark, make_batch(["{}"], state=state))
 
 
-def test_importing_brings_neither_airflow_nor_pyspark() -> None:
-    code = (
-        "import sys, json, airflow_sqlqueue.spark\n"
-        "print(json.dumps([name for name in ('airflow', 'pyspark', 'pandas', 'pyarrow') if name in sys.modules]))"
-    )
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("spark", ("airflow", "pyspark", "pandas", "pyarrow")),
+        ("spark.executor_tasks, airflow_sqlqueue.drain.stages.table", ("airflow", "pandas", "pyarrow")),
+        ("spark.source.staged", ("airflow", "pandas", "pyarrow")),
+    ],
+    ids=["the package", "a drain into a table", "the plan of a read"],
+)
+def test_importing_brings_nothing_that_is_not_needed(module: str, names: tuple[str, ...]) -> None:
+    code = f"import sys, json, airflow_sqlqueue.{module}\nprint(json.dumps([n for n in {names} if n in sys.modules]))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded: list[Any] = json.loads(answer.stdout)
     assert loaded == []

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import run_in_thread
-from airflow_sqlqueue.row import BODY_FILE, ROW_VERSION, Row, drained_row_schema
+from airflow_sqlqueue.row import BODY_FILE, HALF_A_PAIR, ROW_VERSION, Row, drained_row_schema
 
 # The first array of a process loads pandas where it is installed, for a second: not while rows are locked.
 pa.array([], pa.int64())
@@ -159,7 +159,7 @@ def unwritable(row: Sequence[Any], convert: Callable[[Sequence[Any]], Any] = to_
     try:
         convert([row])
     except UnicodeError:
-        return "a text holds half a surrogate pair"
+        return HALF_A_PAIR
     except pa.ArrowException:
         return "a value is out of the range of its column"
     except ValueError as error:

@@ -13,10 +13,10 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow, PartWriter
 from airflow_sqlqueue.drain.stages.message_table import MessageTable, MovedRows
-from airflow_sqlqueue.drain.stages.part_file import unwritable
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import Span
+from airflow_sqlqueue.row import unreadable
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 
@@ -81,7 +81,7 @@ class TablePartWriter:
         plan = self._plan
         reasons, size = {}, 0
         for row, row_bytes in self._table.suspect(self._queue, plan.batch_id, plan.part_id, self._after):
-            if reason := unwritable(row):
+            if reason := unreadable(row):
                 reasons[row.row_version] = reason
                 size += row_bytes
         where = (self._table.address, self._queue.address, plan.batch_id, plan.part_id)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
-from airflow_sqlqueue.row import BODY_FILE, NAMES, drained_row_schema, spark_schema
+from airflow_sqlqueue.row import BODY_FILE, drained_row_schema, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,27 +60,25 @@ class SelectedColumns:
             for name, alias, nullable in zip(self.names, self.aliases, self.nullable, strict=True)
         )
 
-    def to_arrow(self, rows: Sequence[Any]) -> pa.RecordBatch:
-        """Rows of :attr:`of_the_table`, each followed by its RowVersion.
+    def to_arrow(self, rows: Sequence[Any], names: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Rows of the columns ``names``, RowVersion among them; None: of :attr:`of_the_table`, and RowVersion last.
 
         Raises :class:`StagingError` for one that Spark cannot hold. It names the RowVersion and quotes nothing.
         """
         import pyarrow as pa
 
+        names = (*self.of_the_table, "RowVersion") if names is None else names
         try:
-            return self._convert(rows)
+            return self._convert(rows, names)
         except (pa.ArrowException, UnicodeError, ValueError):
             from airflow_sqlqueue.drain.stages.part_file import unwritable
 
             # The cause would quote the value.
-            found = next((row[-1], reason) for row in rows if (reason := unwritable(row, self._convert)))
-        row_version, reason = found
+            convert = partial(self._convert, names=names)
+            found = next((row, reason) for row in rows if (reason := unwritable(row, convert)))
+        row, reason = found
+        row_version = dict(zip(names, row, strict=True))["RowVersion"]
         raise StagingError(f"The message {row_version} (RowVersion) cannot be read by Spark: {reason}.")
-
-    def from_rows(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-        """Whole rows, in the order of :data:`~airflow_sqlqueue.row.COLUMNS`. Raises as :meth:`to_arrow`."""
-        at = [NAMES.index(name) for name in (*self.of_the_table, "RowVersion")]
-        return self.to_arrow([tuple(row[index] for index in at) for row in rows])
 
     def rename(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch with our names, as part files have them, as Spark expects it."""
@@ -87,11 +86,11 @@ class SelectedColumns:
 
         return pa.record_batch([batch.column(name) for name in self.names], schema=self.schema)
 
-    def _convert(self, rows: Sequence[Any]) -> pa.RecordBatch:
+    def _convert(self, rows: Sequence[Any], names: Sequence[str]) -> pa.RecordBatch:
         import pyarrow as pa
 
         schema = self.schema
-        columns = dict(zip((*self.of_the_table, ""), zip(*rows, strict=True), strict=True))
+        columns = dict(zip(names, zip(*rows, strict=True), strict=True))
         if "Id" in columns:
             columns["Id"] = tuple(None if value is None else str(value).lower() for value in columns["Id"])
         columns[BODY_FILE] = (None,) * len(rows)

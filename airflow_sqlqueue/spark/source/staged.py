@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errors import BatchNotFoundError
+from airflow_sqlqueue.row import NAMES
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.options import BatchOptions, ServerAccess
 from airflow_sqlqueue.spark.table_reader import share_out
@@ -67,7 +68,7 @@ def _from_table(access: ServerAccess, columns: SelectedColumns, share: BatchShar
         table = MessageTable(session, share.catalog, access.ledger_schema)
         for part in share.parts:
             for page in table.part(share.batch_id, part.id, part.messages, bodies="Body" in columns.names):
-                yield columns.from_rows(page)
+                yield columns.to_arrow(page, NAMES)
 
 
 def _from_files(columns: SelectedColumns, share: BatchShare) -> Iterator[pa.RecordBatch]:
