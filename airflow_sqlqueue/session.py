@@ -94,14 +94,17 @@ class Session:
             self._connection.close()
 
     def run(self, statement: Query, *values: Any, sizes: Sequence[Any] | None = None) -> list[Any]:
-        """Run a statement with its parameters and return the rows of its last result set.
+        """The rows of the last of a statement's :meth:`results`: those before are of triggers that it set off."""
+        return (self.results(statement, *values, sizes=sizes) or [[]])[-1]
 
-        Every result set is read to its end before anything is returned: an error may follow the rows, and then they
-        must not be used. Result sets before the last are not the statement's own but of triggers that it set off.
-        Inside a transaction nothing is done where the server has ended it: :class:`TransactionLostError`. A text of the
-        caller's own without parameters is sent as it is, because some may only stand alone (CREATE VIEW).
-        ``sizes`` fixes the parameters' types, as ``Cursor.setinputsizes`` takes them; FreeTDS has no types without a
-        length and takes them from the values.
+    def results(self, statement: Query, *values: Any, sizes: Sequence[Any] | None = None) -> list[list[Any]]:
+        """Run a statement with its parameters and return the rows of each of its result sets.
+
+        All are read to their end first: an error may follow the rows, and then they must not be used. Inside a
+        transaction nothing is done where the server has ended it: :class:`TransactionLostError`. A text of the caller's
+        own without parameters is sent as it is, because some may only stand alone (CREATE VIEW). ``sizes`` fixes the
+        parameters' types, as ``Cursor.setinputsizes`` takes them; FreeTDS, which has no types without a length, takes
+        them from the values.
         """
         self.check_alive()
         text = self.guarded(statement.text) if statement.ours or values else statement.text
@@ -110,12 +113,12 @@ class Session:
             if sizes is not None and not self._is_freetds:
                 cursor.setinputsizes(sizes)
             cursor.execute(prepared, values) if values else cursor.execute(text)
-            rows: list[Any] = []
+            found: list[list[Any]] = []
             while True:
                 if cursor.description is not None:
-                    rows = cursor.fetchall()
+                    found.append(cursor.fetchall())
                 if not cursor.nextset():
-                    return rows
+                    return found
         except Exception as error:
             self._discard_cursors()
             self.doom()
