@@ -103,8 +103,7 @@ class Session:
         All are read to their end first: an error may follow the rows, and then they must not be used. Inside a
         transaction nothing is done where the server has ended it: :class:`TransactionLostError`. A text of the caller's
         own without parameters is sent as it is, because some may only stand alone (CREATE VIEW). ``sizes`` fixes the
-        parameters' types, as ``Cursor.setinputsizes`` takes them; FreeTDS, which has no types without a length, takes
-        them from the values.
+        parameters' types, as ``Cursor.setinputsizes`` takes them; but FreeTDS has none without a length.
         """
         self.check_alive()
         text = self.guarded(statement.text) if statement.ours or values else statement.text

@@ -12,9 +12,15 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from airflow_sqlqueue.plugin import settings
+from airflow_sqlqueue.plugin.actions import router as actions
+from airflow_sqlqueue.plugin.actions import unavailable
 from airflow_sqlqueue.plugin.answers import add_answers
+from airflow_sqlqueue.plugin.batches import router as batches
+from airflow_sqlqueue.plugin.failures import router as failures
+from airflow_sqlqueue.plugin.messages import router as messages
+from airflow_sqlqueue.plugin.metrics import router as metrics
 from airflow_sqlqueue.plugin.queues import router as queues
-from airflow_sqlqueue.plugin.rights import can_act, can_read, can_see_bodies, knows, may_read, may_view
+from airflow_sqlqueue.plugin.rights import can_act, can_read, can_see_bodies, can_use_dag, knows, may_read, may_view
 from airflow_sqlqueue.plugin.servers import MAX_CONNECTIONS, shown_connections
 
 STATIC = Path(__file__).parent / "static"
@@ -32,9 +38,10 @@ def create_app() -> FastAPI:
     """An application, to be mounted under ``/sqlqueue``."""
     app = FastAPI(title="SQL Queues", docs_url=None, redoc_url=None, openapi_url=None)
     add_answers(app)
+    app.include_router(metrics)
     app.include_router(general, dependencies=[Depends(may_view)])
     of_connection = APIRouter(prefix="/api/connections/{conn_id}", dependencies=[Depends(may_view), Depends(may_read)])
-    for router in (queues,):
+    for router in (queues, messages, batches, failures, actions):
         of_connection.include_router(router)
     app.include_router(of_connection)
     app.mount("/static", StaticFiles(directory=STATIC), "static")
@@ -50,10 +57,13 @@ def page() -> FileResponse:
 @general.get("/api/session")
 def session(user: GetUserDep) -> dict[str, Any]:
     """Who looks, and whether actions can run at all."""
+    reason = unavailable()
+    if reason is None and not can_use_dag("POST", settings.ACTIONS_DAG, user):
+        reason = f"You may not run the DAG {settings.ACTIONS_DAG!r}."
     return {
         "version": settings.VERSION,
         "user": user.get_name(),
-        "actions": {"available": False, "reason": "Not there yet.", "dag_id": settings.ACTIONS_DAG},
+        "actions": {"available": reason is None, "reason": reason, "dag_id": settings.ACTIONS_DAG},
     }
 
 

@@ -10,13 +10,15 @@ import threading
 import time
 from array import array
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.inspection.overview import DatabaseOverview, QueueOverview
-from airflow_sqlqueue.plugin.servers import SESSIONS, Sessions
+from airflow_sqlqueue.plugin.gauges import send_gauges
+from airflow_sqlqueue.plugin.servers import SESSIONS, Sessions, catalogs_of
 from airflow_sqlqueue.routing import ResolvedAddress
 
 FRESH_SECONDS = 5.0
@@ -80,14 +82,15 @@ class _Watched:
         self.looked = 0.0
         self.counts: dict[ResolvedAddress, tuple[float, int, int | None]] = {}
         self.histories: dict[ResolvedAddress, History] = {}
-        self.databases = [DatabaseOverview(catalog, client.ledger_schema) for catalog in _catalogs(client)]
+        self.databases = [DatabaseOverview(catalog, client.ledger_schema) for catalog in catalogs_of(client)]
 
 
 class Looks:
     """The looks of one process."""
 
-    def __init__(self, sessions: Sessions = SESSIONS) -> None:
+    def __init__(self, sessions: Sessions = SESSIONS, on_look: Callable[[str, Look], None] | None = None) -> None:
         self._sessions = sessions
+        self._on_look = on_look or (lambda conn_id, look: None)
         self._mutex = threading.Lock()
         self._watched: OrderedDict[str, _Watched] = OrderedDict()
 
@@ -100,6 +103,7 @@ class Looks:
             if watched.look is None or not self._is_fresh(watched):
                 watched.look = self._look(conn_id, client, watched)
                 watched.looked = time.monotonic()
+                self._on_look(conn_id, watched.look)
             return watched.look
 
     def last(self, conn_id: str) -> Look | None:
@@ -173,17 +177,4 @@ def _rates(
     return round(added / seconds, 3), round(removed / seconds, 3)
 
 
-def _catalogs(client: QueueClient) -> list[str]:
-    """The databases that the connection's settings name, its own first."""
-    resolver = client.resolver
-    named = [
-        resolver.default_catalog or client.settings.database,
-        client.settings.database,
-        *resolver.queue_catalogs.values(),
-        *resolver.endpoint_catalogs.values(),
-        *(resolver.allowed_catalogs or ()),
-    ]
-    return list({name.lower(): name for name in reversed(named)}.values())[::-1]
-
-
-LOOKS = Looks()
+LOOKS = Looks(on_look=send_gauges)

@@ -2,8 +2,8 @@
 
 Airflow guards no route of a plugin's app, so each route has one of these. They come before anything else of a request
 is looked at. To read takes the view ``SQL Queues`` and the connection, unless that is open to all; to act takes
-``POST`` on that view and ``PUT`` on the connection, as SimpleAuthManager grants every view to everybody, whatever the method;
-bodies have a view of their own, and are off unless the configuration says otherwise.
+``POST`` on that view and ``PUT`` on the connection, as SimpleAuthManager grants every view to everybody, whatever the
+method; bodies have a view of their own, and are off unless the configuration says otherwise.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ def may_read(conn_id: str, user: GetUserDep) -> None:
 def may_act(conn_id: str, user: GetUserDep) -> None:
     """Change something on a connection's server."""
     _require(can_act(conn_id, user), f"You may not change anything through the connection {conn_id!r}.")
+
+
+def may_start_actions(user: GetUserDep) -> None:
+    """Have the page's DAG run, which is what an action is."""
+    _require(can_use_dag("POST", settings.ACTIONS_DAG, user), f"You may not run the DAG {settings.ACTIONS_DAG!r}.")
 
 
 def may_see_bodies(conn_id: str, user: GetUserDep) -> None:

@@ -21,6 +21,7 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.hooks.connection import CONNECTION_TYPES, read_connection
 from airflow_sqlqueue.hooks.masking import mask_secrets
 from airflow_sqlqueue.plugin import settings
+from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.session import Session
 
 MAX_CONNECTIONS = 200
@@ -140,3 +141,33 @@ class Sessions:
 
 
 SESSIONS = Sessions()
+
+
+@contextmanager
+def session_of(conn_id: str) -> Iterator[tuple[QueueClient, Session]]:
+    """The client of a connection that the page shows, and a session for the block."""
+    client = client_of(conn_id)
+    with SESSIONS.session(conn_id, client) as session:
+        yield client, session
+
+
+@contextmanager
+def queue_of(conn_id: str, address: str) -> Iterator[QueueTable]:
+    """The queue that an address means, through a session for the block. Raises :class:`AddressError`."""
+    # An address that cannot be used is an error before a connection is made.
+    client_of(conn_id).resolve(address)
+    with session_of(conn_id) as (client, session):
+        yield client.queue(address).through(session)
+
+
+def catalogs_of(client: QueueClient) -> list[str]:
+    """The databases that the connection's settings name, its own first."""
+    resolver = client.resolver
+    named = [
+        resolver.default_catalog or client.settings.database,
+        client.settings.database,
+        *resolver.queue_catalogs.values(),
+        *resolver.endpoint_catalogs.values(),
+        *(resolver.allowed_catalogs or ()),
+    ]
+    return list({name.lower(): name for name in reversed(named)}.values())[::-1]
