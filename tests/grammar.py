@@ -95,17 +95,17 @@ class Recorder:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Note what every session and every enlisted cursor of this process is given."""
-        run, execute = Session.run, EnlistedCursor.execute
+        results, execute = Session.results, EnlistedCursor.execute
 
-        def run_noted(session: Session, statement: Query, *values: Any, **options: Any) -> list[Any]:
+        def results_noted(session: Session, statement: Query, *values: Any, **options: Any) -> list[Any]:
             self.note(session.guarded(statement.text) if statement.ours or values else statement.text)
             if statement.ours and any(value is None for value in values):
                 self.undescribed.add(statement.name)
-            return run(session, statement, *values, **options)
+            return results(session, statement, *values, **options)
 
         def execute_noted(cursor: EnlistedCursor, sql: str, *parameters: Any) -> EnlistedCursor:
             self.note(sql)
             return execute(cursor, sql, *parameters)
 
-        with patch.object(Session, "run", run_noted), patch.object(EnlistedCursor, "execute", execute_noted):
+        with patch.object(Session, "results", results_noted), patch.object(EnlistedCursor, "execute", execute_noted):
             yield

@@ -86,7 +86,7 @@ class Batch(Security):
         self.fail()
 
     def _update_statistics(self) -> Statement:
-        """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | SAMPLE n PERCENT | RESAMPLE, ...]."""
+        """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | SAMPLE n PERCENT | RESAMPLE | ROWCOUNT = n, ...]."""
         self.expect("UPDATE", "STATISTICS")
         statement = nodes.UpdateStatistics(self.name(), [])
         if self.is_op("("):
@@ -95,12 +95,14 @@ class Batch(Security):
             statement.names = [self.identifier()]
         if self.accept("WITH"):
             while True:
-                self.next()
+                option = self.next().upper
                 if self.token.kind == lexer.NUMBER:
                     self.next()
                     self.accept_any("PERCENT", "ROWS")
                 elif self.accept_op("="):
-                    self.next()
+                    value = self.next()
+                    if option == "ROWCOUNT":
+                        statement.row_count = int(value.value)
                 elif self.upper == "ON" and self.peek().upper == "PARTITIONS":
                     self.unsupported("Partitioning")
                 if not self.accept_op(","):
