@@ -39,6 +39,9 @@ COUNTED_QUARANTINED = 10_000
 LAYOUTS_FOR = 300.0
 """Seconds after which layouts are read again."""
 
+_NO_PAGES = 0
+"""The sizes of tables are not read, which takes the server longer than all else: no heap is called bloated here."""
+
 _Statement = tuple[Query, tuple[Any, ...]]
 """A statement with the values of its parameters."""
 
@@ -94,7 +97,6 @@ class DatabaseOverview:
         self._catalog, self._clock = catalog, clock
         self._quarantine = ResolvedAddress("Quarantine", ledger_schema, catalog)
         self._layouts: dict[int, Layout] = {}
-        self._pages: dict[int, int] = {}
         self._durability: str | None = None
         self._read_at: float | None = None
         self._heads: dict[int, _Head] = {}
@@ -186,16 +188,21 @@ class DatabaseOverview:
         return found
 
     def _read_layouts(
-        self, counted: dict[int, _Counted], tables: Any, columns: Any, indexes: Any, triggers: Any, database: Any
+        self,
+        counted: dict[int, _Counted],
+        tables: Any,
+        columns: Any,
+        indexes: Any,
+        triggers: Any,
+        database: Any,
     ) -> None:
         by_columns, by_indexes, by_triggers = _by_table(columns), _by_table(indexes), _by_table(triggers)
         snapshot, self._durability = database[0] if database else (False, None)
-        self._layouts, self._pages = {}, {}
-        for number, in_memory, temporal, captured, escalation, pages in tables:
+        self._layouts = {}
+        for number, in_memory, temporal, captured, escalation in tables:
             if number not in counted:
                 continue
             fired = triggers_of(by_triggers.get(number, ()))
-            self._pages[number] = int(pages or 0)
             self._layouts[number] = Layout(
                 table=counted[number].table,
                 object_type="table",
@@ -223,9 +230,7 @@ class DatabaseOverview:
                 continue
             overview = QueueOverview(each.table, layout.kind, each.rows, each.inserted)
             if layout.kind == "queue":
-                inspected = InspectedTable(
-                    surroundings, layout, each.rows, self._pages.get(number, 0), is_online(session)
-                )
+                inspected = InspectedTable(surroundings, layout, each.rows, _NO_PAGES, is_online(session))
                 head = self._heads.get(number, _Head(None, None))
                 overview = replace(
                     overview,

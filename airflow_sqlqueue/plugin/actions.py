@@ -1,7 +1,7 @@
 """The buttons: a preview that counts, and an order to the DAG that does it.
 
 What the preview answers is signed and names exactly what was counted, for this user and for some minutes. Bodies and
-headers go into no run's configuration, so messages are not edited here: ``sqlqueue errors edit`` does.
+headers go into no run's configuration: messages are edited by :mod:`airflow_sqlqueue.plugin.edits`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Wanted(RequestBody):
         if self.action == "edit_and_return" or self.body is not None or self.headers is not None:
             raise HTTPException(
                 400,
-                "Messages are not edited on this page: nothing of them may lie in a run. Use 'sqlqueue errors edit'.",
+                "Nothing of a message may lie in a run: a message is edited by a request of its own.",
             )
         if self.action not in ACTIONS:
             raise HTTPException(400, f"There is no such action: it is one of {', '.join(ACTIONS)}.")
@@ -175,9 +175,7 @@ def unavailable() -> str | None:
     with create_session() as session:
         dag = session.get(DagModel, ACTIONS_DAG)
         if dag is None or dag.is_stale:
-            return (
-                f"There is no DAG {ACTIONS_DAG!r}: put a file that makes it into the DAG folder, as the guide has it."
-            )
+            return f"There is no DAG {ACTIONS_DAG!r}: a file in the DAG folder has to make it, as in the guide."
         return f"The DAG {ACTIONS_DAG!r} is paused: unpause it." if dag.is_paused else None
 
 

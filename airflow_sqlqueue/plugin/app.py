@@ -16,6 +16,7 @@ from airflow_sqlqueue.plugin.actions import router as actions
 from airflow_sqlqueue.plugin.actions import unavailable
 from airflow_sqlqueue.plugin.answers import add_answers
 from airflow_sqlqueue.plugin.batches import router as batches
+from airflow_sqlqueue.plugin.edits import router as edits
 from airflow_sqlqueue.plugin.failures import router as failures
 from airflow_sqlqueue.plugin.messages import router as messages
 from airflow_sqlqueue.plugin.metrics import router as metrics
@@ -41,7 +42,7 @@ def create_app() -> FastAPI:
     app.include_router(metrics)
     app.include_router(general, dependencies=[Depends(may_view)])
     of_connection = APIRouter(prefix="/api/connections/{conn_id}", dependencies=[Depends(may_view), Depends(may_read)])
-    for router in (queues, messages, batches, failures, actions):
+    for router in (queues, messages, edits, batches, failures, actions):
         of_connection.include_router(router)
     app.include_router(of_connection)
     app.mount("/static", StaticFiles(directory=STATIC), "static")

@@ -93,7 +93,7 @@ def exposition(samples: list[Sample]) -> str:
         for labels, value in own:
             shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
             lines.append(
-                f"{name}{suffix}{{{shown}}} {value:g}" if value % 1 else f"{name}{suffix}{{{shown}}} {value:.0f}"
+                f"{name}{suffix}{{{shown}}} {value:.3f}" if value % 1 else f"{name}{suffix}{{{shown}}} {value:.0f}"
             )
     return "\n".join([*lines, "# EOF", ""])
 

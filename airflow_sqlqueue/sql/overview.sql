@@ -13,11 +13,7 @@ WHERE t.is_ms_shipped = 0 AND EXISTS (
 ORDER BY s.name, t.name;
 
 -- tables: look at the tables of the database
-SELECT t.object_id, t.is_memory_optimized, t.temporal_type, t.is_tracked_by_cdc, t.lock_escalation_desc, (
-    SELECT SUM(a.data_pages) FROM {catalog}.sys.partitions AS p
-    JOIN {catalog}.sys.allocation_units AS a ON a.container_id = p.hobt_id AND a.type = 1
-    WHERE p.object_id = t.object_id AND p.index_id IN (0, 1)
-)
+SELECT t.object_id, t.is_memory_optimized, t.temporal_type, t.is_tracked_by_cdc, t.lock_escalation_desc
 FROM {catalog}.sys.tables AS t
 WHERE t.is_ms_shipped = 0 AND EXISTS (
     SELECT * FROM {catalog}.sys.columns AS k WHERE k.object_id = t.object_id AND k.name = 'Headers'

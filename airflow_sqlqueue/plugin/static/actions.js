@@ -11,6 +11,7 @@ import { to } from "./routes.js";
  *
  * @param action `{ label, verb(count), request, form, danger }`: what the button says, what the confirmation's says, the
  *   body of the dry run, and, where something is to be filled in, `{ nodes, read() }`, whose result joins the request.
+ *   With `{ at, then }` it is done in the request itself, at that path, and not by a run; then `then` is called.
  */
 export function actionButton(page, conn, action) {
   const open = () => offer(page, conn, action);
@@ -54,14 +55,27 @@ function offer(page, conn, action) {
   const dryRun = async () => {
     const request = { ...action.request, ...filled?.read() };
     if (!filled) content.replaceChildren(note("Counting what this would do…"));
-    const answer = await post(path("connections", conn, "actions", "preview"), request, page.signal);
+    const asked = action.at
+      ? post(action.at, { ...request, dry_run: true }, page.signal)
+      : post(path("connections", conn, "actions", "preview"), request, page.signal);
+    const answer = await asked;
     content.replaceChildren(h("p", { class: "preview" }, foreign(answer.sentence)), note("Nothing has been done yet."));
-    if (!answer.messages && answer.token === null) {
-      buttons.replaceChildren(cancel);
+    if (answer.messages) {
+      const step = action.at ? () => doNow(request) : () => confirm(answer);
+      ask(action.verb(answer.messages), step, action.danger ? "danger" : "primary");
     } else {
-      ask(action.verb(answer.messages), () => confirm(answer), action.danger ? "danger" : "primary");
+      buttons.replaceChildren(cancel);
     }
     cancel.focus();
+  };
+
+  const doNow = async (request) => {
+    const answer = await post(action.at, { ...request, dry_run: false }, page.signal);
+    content.replaceChildren(h("p", { class: "preview" }, foreign(answer.sentence)));
+    cancel.textContent = "Close";
+    buttons.replaceChildren(cancel);
+    cancel.focus();
+    dialog.addEventListener("close", action.then);
   };
 
   const confirm = async ({ token, messages: count, sentence }) => {
@@ -102,7 +116,9 @@ function remember(user, action) {
 
 /** What this person has started on this connection lately, as links to its progress. */
 export function recentActions(page, conn) {
-  const mine = remembered(page.session.user).filter((action) => action.conn === conn).slice(0, 3);
+  const mine = remembered(page.session.user)
+    .filter((action) => action.conn === conn)
+    .slice(0, 3);
   if (!mine.length) return null;
   const items = mine.map(({ run, what, count, at }) =>
     h("li", {}, h("a", { href: to.action(conn, run) }, `${what}, ${number(count)}`), " ", when(at)),

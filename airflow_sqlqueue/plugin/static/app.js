@@ -87,7 +87,8 @@ class Page {
   async every(milliseconds, look) {
     while (!this.ended && !signedOut) {
       await new Promise((resolve) => setTimeout(resolve, milliseconds ?? REFRESH));
-      if (document.hidden) await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
+      if (document.hidden)
+        await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
       if (this.ended || signedOut) return;
       if ((await look()) === false) return;
     }
@@ -126,7 +127,9 @@ function signInAgain() {
   if (signedOut) return;
   signedOut = true;
   const link = h("a", { href: airflow(""), onclick: leaveByReload }, "Sign in again");
-  document.getElementById("alerts").replaceChildren(h("p", { class: "problem" }, "You are not signed in any more. ", link));
+  document
+    .getElementById("alerts")
+    .replaceChildren(h("p", { class: "problem" }, "You are not signed in any more. ", link));
   say("You are not signed in any more.");
 }
 

@@ -12,7 +12,11 @@ const LIMIT = 100;
 const STATES = { open: "info", sealed: "warning", consumed: "good", requeued: "plain" };
 const ACTIONS = {
   requeue: { label: "Requeue", verb: (count) => `Requeue ${plural(count, "message")}` },
-  sweep: { label: "Sweep", verb: () => "Sweep this batch", danger: true },
+  sweep: {
+    label: "Sweep",
+    verb: (count) => `Remove ${plural(count, "finished batch", "finished batches")}`,
+    danger: true,
+  },
   mark_consumed: { label: "Mark consumed", verb: (count) => `Mark ${plural(count, "message")} consumed` },
 };
 
@@ -36,16 +40,32 @@ export async function batches(page, conn) {
   });
   list.update(answer.batches);
   const most = answer.batches.length === LIMIT ? note(`The latest ${LIMIT}.`) : null;
-  const parts = [answer.problem && problem(answer.problem), rights.reason && note(foreign(rights.reason)), list.element, most];
+  const parts = [
+    answer.problem && problem(answer.problem),
+    rights.reason && note(foreign(rights.reason)),
+    list.element,
+    most,
+  ];
   state.replaceChildren(...parts.filter(Boolean));
 }
 
 function columns(page, conn, rights) {
   const all = [
-    { id: "batch", label: "Batch", cell: (b) => h("a", { class: "mono", href: to.batch(conn, b.batch_id), title: b.batch_id }, b.batch_id.slice(0, 8)) },
+    {
+      id: "batch",
+      label: "Batch",
+      cell: (b) =>
+        h("a", { class: "mono short", href: to.batch(conn, b.batch_id), title: b.batch_id }, b.batch_id.slice(0, 8)),
+    },
     { id: "state", label: "State", value: (b) => b.state, cell: (b) => badge(b.state, STATES[b.state]) },
     { id: "queue", label: "Queue", value: (b) => b.queue, cell: (b) => address(b.queue) },
-    { id: "age", label: "Age", number: true, value: (b) => b.age_seconds, cell: (b) => h("time", { datetime: b.created, title: b.created }, span(b.age_seconds)) },
+    {
+      id: "age",
+      label: "Age",
+      number: true,
+      value: (b) => b.age_seconds,
+      cell: (b) => h("time", { datetime: b.created, title: b.created }, span(b.age_seconds)),
+    },
     { id: "messages", label: "Messages", number: true, value: (b) => b.messages, cell: (b) => number(b.messages) },
     { id: "bytes", label: "Size", number: true, value: (b) => b.bytes, cell: (b) => bytes(b.bytes) },
     { id: "parts", label: "Parts", number: true, value: (b) => b.parts, cell: (b) => number(b.parts) },
@@ -75,7 +95,9 @@ function buttons(page, conn, batch, small = false) {
 export async function batch(page, conn, id) {
   page.place(`Batch ${id.slice(0, 8)}`, [conn, to.queues(conn)], ["Batches", to.batches(conn)]);
   page.show(h("h1", {}, `Batch ${id.slice(0, 8)}`), tabs(conn, "Batches"), note("Reading the ledger…"));
-  const found = await page.ask(Promise.all([get(path("connections", conn, "batches", id), page.signal), rightsOf(page, get, conn)]));
+  const found = await page.ask(
+    Promise.all([get(path("connections", conn, "batches", id), page.signal), rightsOf(page, get, conn)]),
+  );
   if (!found) return;
   const [one, rights] = found;
   const paths = one.paths ?? [];
@@ -94,6 +116,16 @@ export async function batch(page, conn, id) {
     ]),
     rights.reason ? note(foreign(rights.reason)) : null,
     rights.mayAct ? buttons(page, conn, one) : null,
-    paths.length ? [h("h2", {}, plural(paths.length, "file")), h("div", { class: "statement" }, h("pre", { class: "text", tabindex: "0", "aria-label": "Files" }, foreign(paths.join("\n"))), copyButton(paths.join("\n")))] : null,
+    paths.length
+      ? [
+          h("h2", {}, plural(paths.length, "file")),
+          h(
+            "div",
+            { class: "statement" },
+            h("pre", { class: "text", tabindex: "0", "aria-label": "Files" }, foreign(paths.join("\n"))),
+            copyButton(paths.join("\n")),
+          ),
+        ]
+      : null,
   );
 }

@@ -48,7 +48,11 @@ export function histogram(bins, { width = 150, height = 28 } = {}) {
     const tall = messages ? Math.max(1.5, (messages / most) * (height - 2)) : 0;
     const x = ((times[index] - begin) / whole) * width;
     const note = svg("title", {}, `${exact(new Date(time))}: ${number(messages)}`);
-    return svg("rect", { class: "fill", x: x.toFixed(1), y: height - tall, width: each.toFixed(1), height: tall }, note);
+    return svg(
+      "rect",
+      { class: "fill", x: x.toFixed(1), y: height - tall, width: each.toFixed(1), height: tall },
+      note,
+    );
   });
   const label = `${plural(total, "message")} from ${exact(new Date(begin))} to ${exact(new Date(times.at(-1)))}, at most ${number(most)} at a time`;
   return svg(

@@ -16,11 +16,18 @@ export async function connections(page) {
   if (!answer) return;
   const all = answer.connections;
   if (!all.length) {
-    page.show(h("h1", {}, "SQL queues"), note("There is no connection of type sqlqueue that you may read. Add one under Admin, Connections."));
+    page.show(
+      h("h1", {}, "SQL queues"),
+      note("There is no connection of type sqlqueue that you may read. Add one under Admin, Connections."),
+    );
     return;
   }
   const cards = all.map((connection) => card(connection));
-  const grid = h("ul", { class: "cards" }, cards.map(({ element }) => element));
+  const grid = h(
+    "ul",
+    { class: "cards" },
+    cards.map(({ element }) => element),
+  );
   page.show(h("h1", {}, "SQL queues"), all.length > MANY ? filter(cards) : null, grid);
   const waiting = [...cards];
   const worker = async () => {
@@ -56,7 +63,10 @@ function summary(conn, answer) {
   const total = queues.reduce((sum, { messages }) => sum + (messages ?? 0), 0);
   const failed = queues.filter(({ kind }) => kind === "error");
   const failures = failed.reduce((sum, { messages }) => sum + (messages ?? 0), 0);
-  const ages = queues.filter(({ kind }) => kind === "queue").map(({ oldest_seconds: age }) => age).filter((age) => age !== null);
+  const ages = queues
+    .filter(({ kind }) => kind === "queue")
+    .map(({ oldest_seconds: age }) => age)
+    .filter((age) => age !== null);
   const findings = queues.flatMap(({ findings: some }) => some);
   const severe = findings.filter(({ severity }) => severity !== "info");
   return [
@@ -64,10 +74,28 @@ function summary(conn, answer) {
     facts([
       ["Messages", count(total, isEstimate)],
       ["Queues", number(queues.length)],
-      ["Failed", failed.length ? h("a", { href: to.failures(conn) }, count(failures, failed.some((q) => q.is_estimate))) : "–"],
+      [
+        "Failed",
+        failed.length
+          ? h(
+              "a",
+              { href: to.failures(conn) },
+              count(
+                failures,
+                failed.some((q) => q.is_estimate),
+              ),
+            )
+          : "–",
+      ],
       ["Oldest", ages.length ? span(Math.max(...ages)) : "–"],
     ]),
-    severe.length ? h("p", {}, badge(plural(severe.length, "finding"), severe.some((f) => f.severity === "error") ? "error" : "warning")) : null,
+    severe.length
+      ? h(
+          "p",
+          {},
+          badge(plural(severe.length, "finding"), severe.some((f) => f.severity === "error") ? "error" : "warning"),
+        )
+      : null,
   ];
 }
 

@@ -22,7 +22,9 @@ function fill(element, attributes, children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
@@ -82,7 +84,8 @@ async function copy(text) {
     const area = h("textarea", { class: "unseen", readonly: true, "aria-hidden": "true" });
     area.value = text;
     const before = document.activeElement;
-    document.body.append(area);
+    // Beside an open dialog nothing takes the focus.
+    (document.querySelector("dialog[open]") ?? document.body).append(area);
     area.select();
     const done = document.execCommand("copy");
     area.remove();

@@ -1,9 +1,11 @@
 // The ways back for what failed.
 
+import { path } from "./api.js";
 import { h } from "./dom.js";
 import { plural } from "./format.js";
 import { actionButton } from "./actions.js";
 import { note } from "./parts.js";
+import { to } from "./routes.js";
 
 const messages = (count) => plural(count, "message");
 
@@ -24,7 +26,10 @@ export function redirect(page, conn, what, label = "Redirect") {
     form: () => {
       const target = h("input", { type: "text", required: true, autocomplete: "off", spellcheck: "false" });
       return {
-        nodes: [h("label", { class: "field" }, "To the queue", target), note("An address: a table, or table@[schema]@[catalog].")],
+        nodes: [
+          h("label", { class: "field" }, "To the queue", target),
+          note("An address: a table, or table@[schema]@[catalog]."),
+        ],
         read: () => ({ destination: target.value.trim() }),
       };
     },
@@ -32,13 +37,19 @@ export function redirect(page, conn, what, label = "Redirect") {
 }
 
 /** Only what is changed goes out, so that nobody needs to see a body to mend a header. */
-export function editAndReturn(page, conn, what, one, maySeeBodies) {
+export function editAndReturn(page, conn, queue, one, maySeeBodies) {
   return actionButton(page, conn, {
     label: "Edit and return…",
     verb: () => "Return the edited message",
-    request: { action: "edit_and_return", ...what },
+    request: {},
+    at: path("connections", conn, "queues", queue, "messages", one.row_version, "edit"),
+    then: () => (location.hash = to.queue(conn, queue)),
     form: () => {
-      const names = h("datalist", { id: "header-names" }, one.headers.map(([name]) => h("option", { value: name })));
+      const names = h(
+        "datalist",
+        { id: "header-names" },
+        one.headers.map(([name]) => h("option", { value: name })),
+      );
       const rows = h("div", { class: "edits" });
       const edits = [];
       const add = () => {
@@ -49,7 +60,14 @@ export function editAndReturn(page, conn, what, one, maySeeBodies) {
           if (known && !value.value) value.value = known[1] ?? "";
         });
         edits.push([name, value]);
-        rows.append(h("div", { class: "edit" }, h("label", { class: "field" }, "Header", name), h("label", { class: "field" }, "New value", value)));
+        rows.append(
+          h(
+            "div",
+            { class: "edit" },
+            h("label", { class: "field" }, "Header", name),
+            h("label", { class: "field" }, "New value", value),
+          ),
+        );
       };
       const more = h("button", { type: "button", class: "small", onclick: add }, "Another header");
       add();

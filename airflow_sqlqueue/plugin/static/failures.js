@@ -7,7 +7,7 @@ import { redirect, returnToSource } from "./failure_actions.js";
 import { exact, number, plural, when } from "./format.js";
 import { messagePager } from "./messages.js";
 import { choice, facts, note, problem, rightsOf, tabs } from "./parts.js";
-import { to } from "./routes.js";
+import { tellAddressBar, to } from "./routes.js";
 import { Table } from "./table.js";
 
 const BY = [
@@ -28,19 +28,36 @@ export async function failures(page, conn, queue = null, by = "exception") {
   const errors = found.queues.filter(({ kind }) => kind === "error").map(({ address }) => address);
   if (queue !== null && !errors.includes(queue)) errors.push(queue);
   if (!errors.length) {
-    state.replaceChildren(found.problem ? problem(found.problem) : note("There is no error queue in the database of this connection."));
+    state.replaceChildren(
+      found.problem ? problem(found.problem) : note("There is no error queue in the database of this connection."),
+    );
     return;
   }
-  const chosen = queue ?? errors[0];
-  const go = (which, how) => (location.hash = to.failures(conn, which, how));
-  const select = h("select", { onchange: () => go(select.value, by) }, errors.map((name) => h("option", { value: name, selected: name === chosen }, name)));
-  tools.replaceChildren(
-    h("label", {}, "Error queue ", select),
-    choice("Group by", BY, by, (value) => go(chosen, value)),
+  let [chosen, how, looks] = [queue ?? errors[0], by, 0];
+  const look = async () => {
+    const mine = (looks += 1);
+    // In place, not by a new address: who goes through the choices by keyboard stays at them.
+    history.replaceState(null, "", to.failures(conn, chosen, how));
+    tellAddressBar();
+    state.replaceChildren(note("Reading the headers of what failed…"));
+    const answer = await page.ask(groupsOf(page, conn, chosen, how), state);
+    if (answer && mine === looks) state.replaceChildren(...groupList(conn, chosen, how, answer));
+  };
+  const select = h(
+    "select",
+    {},
+    errors.map((name) => h("option", { value: name, selected: name === chosen }, name)),
   );
-  state.replaceChildren(note("Reading the headers of what failed…"));
-  const answer = await page.ask(groupsOf(page, conn, chosen, by), state);
-  if (answer) state.replaceChildren(...groupList(conn, chosen, by, answer));
+  select.addEventListener("change", () => {
+    chosen = select.value;
+    look();
+  });
+  const grouping = choice("Group by", BY, by, (value) => {
+    how = value;
+    look();
+  });
+  tools.replaceChildren(h("label", {}, "Error queue ", select), grouping);
+  await look();
 }
 
 const groupsOf = (page, conn, queue, by) =>
@@ -52,7 +69,13 @@ function groupList(conn, queue, by, answer) {
   const table = new Table({
     caption: `Failures by ${BY.find(([id]) => id === by)?.[1].toLowerCase() ?? by}`,
     columns: [
-      { id: "label", label: BY.find(([id]) => id === by)?.[1] ?? "Group", wide: true, value: (g) => g.label, cell: (g) => h("a", { href: to.failures(conn, queue, by, g.group) }, clippedLabel(g.label)) },
+      {
+        id: "label",
+        label: BY.find(([id]) => id === by)?.[1] ?? "Group",
+        wide: true,
+        value: (g) => g.label,
+        cell: (g) => h("a", { href: to.failures(conn, queue, by, g.group) }, clippedLabel(g.label)),
+      },
       { id: "messages", label: "Messages", number: true, value: (g) => g.messages, cell: (g) => number(g.messages) },
       { id: "histogram", label: "When", cell: (g) => histogram(g.histogram) ?? "–" },
       { id: "first", label: "First", number: true, value: (g) => Date.parse(g.first), cell: (g) => when(g.first) },
@@ -79,7 +102,10 @@ function chart(bins) {
 const clippedLabel = (label) => foreign(label.length > 160 ? `${label.slice(0, 160)}…` : label);
 
 export async function failureGroup(page, conn, queue, by, id) {
-  const crumbs = [[conn, to.queues(conn)], ["Failures", to.failures(conn, queue, by)]];
+  const crumbs = [
+    [conn, to.queues(conn)],
+    ["Failures", to.failures(conn, queue, by)],
+  ];
   page.place("Group", ...crumbs);
   page.show(h("h1", {}, "Group"), tabs(conn, "Failures"), note("Reading the headers of what failed…"));
   const found = await page.ask(Promise.all([groupsOf(page, conn, queue, by), rightsOf(page, get, conn)]));
@@ -88,7 +114,9 @@ export async function failureGroup(page, conn, queue, by, id) {
   const group = answer.groups.find((one) => one.group === id);
   if (!group) {
     const back = h("a", { href: to.failures(conn, queue, by) }, "See what is there");
-    const sentence = answer.problem ? problem(answer.problem) : note("No message of this group is in the error queue any more. ", back);
+    const sentence = answer.problem
+      ? problem(answer.problem)
+      : note("No message of this group is in the error queue any more. ", back);
     page.show(h("h1", {}, "Group"), tabs(conn, "Failures"), sentence);
     return;
   }
@@ -103,7 +131,12 @@ export async function failureGroup(page, conn, queue, by, id) {
     const what = rows.length ? { queue, row_versions: rows } : whole;
     const which = rows.length ? plural(rows.length, "chosen message") : "the whole group";
     buttons.replaceChildren(
-      h("p", { class: "buttons sticky" }, returnToSource(page, conn, what, `Return ${which}`), redirect(page, conn, what, `Redirect ${which}`)),
+      h(
+        "p",
+        { class: "buttons sticky" },
+        returnToSource(page, conn, what, `Return ${which}`),
+        redirect(page, conn, what, `Redirect ${which}`),
+      ),
     );
   };
   offer();
@@ -116,7 +149,12 @@ export async function failureGroup(page, conn, queue, by, id) {
       ["Messages", number(group.messages)],
       ["First", when(group.first)],
       ["Last", when(group.last)],
-      ["An example", group.example === null ? null : h("a", { href: to.message(conn, queue, group.example) }, `row ${group.example}`)],
+      [
+        "An example",
+        group.example === null
+          ? null
+          : h("a", { href: to.message(conn, queue, group.example) }, `row ${group.example}`),
+      ],
     ]),
     chart(group.histogram),
     buttons,

@@ -7,7 +7,8 @@ const MISSING = "–";
 export const number = (value) => (value === null || value === undefined ? MISSING : value.toLocaleString("en"));
 
 /** A count, with `~` before an estimate. */
-export const count = (value, isEstimate = false) => (isEstimate && value !== null ? `~${number(value)}` : number(value));
+export const count = (value, isEstimate = false) =>
+  isEstimate && value !== null ? `~${number(value)}` : number(value);
 
 export const plural = (value, one, many = `${one}s`) => `${number(value)} ${value === 1 ? one : many}`;
 
@@ -21,7 +22,8 @@ export function bytes(value) {
   if (value === null || value === undefined) return MISSING;
   let size = value;
   for (const unit of ["B", "KB", "MB", "GB", "TB"]) {
-    if (size < 1024 || unit === "TB") return `${size < 10 && unit !== "B" ? size.toFixed(1) : Math.round(size)} ${unit}`;
+    if (size < 1024 || unit === "TB")
+      return `${size < 10 && unit !== "B" ? size.toFixed(1) : Math.round(size)} ${unit}`;
     size /= 1024;
   }
   return MISSING;

@@ -44,14 +44,34 @@ function headers(one) {
   const title = h("h2", {}, "Headers");
   if (!one.is_readable) {
     const raw = one.raw_headers ?? "";
-    return h("section", {}, title, note("These headers are not what the transport writes; this is their text."), h("pre", { class: "text", tabindex: "0" }, clipped(raw, 4000)));
+    return h(
+      "section",
+      {},
+      title,
+      note(
+        one.problem ? foreign(one.problem) : "These headers are not what the transport writes.",
+        " This is their text.",
+      ),
+      h("pre", { class: "text", tabindex: "0" }, clipped(raw, 4000)),
+    );
   }
   if (!one.headers.length) return h("section", {}, title, note("This message has no headers."));
   const table = new Table({
     caption: "Headers of this message",
     columns: [
-      { id: "name", label: "Name", value: ([name]) => name, cell: ([name]) => h("span", { class: "mono" }, clipped(name, 120)) },
-      { id: "value", label: "Value", wide: true, cell: ([, value]) => (value === null ? h("em", {}, "null") : h("span", { class: "lines" }, clipped(value, 600))) },
+      {
+        id: "name",
+        label: "Name",
+        value: ([name]) => name,
+        cell: ([name]) => h("span", { class: "mono" }, clipped(name, 120)),
+      },
+      {
+        id: "value",
+        label: "Value",
+        wide: true,
+        cell: ([, value]) =>
+          value === null ? h("em", {}, "null") : h("span", { class: "lines" }, clipped(value, 600)),
+      },
     ],
     key: ([name]) => name,
   });
@@ -90,14 +110,13 @@ function body(page, where, rights) {
 function actions(page, conn, queue, one, rights) {
   const failedIn = one.headers.find(([name]) => name === FAILED_QUEUE);
   if (!failedIn) return null;
-  if (rights.reason) return note(foreign(rights.reason));
-  if (!rights.mayAct) return null;
   const what = { queue, row_versions: [one.row_version] };
-  return h(
-    "p",
-    { class: "buttons" },
-    returnToSource(page, conn, what),
-    redirect(page, conn, what),
-    editAndReturn(page, conn, what, one, rights.maySeeBodies),
-  );
+  const buttons = [
+    rights.mayAct ? [returnToSource(page, conn, what), redirect(page, conn, what)] : null,
+    rights.mayEdit ? editAndReturn(page, conn, queue, one, rights.maySeeBodies) : null,
+  ].filter(Boolean);
+  return [
+    rights.reason ? note(foreign(rights.reason)) : null,
+    buttons.length ? h("p", { class: "buttons" }, buttons) : null,
+  ];
 }

@@ -42,13 +42,17 @@ export function messagePager(page, conn, queue, wanted, { chosen = null, onselec
   const back = h("button", { type: "button" }, "Back to the head");
   const buttons = h("p", { class: "buttons" }, back, further);
   table.element.hidden = buttons.hidden = true;
-  let next = null;
+  let [next, turns] = [null, 0];
 
   const turn = async (after) => {
+    const mine = (turns += 1);
     state.replaceChildren(note("Looking…"));
     const question = { after, limit: LIMIT, ...wanted() };
-    const answer = await page.ask(post(path("connections", conn, "queues", queue, "messages"), question, page.signal), state);
-    if (!answer) return;
+    const answer = await page.ask(
+      post(path("connections", conn, "queues", queue, "messages"), question, page.signal),
+      state,
+    );
+    if (!answer || mine !== turns) return;
     next = answer.next;
     table.update(answer.messages);
     table.element.hidden = !answer.messages.length;
@@ -61,7 +65,10 @@ export function messagePager(page, conn, queue, wanted, { chosen = null, onselec
   };
   further.addEventListener("click", () => turn(next));
   back.addEventListener("click", () => turn(null));
-  return { element: h("section", { "aria-label": "Messages" }, state, table.element, buttons), first: () => turn(null) };
+  return {
+    element: h("section", { "aria-label": "Messages" }, state, table.element, buttons),
+    first: () => turn(null),
+  };
 }
 
 function told(answer, after, wanted) {
@@ -87,7 +94,12 @@ function columns(conn, queue) {
         m.is_readable ? null : [" ", badge("unreadable headers", "error")],
       ],
     },
-    { id: "message_id", label: "Message id", wide: true, cell: (m) => h("span", { class: "mono" }, clipped(m.message_id ?? m.id, 80)) },
+    {
+      id: "message_id",
+      label: "Message id",
+      wide: true,
+      cell: (m) => h("span", { class: "mono" }, clipped(m.message_id ?? m.id, 80)),
+    },
     { id: "sent", label: "Sent", number: true, cell: (m) => when(m.time_sent) },
     { id: "expires", label: "Expires", number: true, cell: (m) => when(m.expires) },
     { id: "bytes", label: "Size", number: true, cell: (m) => bytes(m.bytes) },
@@ -111,7 +123,16 @@ function searchForm(search) {
   const [value, valueField] = field("with the value");
   const submit = h("button", { type: "submit" }, "Search");
   const clear = h("button", { type: "reset" }, "Clear");
-  const form = h("form", { class: "tools search", role: "search" }, idField, typeField, nameField, valueField, submit, clear);
+  const form = h(
+    "form",
+    { class: "tools search", role: "search" },
+    idField,
+    typeField,
+    nameField,
+    valueField,
+    submit,
+    clear,
+  );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const header = name.value.trim() ? { name: name.value.trim(), value: value.value } : null;

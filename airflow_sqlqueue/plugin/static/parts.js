@@ -46,7 +46,11 @@ let choices = 0;
 /** What a dictionary of facts looks like. Nothing is shown of what is not known. */
 export function facts(pairs) {
   const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== false);
-  return h("dl", { class: "facts" }, known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  return h(
+    "dl",
+    { class: "facts" },
+    known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+  );
 }
 
 /** Who may do something here, as a connection of the list; what is not in the list may do nothing. */
@@ -56,6 +60,7 @@ export async function rightsOf(page, get, conn) {
   const { available, reason } = page.session.actions;
   return {
     mayAct: Boolean(mine?.may_act) && available,
+    mayEdit: Boolean(mine?.may_act),
     maySeeBodies: Boolean(mine?.may_see_bodies),
     reason: mine?.may_act && !available ? reason : null,
   };

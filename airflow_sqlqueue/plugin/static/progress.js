@@ -2,12 +2,17 @@
 
 import { get, path } from "./api.js";
 import { h, foreign, say } from "./dom.js";
-import { number, plural } from "./format.js";
+import { number } from "./format.js";
 import { badge, note, runLink, tabs } from "./parts.js";
 import { to } from "./routes.js";
 
 const OFTEN = 1500;
-const STATES = { queued: ["waiting for Airflow", "plain"], running: ["running", "info"], success: ["done", "good"], failed: ["failed", "error"] };
+const STATES = {
+  queued: ["waiting for Airflow", "plain"],
+  running: ["running", "info"],
+  success: ["done", "good"],
+  failed: ["failed", "error"],
+};
 const ENDED = new Set(["success", "failed"]);
 
 export async function progress(page, conn, run) {
@@ -15,7 +20,7 @@ export async function progress(page, conn, run) {
   const { dag_id: dag } = page.session.actions;
   const state = h("div", {}, note("Looking for the run…"));
   page.show(h("h1", {}, "Action"), tabs(conn, null), h("p", {}, "DAG run ", runLink(dag, run)), state);
-  const bar = h("progress", { "aria-label": "Messages done" });
+  const bar = h("progress", { "aria-label": "How far it is" });
   let last = null;
 
   const look = async () => {
@@ -31,7 +36,7 @@ export async function progress(page, conn, run) {
     const ended = ENDED.has(name);
     state.replaceChildren(
       ...[
-        h("p", {}, badge(...(STATES[name] ?? [name, "plain"])), of ? ` ${number(done)} of ${plural(of, "message")}` : null),
+        h("p", {}, badge(...(STATES[name] ?? [name, "plain"])), of ? ` ${number(done)} of ${number(of)}` : null),
         ended && !of ? null : bar,
         sentence ? h("p", { class: name === "failed" ? "problem" : "preview" }, foreign(sentence)) : null,
         ended ? null : note("It goes on in Airflow when you leave this page; its address stays."),

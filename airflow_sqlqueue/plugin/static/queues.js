@@ -56,11 +56,19 @@ export async function queues(page, conn) {
     if (!answer) return;
     all = answer.queues;
     const some = draw();
-    state.replaceChildren(...[answer.problem && problem(answer.problem), !answer.problem && empty(all, some)].filter(Boolean));
+    state.replaceChildren(
+      ...[answer.problem && problem(answer.problem), !answer.problem && empty(all, some)].filter(Boolean),
+    );
     const total = all.reduce((sum, { messages }) => sum + (messages ?? 0), 0);
     const moment = new Date(answer.looked_at);
-    const figures = `${plural(all.length, "queue")}, ${count(total, all.some((q) => q.is_estimate))} messages, at `;
-    looked.replaceChildren(figures, h("time", { datetime: answer.looked_at, title: exact(moment) }, moment.toLocaleTimeString()));
+    const figures = `${plural(all.length, "queue")}, ${count(
+      total,
+      all.some((q) => q.is_estimate),
+    )} messages, at `;
+    looked.replaceChildren(
+      figures,
+      h("time", { datetime: answer.looked_at, title: exact(moment) }, moment.toLocaleTimeString()),
+    );
   };
   await look();
   await page.every(null, look);
@@ -86,7 +94,13 @@ function columns(conn, shown) {
     figure("delayed", "Delayed"),
     figure("expired", "Expired"),
     figure("quarantined", "Quarantined"),
-    { id: "oldest", label: "Oldest", number: true, value: (q) => q.oldest_seconds, cell: (q) => span(q.oldest_seconds) },
+    {
+      id: "oldest",
+      label: "Oldest",
+      number: true,
+      value: (q) => q.oldest_seconds,
+      cell: (q) => span(q.oldest_seconds),
+    },
     { id: "in", label: "In/s", number: true, value: (q) => q.rate_in, cell: (q) => rate(q.rate_in) },
     { id: "out", label: "Out/s", number: true, value: (q) => q.rate_out, cell: (q) => rate(q.rate_out) },
     { id: "history", label: "Last hours", cell: (q) => sparkline(q.history) ?? "–" },
@@ -126,9 +140,20 @@ function findings(queue) {
   const worst = WORST[severity(queue)] ?? "info";
   const items = queue.findings.map((finding) => [
     h("p", {}, badge(finding.severity, finding.severity), " ", foreign(finding.sentence)),
-    finding.statement ? h("div", { class: "statement" }, h("pre", { tabindex: "0" }, foreign(finding.statement)), copyButton(finding.statement, "Copy the statement")) : null,
+    finding.statement
+      ? h(
+          "div",
+          { class: "statement" },
+          h("pre", { tabindex: "0" }, foreign(finding.statement)),
+          copyButton(finding.statement, "Copy the statement"),
+        )
+      : null,
   ]);
-  const open = h("button", { type: "button", class: "badge-button" }, badge(plural(queue.findings.length, "finding"), worst));
+  const open = h(
+    "button",
+    { type: "button", class: "badge-button" },
+    badge(plural(queue.findings.length, "finding"), worst),
+  );
   open.addEventListener("click", () => show(queue, items));
   return open;
 }
@@ -136,7 +161,13 @@ function findings(queue) {
 function show(queue, items) {
   const close = h("button", { type: "button" }, "Close");
   const title = h("h2", { id: "findings-title" }, "Findings of ", foreign(queue.name));
-  const dialog = h("dialog", { "aria-labelledby": "findings-title" }, title, items.flat(), h("p", { class: "buttons" }, close));
+  const dialog = h(
+    "dialog",
+    { "aria-labelledby": "findings-title" },
+    title,
+    items.flat(),
+    h("p", { class: "buttons" }, close),
+  );
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);

@@ -72,7 +72,11 @@ export class Table {
     const attributes = { scope: "col", role: "columnheader", class: column.number ? "number" : null };
     if (!column.value) return h("th", attributes, column.label);
     const arrow = h("span", { class: "arrow", "aria-hidden": "true" });
-    const head = h("th", attributes, h("button", { type: "button", onclick: () => this.#turn(column) }, column.label, arrow));
+    const head = h(
+      "th",
+      attributes,
+      h("button", { type: "button", onclick: () => this.#turn(column) }, column.label, arrow),
+    );
     this.heads.set(column.id, head);
     return head;
   }
