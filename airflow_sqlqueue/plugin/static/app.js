@@ -133,6 +133,12 @@ function signInAgain() {
   say("You are not signed in any more.");
 }
 
+/** A mistake of this page's own is better told than hidden behind "Looking…". */
+function fail() {
+  const sentence = "This page made a mistake: reload it, and please report what you did.";
+  document.getElementById("alerts").replaceChildren(h("p", { class: "problem" }, sentence));
+}
+
 // A reload lets Airflow notice and ask for the password.
 function leaveByReload(event) {
   event.preventDefault();
@@ -149,6 +155,7 @@ function takeView() {
 
 async function start() {
   window.addEventListener("signed-out", signInAgain);
+  window.addEventListener("unhandledrejection", fail);
   takeView();
   const shell = new Page(null);
   const session = await shell.ask(get("session", shell.signal));

@@ -63,6 +63,10 @@ export async function failures(page, conn, queue = null, by = "exception") {
 const groupsOf = (page, conn, queue, by) =>
   post(path("connections", conn, "failures"), { queue, group_by: by, limit: LIMIT }, page.signal);
 
+// What has no such header, or none that can be read, is a group as well.
+const labelOf = (group) => group.label ?? "(not told)";
+const moment = (iso) => (iso ? Date.parse(iso) : null);
+
 function groupList(conn, queue, by, answer) {
   if (answer.problem && !answer.groups.length) return [problem(answer.problem)];
   if (!answer.groups.length) return [note("Nothing has failed: the error queue is empty.")];
@@ -73,13 +77,13 @@ function groupList(conn, queue, by, answer) {
         id: "label",
         label: BY.find(([id]) => id === by)?.[1] ?? "Group",
         wide: true,
-        value: (g) => g.label,
-        cell: (g) => h("a", { href: to.failures(conn, queue, by, g.group) }, clippedLabel(g.label)),
+        value: labelOf,
+        cell: (g) => h("a", { href: to.failures(conn, queue, by, g.group) }, clippedLabel(labelOf(g))),
       },
       { id: "messages", label: "Messages", number: true, value: (g) => g.messages, cell: (g) => number(g.messages) },
       { id: "histogram", label: "When", cell: (g) => histogram(g.histogram) ?? "–" },
-      { id: "first", label: "First", number: true, value: (g) => Date.parse(g.first), cell: (g) => when(g.first) },
-      { id: "last", label: "Last", number: true, value: (g) => Date.parse(g.last), cell: (g) => when(g.last) },
+      { id: "first", label: "First", number: true, value: (g) => moment(g.first), cell: (g) => when(g.first) },
+      { id: "last", label: "Last", number: true, value: (g) => moment(g.last), cell: (g) => when(g.last) },
     ],
     key: (group) => group.group,
     sort: { id: "messages", down: true },
@@ -120,7 +124,8 @@ export async function failureGroup(page, conn, queue, by, id) {
     page.show(h("h1", {}, "Group"), tabs(conn, "Failures"), sentence);
     return;
   }
-  const title = group.label.length > 80 ? `${group.label.slice(0, 80)}…` : group.label;
+  const label = labelOf(group);
+  const title = label.length > 80 ? `${label.slice(0, 80)}…` : label;
   page.place(title, ...crumbs);
   const chosen = new Set();
   const buttons = h("div", {});
@@ -143,7 +148,7 @@ export async function failureGroup(page, conn, queue, by, id) {
   const options = rights.mayAct ? { chosen, onselect: offer } : {};
   const pager = messagePager(page, conn, queue, () => ({ group_by: by, group: id }), options);
   page.show(
-    h("h1", { class: "long" }, clipped(group.label, 300)),
+    h("h1", { class: "long" }, clipped(label, 300)),
     tabs(conn, "Failures"),
     facts([
       ["Messages", number(group.messages)],

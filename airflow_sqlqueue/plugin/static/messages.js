@@ -130,8 +130,7 @@ function searchForm(search) {
     typeField,
     nameField,
     valueField,
-    submit,
-    clear,
+    h("span", { class: "buttons" }, submit, clear),
   );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
