@@ -29,6 +29,7 @@ from airflow_sqlqueue.drain.manifest import FINISHED
 from airflow_sqlqueue.drain.sweep import SweepOptions
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.plugin import audit
 from airflow_sqlqueue.plugin.actions_dag import PROGRESS, TASK
 from airflow_sqlqueue.plugin.answers import RequestBody, read_as
@@ -117,7 +118,10 @@ def start(
     conn_id: str, confirmed: Annotated[Confirmed, Depends(read_as(Confirmed))], user: GetUserDep
 ) -> dict[str, Any]:
     """Have the DAG do what a preview has shown; 409 where that does not hold any more."""
-    order = read(confirmed.token, str(user.get_id()), "preview", seconds=PREVIEWED_SECONDS)
+    try:
+        order = read(confirmed.token, str(user.get_id()), "preview", seconds=PREVIEWED_SECONDS)
+    except ConfigurationError as error:
+        raise HTTPException(409, str(error)) from None
     if order.connection != conn_id:
         raise HTTPException(400, "The preview is of another connection.")
     if confirmed.count != order.messages or _count(order).order.messages < order.messages:

@@ -89,3 +89,11 @@ def logged() -> Callable[[], list[Any]]:
         return list(found)
 
     return rows
+
+
+@pytest.fixture
+def dag(airflow_app: Any) -> Any:
+    """The DAG that the page's actions run in, as Airflow knows it."""
+    from tests.airflow.plugin.actions import known_dag
+
+    return known_dag()
