@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,9 +39,6 @@ def test_metrics_are_off_until_there_is_a_token(page: Any, live: str, monkeypatc
 def test_a_scrape_has_every_connection(
     page: Any, hook: SqlQueueHook, queue_name: str, connection: Any, token: str, monkeypatch: Any
 ) -> None:
-    import json
-    import os
-
     down = {**json.loads(os.environ["AIRFLOW_CONN_SQLQUEUE_DEFAULT"]), "port": 1}
     monkeypatch.setenv("AIRFLOW_CONN_DOWN", json.dumps(down))
     hook.send(queue_name, [Message({"NServiceBus.TimeSent": "2026-01-01 12:00:00:000000 Z"})] * 3)
@@ -60,6 +61,19 @@ def test_a_scrape_has_every_connection(
     families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
     assert len(families) == len(set(families))
     assert set(families) <= FAMILIES.keys()
+
+
+def test_the_guide_and_the_dashboard_know_every_metric_and_no_other() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    known = {f"{name}_total" if family.kind == "counter" else name for name, family in FAMILIES.items()}
+    guide = (docs / "guides" / "page.md").read_text("utf-8")
+    rows = [line for line in guide.splitlines() if line.startswith("| `sqlqueue_")]
+    assert {name for row in rows for name in re.findall(r"`(sqlqueue_\w+)`", row)} == known
+    queries = re.findall(r"expr: (.*)", guide)
+    dashboard = json.loads((docs / "grafana-dashboard.json").read_text("utf-8"))
+    queries += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(queries) > 10
+    assert {name for query in queries for name in re.findall(r"sqlqueue_\w+", query)} <= known
 
 
 def test_names_of_queues_are_written_as_openmetrics_has_them() -> None:
