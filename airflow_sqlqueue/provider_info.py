@@ -100,8 +100,8 @@ def get_provider_info() -> dict[str, Any]:
                         "default": "False",
                     },
                     "page_connections": _option(
-                        "Ids of connections, with commas, that the page SQL Queues shows besides those of type sqlqueue "
-                        "in Airflow's database and the environment: of type mssql or odbc, or in a secrets backend.",
+                        "Ids of connections, with commas, that the page SQL Queues shows besides those of type "
+                        "sqlqueue that it finds itself: of type mssql or odbc, or in a secrets backend.",
                         "sales_mssql, billing",
                     ),
                     "page_open_connections": _option(
