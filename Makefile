@@ -9,6 +9,9 @@ VENV    := .venv
 READY   := $(VENV)/.ready
 RUN     := $(VENV)/bin
 
+# Airflow's and Spark's processes are hundreds, and each would compile thousands of modules anew without their bytecode.
+unexport PYTHONDONTWRITEBYTECODE
+
 # fakemssql's own tests with drivers know nothing of the product, nor of its variables.
 ifdef SQLQUEUE_TEST_SERVER
 export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
