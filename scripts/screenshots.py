@@ -168,7 +168,7 @@ def main() -> int:
         sys.stdout.write("Starting Airflow ...\n")
         airflow.start()
         client = airflow.add_traffic(server)
-        airflow.run("orders_to_lake")
+        airflow.run("orders_to_lake", "drain")
         with Shop(client), chromium() as browser:
             take_pictures(browser, airflow, time.monotonic())
     sys.stdout.write(f"The pictures are in {FOLDER}\n")

@@ -79,7 +79,7 @@ class Screen:
         page.set_default_navigation_timeout(WAIT_MS)
         page.on("pageerror", lambda error: self.wrong.append(str(error)))
         page.on("console", lambda message: self._note(message.text))
-        page.on("response", self.responses.append)
+        page.on("response", lambda response: self.responses.append(response))
 
     def _note(self, text: str) -> None:
         if "Content Security" in text:

@@ -78,6 +78,7 @@ def test_return_a_selection(ada: Screen, client: QueueClient) -> None:
     page.get_by_role("dialog").get_by_role("button", name="Return 2 messages").click()
     expect(page.locator("main .badge")).to_have_text("done", timeout=240_000)
     assert _depth(client, "error") == before - 2
+    assert ada.violations() == []
 
 
 def test_edit_and_return(ada: Screen, client: QueueClient) -> None:
@@ -122,7 +123,7 @@ def test_redirect_asks_where_to(ada: Screen, client: QueueClient) -> None:
 def test_from_a_drain_to_its_batch(browser: Browser, airflow: GuardedAirflow, client: QueueClient) -> None:
     """The drain's task instance leads to its batch, and the batch to that task; then its messages are requeued."""
     waiting = _depth(client, "orders")
-    run_id = airflow.run("orders_to_lake")
+    run_id = airflow.run("orders_to_lake", "drain")
     task = f"/dags/orders_to_lake/runs/{run_id}/tasks/drain"
     with signed_in(browser, airflow, "ada", airflow.root) as screen:
         screen.page.goto(f"{airflow.root}{task}/details")
@@ -159,6 +160,7 @@ def test_viewer_sees_no_button(browser: Browser, airflow: GuardedAirflow, client
     [
         ("actions/preview", {"action": "return", "queue": ERROR, "row_versions": [1]}),
         ("actions", {"token": "none", "count": 1}),
+        ("queues/error/messages/1/edit", {"headers": None, "body": "{}", "dry_run": True}),
     ],
 )
 def test_viewer_is_refused(airflow: GuardedAirflow, client: QueueClient, path: str, body: dict[str, Any]) -> None:

@@ -184,6 +184,7 @@ def test_findings(ada: Screen) -> None:
     expect(dialog.locator("pre")).to_contain_text("CREATE NONCLUSTERED INDEX [Index_Expires]")
     dialog.get_by_role("button", name="Copy the statement").click()
     expect(dialog.get_by_role("button", name="Copied")).to_be_visible()
+    assert ada.violations() == []
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(row_of(page, "hostile").get_by_role("button", name="finding")).to_be_focused()

@@ -7,6 +7,7 @@ import { badge, note, runLink, tabs } from "./parts.js";
 import { to } from "./routes.js";
 
 const OFTEN = 1500;
+const PATIENCE = 20;
 const STATES = {
   queued: ["waiting for Airflow", "plain"],
   running: ["running", "info"],
@@ -21,11 +22,13 @@ export async function progress(page, conn, run) {
   const state = h("div", {}, note("Looking for the run…"));
   page.show(h("h1", {}, "Action"), tabs(conn, null), h("p", {}, "DAG run ", runLink(dag, run)), state);
   const bar = h("progress", { "aria-label": "How far it is" });
-  let last = null;
+  let [last, misses] = [null, 0];
 
   const look = async () => {
     const answer = await page.ask(get(path("connections", conn, "actions", run), page.signal), state);
-    if (!answer) return false;
+    // A server that is busy for a moment is asked again; a run that is not there, not for ever.
+    if (!answer) return (misses += 1) < PATIENCE;
+    misses = 0;
     const { state: name, done, of, sentence } = answer;
     if (of) {
       bar.max = of;
