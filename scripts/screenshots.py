@@ -60,7 +60,7 @@ class Shop:
         for seed in range(1_000):
             for name in ("audit", *ENDPOINTS):
                 queue = self._client.queue(name)
-                queue.send(generate(rng.randrange(60), seed=seed))
+                queue.send(generate(rng.randrange(60), seed=seed, start=datetime.now(timezone.utc)))
                 for _ in queue.receive(rng.randrange(1, 60)):
                     pass
                 if self._ended.wait(0.5):
@@ -124,7 +124,7 @@ def scroll(screen: Screen) -> None:
 
 
 def findings(screen: Screen) -> None:
-    screen.page.get_by_role("button", name="finding").first.click()
+    screen.page.get_by_role("button", name="1 finding").first.click()
 
 
 def take_pictures(browser: Browser, airflow: GuardedAirflow, began: float) -> None:

@@ -88,9 +88,10 @@ class GuardedAirflow(RunningAirflow):
         """Run a DAG of one task to its good end; the run's id."""
         run_id = str(self.post(f"dags/{dag_id}/dagRuns", {"logical_date": None})["dag_run_id"])
         where = f"dags/{dag_id}/dagRuns/{run_id}"
-        state = until(f"{dag_id} has run", lambda: self.get(where)["state"] in ("success", "failed") and self.get(where))
+        ended = {"success", "failed"}
+        until(f"{dag_id} has run", lambda: self.get(where)["state"] in ended)
         log = self.get(f"{where}/taskInstances/{task_id}/logs/1", full_content=True)["content"]
-        assert state["state"] == "success", json.dumps(log, indent=1)
+        assert self.get(where)["state"] == "success", json.dumps(log, indent=1)
         return run_id
 
 

@@ -123,5 +123,9 @@ export function recentActions(page, conn) {
   const items = mine.map(({ run, what, count, at }) =>
     h("li", {}, h("a", { href: to.action(conn, run) }, `${what}, ${number(count)}`), " ", when(at)),
   );
-  return h("section", { class: "recent", "aria-label": "What you have started" }, h("ul", {}, items));
+  return h(
+    "section",
+    { class: "recent", "aria-label": "What you have started" },
+    h("ul", {}, h("li", {}, "You started"), items),
+  );
 }

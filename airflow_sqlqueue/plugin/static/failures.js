@@ -64,7 +64,7 @@ const groupsOf = (page, conn, queue, by) =>
   post(path("connections", conn, "failures"), { queue, group_by: by, limit: LIMIT }, page.signal);
 
 // What has no such header, or none that can be read, is a group as well.
-const labelOf = (group) => group.label ?? "(not told)";
+const labelOf = (group) => group.label ?? "(none named)";
 const moment = (iso) => (iso ? Date.parse(iso) : null);
 
 function groupList(conn, queue, by, answer) {

@@ -104,7 +104,7 @@ function columns(conn, shown) {
     { id: "in", label: "In/s", number: true, value: (q) => q.rate_in, cell: (q) => rate(q.rate_in) },
     { id: "out", label: "Out/s", number: true, value: (q) => q.rate_out, cell: (q) => rate(q.rate_out) },
     { id: "history", label: "Last hours", cell: (q) => sparkline(q.history) ?? "–" },
-    { id: "findings", label: "Findings", value: (q) => -severity(q), cell: (q) => findings(q) },
+    { id: "findings", label: "Findings", value: severity, cell: (q) => findings(q) },
   ];
 }
 
