@@ -86,7 +86,7 @@ class Batch(Security):
         self.fail()
 
     def _update_statistics(self) -> Statement:
-        """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | SAMPLE n PERCENT | RESAMPLE | ROWCOUNT = n, ...]."""
+        """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | SAMPLE n PERCENT | ROWCOUNT = n, ...]."""
         self.expect("UPDATE", "STATISTICS")
         statement = nodes.UpdateStatistics(self.name(), [])
         if self.is_op("("):
