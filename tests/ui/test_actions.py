@@ -89,6 +89,8 @@ def test_edit_and_return(ada: Screen, client: QueueClient) -> None:
     page.get_by_role("button", name="Edit and return…").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Header").fill("Shop.Campaign")
+    page.keyboard.press("Tab")
+    expect(dialog.get_by_label("New value")).not_to_have_value("")
     dialog.get_by_label("New value").fill("mended")
     dialog.get_by_label("Replace the body").check()
     dialog.get_by_label("New body").fill('{"mended": true}')

@@ -96,6 +96,8 @@ def test_queues_in_airflow(browser: Browser, airflow: GuardedAirflow, client: Qu
         expect(screen.frame.locator("h1")).to_have_text(HOSTILE)
         screen.page.reload()
         expect(screen.frame.locator("h1")).to_have_text(HOSTILE)
+        screen.page.evaluate("() => document.documentElement.classList.replace('light', 'dark')")
+        expect(screen.frame.locator("html")).to_have_attribute("data-theme", "dark")
 
 
 def test_first_view_is_small(browser: Browser, airflow: GuardedAirflow, client: QueueClient) -> None:
@@ -166,10 +168,10 @@ def test_group_by(ada: Screen) -> None:
     """By the arrow keys, which stay where they are; the address says what is shown."""
     page = ada.open("c", CONNECTION, "failures")
     expect(page.get_by_role("columnheader", name="Exception")).to_be_visible()
-    page.get_by_label("Exception").focus()
+    page.get_by_role("radio", name="Exception").focus()
     for name in ("Message type", "Endpoint", "Hour"):
         page.keyboard.press("ArrowRight")
-        expect(page.get_by_label(name)).to_be_focused()
+        expect(page.get_by_role("radio", name=name)).to_be_focused()
         expect(page.get_by_role("columnheader", name=name)).to_be_visible()
     assert page.url.endswith("/hour")
     page.reload()
