@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -64,7 +63,10 @@ class RequestBody(BaseModel):
 
 
 class SecurityHeaders:
-    """Puts the headers on every answer. Nothing but the package's own files is kept, and those are asked for again."""
+    """Puts the headers on every answer, and answers for faults of our own, whose texts are not to be logged.
+
+    Nothing but the package's own files is kept, and those are asked for again.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -74,12 +76,23 @@ class SecurityHeaders:
         is_static = scope["type"] == "http" and "/static/" in scope["path"]
         cache = (b"cache-control", b"no-cache" if is_static else b"no-store")
 
+        has_begun = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal has_begun
             if message["type"] == "http.response.start":
+                has_begun = True
                 message["headers"] = [*message["headers"], *_HEADERS, cache]
             await send(message)
 
-        await self._app(scope, receive, send_with_headers)
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception as error:
+            # Neither the text nor the traceback: they may quote what a message holds.
+            log.error("A request of the SQL Queues page ended with %s", type(error).__name__)
+            if not has_begun:
+                fault = _sentence(500, "The page has met a fault of its own: see the API server's log.")
+                await fault(scope, receive, send_with_headers)
 
 
 def read_as(kind: type[Body]) -> Callable[[Request], Awaitable[Body]]:
@@ -115,7 +128,6 @@ def add_answers(app: FastAPI) -> None:
     app.add_exception_handler(SqlQueueError, _of_ours)
     app.add_exception_handler(StarletteHTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_path)
-    app.add_exception_handler(Exception, _of_a_fault)
 
 
 def status_of(error: SqlQueueError) -> int:
@@ -137,16 +149,5 @@ def _of_path(request: Request, error: Exception) -> JSONResponse:
     return _sentence(400, "The address of the request is not one of the page's.")
 
 
-def _of_a_fault(request: Request, error: Exception) -> JSONResponse:
-    # Neither the text nor the traceback: they may quote what a message holds.
-    log.error("A request of the SQL Queues page ended with %s", type(error).__name__)
-    return _sentence(500, "The page has met a fault of its own: see the API server's log.")
-
-
 def _sentence(status: int, text: str) -> JSONResponse:
     return JSONResponse({"detail": text}, status)
-
-
-def plain(value: Any) -> Any:
-    """JSON of a value, for where a size counts."""
-    return json.dumps(value, separators=(",", ":"))

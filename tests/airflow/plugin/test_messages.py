@@ -220,3 +220,20 @@ def test_looking_removes_nothing_and_locks_nothing(
         get(f"{path}/{summary['row_version']}")
         get(f"{path}/{summary['row_version']}/body")
     assert len(hook.receive(queue_name, 5)) == 1
+
+
+def test_a_fault_of_the_page_tells_nothing_of_a_message(
+    page: Any, hook: SqlQueueHook, queue_name: str, path: str, monkeypatch: Any, caplog: Any
+) -> None:
+    from airflow_sqlqueue.plugin import messages
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError(SECRET)
+
+    monkeypatch.setattr(messages, "_head", fail)
+    answer = page("GET", f"{path}/1")
+    assert answer.status_code == 500
+    assert answer.json() == {"detail": "The page has met a fault of its own: see the API server's log."}
+    assert answer.headers["cache-control"] == "no-store"
+    assert "RuntimeError" in caplog.text
+    assert SECRET not in caplog.text
