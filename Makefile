@@ -20,7 +20,7 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo bench test test-system faults contract lint format docs clean
+.PHONY: help setup jars demo bench test test-system test-ui screenshots faults contract lint format docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -42,12 +42,20 @@ bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="dra
 
 test: $(READY) ## Run the tests, those that measure by themselves
 	@$(RUN)/python scripts/jars.py --optional
-	@$(RUN)/python -m pytest $(ASIDE) tests fakemssql/tests --ignore tests/bench $(SYSTEM:%=--ignore %)
+	@$(RUN)/python -m pytest $(ASIDE) tests fakemssql/tests --ignore tests/bench --ignore tests/ui $(SYSTEM:%=--ignore %)
 	@$(RUN)/python -m pytest tests/bench
 
 test-system: $(READY) ## Run the tests that start Airflow, clusters of Spark and an object store with Delta Lake
 	@$(RUN)/python scripts/jars.py --optional
 	@$(RUN)/python -m pytest $(ASIDE) $(SYSTEM)
+
+test-ui: $(READY) ## Try the page in Airflow with a browser (chromium; some minutes; skipped where that is not to be had)
+	@$(RUN)/python scripts/browser.py
+	@$(RUN)/python -m pytest tests/ui
+
+screenshots: $(READY) ## Take pictures of the page's views, light and dark, into docs/_screenshots
+	@$(RUN)/python scripts/browser.py
+	@PYTHONPATH=.:$(PYTHONPATH) $(RUN)/python scripts/screenshots.py
 
 faults: $(READY) ## Run the fault tests at length: kills, cuts, storms (an hour)
 	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults $(SYSTEM)
@@ -70,4 +78,4 @@ docs: $(READY) ## Build the manual (Python 3.11 or later); a warning is an error
 	@echo "The manual is docs/_build/html/index.html"
 
 clean: ## Remove the virtual environment and what the demo left
-	@rm -rf $(VENV) .demo docs/_build
+	@rm -rf $(VENV) .demo docs/_build docs/_screenshots

@@ -98,11 +98,46 @@ def get_provider_info() -> dict[str, Any]:
                         "type": "boolean",
                         "example": "True",
                         "default": "False",
-                    }
+                    },
+                    "page_connections": _option(
+                        "Ids of connections, with commas, that the page SQL Queues shows besides those of type "
+                        "sqlqueue that it finds itself: of type mssql or odbc, or in a secrets backend.",
+                        "sales_mssql, billing",
+                    ),
+                    "page_open_connections": _option(
+                        "Ids of connections, with commas, or * for all: whoever may see the page sees their queues and "
+                        "headers, also without the right to read the connection.",
+                        "sqlqueue_default",
+                    ),
+                    "page_show_bodies": {
+                        "description": (
+                            "Whether the page shows bodies of messages, to those who may read 'SQL Queue Bodies' and "
+                            "edit the connection."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "boolean",
+                        "example": "True",
+                        "default": "False",
+                    },
+                    "page_metrics_token": _option(
+                        "What a scraper of sqlqueue/metrics shows as its Bearer token; none: there are no metrics.",
+                        sensitive=True,
+                    ),
+                    "page_secret_key": _option(
+                        "What the orders of the page to its DAG are signed with, on API servers and workers alike; "
+                        "[api] secret_key unless set.",
+                        sensitive=True,
+                    ),
                 },
             }
         },
     }
+
+
+def _option(description: str, example: str | None = None, *, sensitive: bool = False) -> dict[str, Any]:
+    """An option of the configuration that is text, and empty unless set."""
+    found = {"description": description, "version_added": "0.1.0", "type": "string", "example": example, "default": ""}
+    return {**found, "sensitive": True} if sensitive else found
 
 
 def _modules(*names: str) -> dict[str, Any]:

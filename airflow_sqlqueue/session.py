@@ -90,14 +90,16 @@ class Session:
             self._connection.close()
 
     def run(self, statement: Query, *values: Any, sizes: Sequence[Any] | None = None) -> list[Any]:
-        """Run a statement with its parameters and return the rows of its last result set.
+        """The rows of the last of a statement's :meth:`results`: those before are of triggers that it set off."""
+        return (self.results(statement, *values, sizes=sizes) or [[]])[-1]
 
-        Every result set is read to its end before anything is returned: an error may follow the rows, and then they
-        must not be used. Result sets before the last are not the statement's own but of triggers that it set off.
-        Inside a transaction nothing is done where the server has ended it: :class:`TransactionLostError`. A text of the
-        caller's own without parameters is sent as it is, because some may only stand alone (CREATE VIEW).
-        ``sizes`` fixes the parameters' types, as ``Cursor.setinputsizes`` takes them; FreeTDS has no types without a
-        length and takes them from the values.
+    def results(self, statement: Query, *values: Any, sizes: Sequence[Any] | None = None) -> list[list[Any]]:
+        """Run a statement with its parameters and return the rows of each of its result sets.
+
+        All are read to their end first: an error may follow the rows, and then they must not be used. Inside a
+        transaction nothing is done where the server has ended it: :class:`TransactionLostError`. A text of the caller's
+        own without parameters is sent as it is, because some may only stand alone (CREATE VIEW). ``sizes`` fixes the
+        parameters' types, as ``Cursor.setinputsizes`` takes them; but FreeTDS has none without a length.
         """
         self.check_alive()
         if self._in_transaction and not self._begun and statement.ours and not values:
@@ -114,12 +116,12 @@ class Session:
             if sizes is not None and not self._is_freetds:
                 cursor.setinputsizes(sizes)
             cursor.execute(prepared, values) if values else cursor.execute(text)
-            rows: list[Any] = []
+            found: list[list[Any]] = []
             while True:
                 if cursor.description is not None:
-                    rows = cursor.fetchall()
+                    found.append(cursor.fetchall())
                 if not cursor.nextset():
-                    return rows
+                    return found
         except Exception as error:
             self._cursors.discard()
             self.doom()

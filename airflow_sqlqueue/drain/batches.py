@@ -56,10 +56,12 @@ def batches(
     queue: str | None = None,
     batch_id: uuid.UUID | None = None,
     older_than: timedelta | None = None,
+    newest: int | None = None,
 ) -> list[BatchInfo]:
     """The batches of a ledger that match all that is given, the one that was opened first at the head.
 
-    ``queue`` is a canonical address, ``older_than`` is compared with the age in the present state. None where there is
+    ``queue`` is a canonical address, ``older_than`` is compared with the age in the present state. ``newest`` is how
+    many of the whole ledger are looked at, those that were opened last. None where there is
     no ledger yet. Raises :class:`ConfigurationError` for a state that there is not.
     """
     for state in states:
@@ -67,7 +69,7 @@ def batches(
             raise ConfigurationError(f"There is no batch state {state!r}: choose one of {', '.join(STATES)}.")
     if not ledger.exists():
         return []
-    values: list[str] = list(states)
+    values: list[str | int] = list(states)
     conditions = [f"b.[State] IN ({', '.join('?' * len(states))})"] if states else []
     if queue is not None:
         conditions.append("b.[Queue] = ?")
@@ -75,6 +77,9 @@ def batches(
     if batch_id is not None:
         conditions.append("b.[BatchId] = ?")
         values.append(str(batch_id))
+    if newest is not None:
+        conditions.append(f"b.[BatchId] IN ({ledger.query('newest').text})")
+        values.append(newest)
     where = Fragment(" AND ".join(conditions) or "1 = 1")
     found = map(_info, ledger.session.run(ledger.query("list", where=where), *values))
     return [info for info in found if older_than is None or info.age >= older_than]

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_sqlqueue.envelope.times import moment_of
 from airflow_sqlqueue.errorqueue.failed import KINDS, FailedMessage, table_of
+from airflow_sqlqueue.errorqueue.groups import check_keys, group_name, value_of
 from airflow_sqlqueue.errors import ConfigurationError
 
 _TEXTS = ("exception_type", "message_type", "endpoint", "failed_queue")
@@ -27,6 +28,7 @@ class ErrorFilter:
     :param until: failed before this moment.
     :param message_ids: has one of these message ids; several rows may have the same.
     :param row_versions: has one of these RowVersions, which name a row for certain.
+    :param group: is of this group, by the name that :func:`~airflow_sqlqueue.errorqueue.groups.group_name` gives it.
 
     Raises :class:`ConfigurationError` for an unknown kind, a time without a zone, a RowVersion that no row has.
     """
@@ -40,6 +42,7 @@ class ErrorFilter:
     until: datetime | None = None
     message_ids: frozenset[str] | None = None
     row_versions: frozenset[int] | None = None
+    group: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind is not None and self.kind not in KINDS:
@@ -48,6 +51,8 @@ class ErrorFilter:
             moment = getattr(self, name)
             if moment is not None and moment.tzinfo is None:
                 raise ConfigurationError(f"The filter's {name} has no time zone: give an aware time.")
+        if self.group is not None:
+            check_keys((self.group.partition(":")[0],))
         if any(abs(number) >= 2**62 for number in self.row_versions or ()):
             raise ConfigurationError("A RowVersion of the filter is larger than any table's can be: check it.")
 
@@ -61,7 +66,7 @@ class ErrorFilter:
         if unknown := [name for name in values if name not in known]:
             raise ConfigurationError(f"There is no filter {unknown[0]!r}: it is one of {', '.join(known)}.")
         given = {name: value for name, value in values.items() if value is not None}
-        for name in (*_TEXTS, "kind"):
+        for name in (*_TEXTS, "kind", "group"):
             if not isinstance(given.get(name, ""), str):
                 raise ConfigurationError(f"The filter {name} takes text, not {type(given[name]).__name__}.")
         for name in ("since", "until"):
@@ -101,7 +106,13 @@ class ErrorFilter:
             and self._in_time(message.time_of_failure)
             and (self.message_ids is None or message.message_id in self.message_ids)
             and (self.row_versions is None or message.row_version in self.row_versions)
+            and (self.group is None or self._is_of_group(self.group, message))
         )
+
+    @staticmethod
+    def _is_of_group(group: str, message: FailedMessage) -> bool:
+        key = group.partition(":")[0]
+        return group_name(key, value_of(key, message)) == group
 
     def _in_time(self, moment: datetime | None) -> bool:
         if self.since is None and self.until is None:

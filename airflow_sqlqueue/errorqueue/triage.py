@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from airflow_sqlqueue.errorqueue.failed import FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.groups import KEYS, check_keys, value_of
 from airflow_sqlqueue.errorqueue.scan import Span, scan
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
@@ -17,21 +18,7 @@ MAX_SCANNED = 100_000
 """Messages that a triage looks at by default."""
 
 
-def _in_utc(form: str) -> Callable[[FailedMessage], str | None]:
-    return lambda message: message.time_of_failure.strftime(form) if message.time_of_failure else None
-
-
-_KEYS: dict[str, Callable[[FailedMessage], str | None]] = {
-    "kind": lambda message: message.kind,
-    "exception_type": lambda message: message.exception_type,
-    "message_type": lambda message: message.message_type,
-    "endpoint": lambda message: message.endpoint,
-    "failed_queue": lambda message: message.failed_queue,
-    "day": _in_utc("%Y-%m-%d"),
-    "hour": _in_utc("%Y-%m-%dT%H:00Z"),
-}
-KEYS = tuple(_KEYS)
-"""What messages can be grouped by. Days and hours are those of the failure, in UTC."""
+__all__ = ["DEFAULT_KEYS", "KEYS", "MAX_SCANNED", "ErrorGroup", "Triage", "triage"]
 
 DEFAULT_KEYS = ("kind", "exception_type", "message_type", "endpoint")
 
@@ -93,8 +80,7 @@ def triage(
     Raises :class:`ConfigurationError` for a key that there is not, :class:`QueueNotFoundError`,
     :class:`NotAQueueError`.
     """
-    if unknown := [key for key in by if key not in _KEYS]:
-        raise ConfigurationError(f"Errors cannot be grouped by {unknown[0]!r}: choose from {', '.join(KEYS)}.")
+    check_keys(tuple(by))
     if limit < 1:
         raise ConfigurationError(f"A triage looks at 1 message or more, not {limit}.")
     where = where or ErrorFilter()
@@ -108,7 +94,7 @@ def triage(
         scanned += 1
         if where.matches(message):
             matched += 1
-            key = tuple(_KEYS[name](message) for name in by)
+            key = tuple(value_of(name, message) for name in by)
             groups.setdefault(key, ErrorGroup(dict(zip(by, key, strict=True)))).add(message)
     ordered = sorted(groups.values(), key=lambda group: -group.messages)
     return Triage(tuple(ordered), scanned, matched, complete)

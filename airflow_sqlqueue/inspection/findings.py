@@ -11,14 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from airflow_sqlqueue.errors import PermissionDeniedError
+from airflow_sqlqueue.inspection.surroundings import Surroundings
 from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
-from airflow_sqlqueue.server.settings import APPLICATION_NAME
-from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.sql.columns import LEGACY, definitions
-from airflow_sqlqueue.tables.discovery import list_tables
 from airflow_sqlqueue.tables.layout import Index, Layout
-from airflow_sqlqueue.tables.reading import exists
 
 BLOATED_PAGES = 1_000
 """Empty pages (8 KiB each) from which a heap counts as bloated."""
@@ -45,7 +42,7 @@ class Finding:
 class InspectedTable:
     """A table with what the findings need to know of it."""
 
-    session: Session
+    surroundings: Surroundings
     layout: Layout
     rows: int
     data_pages: int
@@ -159,7 +156,7 @@ def _copies(inspected: InspectedTable) -> Iterator[Finding]:
 
 def _durability(inspected: InspectedTable) -> Iterator[Finding]:
     catalog = inspected.table.catalog
-    if inspected.session.value(query("inspect.durability"), catalog) == "FORCED":
+    if inspected.surroundings.durability(catalog) == "FORCED":
         # A COMMIT cannot ask for more than the database gives ("Control Transaction Durability").
         text = (
             f"DELAYED_DURABILITY is FORCED in {catalog}: a crash undoes the last commits, so messages that were "
@@ -173,7 +170,7 @@ def _mover(inspected: InspectedTable) -> Iterator[Finding]:
     delayed = ResolvedAddress(endpoint_table(table.table, "Delayed"), table.schema, table.catalog)
     if len(delayed.table) > 128 or all(name in inspected.layout.columns for name in LEGACY):
         return
-    if exists(inspected.session, delayed):
+    if inspected.surroundings.exists(delayed):
         missing = {name: text for name, text in _LEGACY_ADDED.items() if name not in inspected.layout.columns}
         text = f"Delayed messages never arrive: endpoints move them with the columns {', '.join(missing)}."
         add = inspected.statement("fix.legacy_columns", columns=definitions(missing))
@@ -192,13 +189,12 @@ def _consumers(inspected: InspectedTable) -> Iterator[Finding]:
     role = re.split(r"[._-]", table.table)[-1].lower()
     if role not in {"audit", "error"}:
         return
-    name = f"{identifier(table.schema)}.{identifier(table.table)}"
     try:
-        others = inspected.session.run(query("inspect.consumers"), APPLICATION_NAME, name)
+        others = inspected.surroundings.receivers(table)
     except PermissionDeniedError:
         text = "Whether another receiver consumes it cannot be seen: that takes the permission VIEW SERVER STATE."
         yield Finding("consumers-unknown", "note", text)
-        tables = list_tables(inspected.session, table.catalog)
+        tables = inspected.surroundings.tables(table.catalog)
         others = [(found.table.table, None) for found in tables if _is_service_control(found.table.table)][:1]
     if others:
         programs = {

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.inspection.findings import CHECKS, Finding, InspectedTable
+from airflow_sqlqueue.inspection.surroundings import ServerSurroundings
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import identifier, query
@@ -37,10 +38,22 @@ def inspect(session: Session, table: ResolvedAddress) -> Inspection:
     rows, pages = session.run(query("inspect.size", catalog=catalog), layout.table.qualified_name)[0]
     if layout.kind != "queue" or layout.object_type == "view":
         return Inspection(layout, int(rows), ())
-    online = session.engine_edition in _ONLINE_EDITIONS
-    inspected = InspectedTable(session, layout, int(rows), int(pages), online)
+    return Inspection(
+        layout,
+        int(rows),
+        findings_of(InspectedTable(ServerSurroundings(session), layout, int(rows), int(pages), is_online(session))),
+    )
+
+
+def findings_of(inspected: InspectedTable) -> tuple[Finding, ...]:
+    """All that is wrong with a queue table, the worst first."""
     findings = [finding for check in CHECKS for finding in check(inspected)]
-    return Inspection(layout, int(rows), tuple(sorted(findings, key=lambda f: _SEVERITIES.index(f.severity))))
+    return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
+
+
+def is_online(session: Session) -> bool:
+    """Whether the server can change a table while others use it (``ONLINE = ON``)."""
+    return session.engine_edition in _ONLINE_EDITIONS
 
 
 def fix(session: Session, table: ResolvedAddress, code: str) -> Finding:

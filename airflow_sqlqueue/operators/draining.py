@@ -16,6 +16,7 @@ from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.adoption import StrandedBatches, check_choices
 from airflow_sqlqueue.operators.base import note_batch, task_key
+from airflow_sqlqueue.operators.links import BatchLink
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.progress import DrainLog
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
@@ -70,6 +71,9 @@ class DrainTask(QueueWaitingTask):
         ("filters", "wait_for", "op_kwargs", "drain_options"), "json"
     )
     ui_color = "#cfe3d4"
+    operator_extra_links = (BatchLink(),)
+    worked_on: uuid.UUID | None = None
+    """The batch of this run, once it is known."""
     _job: BatchJob | None = None
     _killed = False
 
@@ -168,7 +172,7 @@ class DrainTask(QueueWaitingTask):
             options = self._check()
             job, batches = self._make_known_job(context), self.hook.client.batches
             locks = stack.enter_context(batches.locks(self.address))
-            batch_id = self._batch_id(key)
+            self.worked_on = batch_id = self._batch_id(key)
             if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
                 self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
             left = StrandedBatches(self.hook.client, self.address, owner, self.log, metrics)

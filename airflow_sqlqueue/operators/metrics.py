@@ -67,9 +67,9 @@ class Metrics:
         self._tags: dict[str, str] = {}
         self._queue = queue if self._is_on else None
         if self._is_on:
-            self._tags["conn_id"] = _tag(task.sqlqueue_conn_id)
+            self._tags["conn_id"] = tag(task.sqlqueue_conn_id)
         if self._queue is not None:
-            self._tags["queue"] = _tag(_name_of(self._queue.address))
+            self._tags["queue"] = tag(_name_of(self._queue.address))
 
     def count(self, name: str, count: int) -> None:
         """Add to a counter; 0 is not sent."""
@@ -108,6 +108,6 @@ def _name_of(address: ResolvedAddress) -> str:
     return f"{address.catalog}.{address.schema}.{address.table}"
 
 
-def _tag(value: str) -> str:
+def tag(value: str) -> str:
     """The value in characters that every kind of metrics takes."""
     return re.sub(r"[^a-zA-Z0-9_.-]", "_", value)[:_LONGEST]

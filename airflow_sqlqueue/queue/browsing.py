@@ -19,7 +19,7 @@ from airflow_sqlqueue.message import DecodedHeaders, decode_headers
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess
 from airflow_sqlqueue.sql import Fragment, readpast
-from airflow_sqlqueue.sql.columns import head_columns
+from airflow_sqlqueue.sql.columns import head_columns, head_page
 from airflow_sqlqueue.sql.columns import page as page_of
 from airflow_sqlqueue.tables.layout import Layout
 
@@ -58,6 +58,17 @@ def heads(table: TableAccess, limit: int, *, after: int = FIRST, up_to: int = LA
     rows = table.run_for_layout(
         lambda layout: table.session.run(
             table.query("queue.peek", columns=head_columns(layout.types)), limit, after, up_to
+        )
+    )
+    return [_head(row) for row in rows]
+
+
+def heads_within(table: TableAccess, limit: int, max_bytes: int, *, after: int = FIRST) -> list[MessageHead]:
+    """:func:`heads`, of which no more headers are read than ``max_bytes`` and one row; the first row in any case."""
+    hint = readpast(True)
+    rows = table.run_for_layout(
+        lambda layout: table.session.run(
+            table.query("queue.peek_page", **head_page(layout.types), readpast=hint), limit, after, LAST, max_bytes
         )
     )
     return [_head(row) for row in rows]
@@ -168,6 +179,16 @@ class Search:
         self._ended = False
         self.passed: list[Span] = []
         """Where messages that others have locked were passed over although they were waited for."""
+
+    @property
+    def after(self) -> int:
+        """The RowVersion up to which it has looked."""
+        return (self._piece or self._rest).after
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether nothing is left to look at; else the window ended it."""
+        return self._ended
 
     def page(self, table: TableAccess, *, wait: float | None = None) -> list[MessageHead] | None:
         """The next page, which may be empty; None at the end.

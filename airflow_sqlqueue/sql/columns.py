@@ -118,6 +118,15 @@ def page(types: Mapping[str, str], chosen: Sequence[str]) -> dict[str, Fragment]
     }
 
 
+def head_page(types: Mapping[str, str]) -> dict[str, Fragment]:
+    """:func:`page` of the columns of :func:`head_columns`: bodies are not read, and their bytes not counted."""
+    return {
+        "columns": Fragment(f"[RowVersion], [Id], {_expires(types)}, [Headers], [BodyBytes], {_expired()}"),
+        "names": Fragment(f"{row_names(types)}, DATALENGTH([Body]) AS [BodyBytes]"),
+        "size": Fragment(_BYTES.format("Headers")),
+    }
+
+
 def copied_page(types: Mapping[str, str], max_body: int) -> dict[str, Fragment]:
     """:func:`page` of a whole row, and ``BodyBytes``; of a body with more bytes than ``max_body`` it has NULL."""
     columns = {

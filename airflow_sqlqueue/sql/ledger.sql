@@ -153,6 +153,13 @@ OUTER APPLY (
 WHERE {where}
 ORDER BY b.[OpenedAt], b.[BatchId];
 
+-- unfinished_by_state: count the unfinished batches
+SELECT b.[State], COUNT(*), DATEDIFF_BIG(second, MIN(COALESCE(b.[SealedAt], b.[OpenedAt])), SYSUTCDATETIME())
+FROM {batch} AS b WHERE b.[State] IN ('open', 'sealed') GROUP BY b.[State];
+
+-- newest: list the newest batches
+SELECT TOP (?) n.[BatchId] FROM {batch} AS n ORDER BY n.[OpenedAt] DESC, n.[BatchId]
+
 -- requeue: mark the batch requeued
 -- The first statement of the transaction that sends the rows: another requeue or consume waits for its end. UPDLOCK has
 -- it wait for a seal under way: with optimized locking and READ_COMMITTED_SNAPSHOT the condition is otherwise tried on the

@@ -27,8 +27,9 @@ _KINDS: dict[str, dict[str, set[str]]] = {
 }
 """What makes a table one of a kind: its columns and the base types that statements can work with."""
 
-_OURS = {"BatchId", "Expired"}
-"""Columns of the tables beside the ledger, in which messages stand as in a queue: nobody receives there."""
+_OURS = {"BatchId", "AttemptId"}
+"""One of these and ``Expired`` are columns of the tables beside the ledger, in which messages stand as in a queue:
+nobody receives there."""
 
 NAMES = {name.lower(): name for name in (*queue_columns("", legacy=True, body_string=True), *DELAYED, *SUBSCRIPTION)}
 """The transport's columns by their lower-case names: the server may compare without case."""
@@ -259,7 +260,7 @@ _EXPECTED: dict[str, Mapping[str, str]] = {
 
 def _missing(kind: str, types: Mapping[str, str]) -> str:
     """Why a table is not of a kind, as a phrase; empty where it is."""
-    if kind == "queue" and types.keys() >= _OURS:
+    if kind == "queue" and "Expired" in types and not _OURS.isdisjoint(types):
         return "its messages were taken out of a queue"
     wanted = _KINDS[kind]
     if absent := [name for name in wanted if name not in types]:

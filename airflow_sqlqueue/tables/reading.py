@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,18 +46,12 @@ def _read(session: Session, table: ResolvedAddress, through: str = "table") -> L
         if server or not name:
             raise QueueNotFoundError(f"The synonym {table.canonical} leads to another server: connect to that one.")
         return _read(session, ResolvedAddress(name, schema or DEFAULT_SCHEMA, catalog or table.catalog), "synonym")
-    triggers = tuple(
-        Trigger(name, event, bool(disabled), bool(instead_of))
-        for name, event, disabled, instead_of in session.run(_on("triggers", table), table.qualified_name)
-    )
+    triggers = triggers_of(session.run(_on("triggers", table), table.qualified_name))
     return Layout(
         table=table,
         object_type=through if kind == "U" else _OBJECT_TYPES.get(kind, "other"),
-        columns=_columns(session, table),
-        indexes=tuple(
-            Index(name, NAMES.get(column.lower(), column), type_name == "CLUSTERED", bool(disabled), predicate)
-            for name, column, type_name, disabled, predicate in session.run(_on("indexes", table), table.qualified_name)
-        ),
+        columns=columns_of(session.run(_on("columns", table), table.qualified_name)),
+        indexes=indexes_of(session.run(_on("indexes", table), table.qualified_name)),
         triggers=triggers,
         read_committed_snapshot=bool(snapshot),
         memory_optimized=bool(in_memory),
@@ -98,15 +93,27 @@ def table_in_sql(session: Session, table: ResolvedAddress) -> ResolvedAddress | 
     return other if exists(session, other) else None
 
 
-def _columns(session: Session, table: ResolvedAddress) -> dict[str, Column]:
+def columns_of(rows: Iterable[Sequence[Any]]) -> dict[str, Column]:
+    """A table's columns, of the rows of ``inspect.columns``."""
     return {
         NAMES.get(name.lower(), name): Column(
             type_name, length, bool(nullable), bool(identity), bool(computed), bool(default), encryption is not None
         )
-        for name, type_name, length, nullable, identity, computed, default, encryption in session.run(
-            _on("columns", table), table.qualified_name
-        )
+        for name, type_name, length, nullable, identity, computed, default, encryption in rows
     }
+
+
+def indexes_of(rows: Iterable[Sequence[Any]]) -> tuple[Index, ...]:
+    """A table's indexes, of the rows of ``inspect.indexes``."""
+    return tuple(
+        Index(name, NAMES.get(column.lower(), column), type_name == "CLUSTERED", bool(disabled), predicate)
+        for name, column, type_name, disabled, predicate in rows
+    )
+
+
+def triggers_of(rows: Iterable[Sequence[Any]]) -> tuple[Trigger, ...]:
+    """A table's triggers, of the rows of ``inspect.triggers``."""
+    return tuple(Trigger(name, event, bool(disabled), bool(instead_of)) for name, event, disabled, instead_of in rows)
 
 
 def _on(name: str, table: ResolvedAddress) -> Query:

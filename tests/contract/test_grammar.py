@@ -18,6 +18,7 @@ from airflow_sqlqueue.drain.consumers import consumer_definition
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.errors import StatementError
 from airflow_sqlqueue.inspection.findings import BLOATED_PAGES, CHECKS, ESCALATING_ROWS, InspectedTable
+from airflow_sqlqueue.inspection.surroundings import ServerSurroundings
 from airflow_sqlqueue.queue.outgoing import outgoing_definition
 from airflow_sqlqueue.queue.send_ledger import send_ledger_definition
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -130,7 +131,8 @@ def test_the_fix_of_every_finding_parses(session: Session, table: ResolvedAddres
 
 
 def fixes_of(session: Session, layout: Layout, online: bool) -> dict[str, str]:
-    inspected = InspectedTable(session, layout, ESCALATING_ROWS + 1, ESCALATING_ROWS + 1 + BLOATED_PAGES, online)
+    rows = ESCALATING_ROWS + 1
+    inspected = InspectedTable(ServerSurroundings(session), layout, rows, rows + BLOATED_PAGES, online)
     found = [finding for check in CHECKS for finding in check(inspected)]
     return {finding.code: finding.fix.text for finding in found if finding.fix is not None}
 

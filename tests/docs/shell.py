@@ -132,7 +132,7 @@ def _at(value: Any, path: str) -> Any:
 
 def _check_shown(command: str, words: list[str]) -> None:
     if command == "make":
-        targets = re.findall(r"^([a-z]+):", _ROOT.joinpath("Makefile").read_text("utf-8"), re.MULTILINE)
+        targets = re.findall(r"^([a-z-]+):", _ROOT.joinpath("Makefile").read_text("utf-8"), re.MULTILINE)
         assert words[1] in targets, f"there is no target {words[1]}"
     elif command == "pip":
         project = _ROOT.joinpath("pyproject.toml").read_text("utf-8")

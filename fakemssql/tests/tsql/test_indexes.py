@@ -144,6 +144,15 @@ def test_drop_index_in_both_spellings(client: Any, table: str) -> None:
     assert client.rows(_SHOWN.format(table))[0][:3] == (None, 0, "HEAP")
 
 
+def test_the_catalog_says_the_row_count_that_it_was_given(client: Any, table: str) -> None:
+    """``UPDATE STATISTICS ... WITH ROWCOUNT`` fakes a large table; rows that come later are counted on from there."""
+    client.ok(f"CREATE TABLE {table} (a int INDEX i); INSERT {table} VALUES (1), (2)")
+    client.ok(f"UPDATE STATISTICS {table} WITH ROWCOUNT = 1000000, PAGECOUNT = 5000; INSERT {table} VALUES (3)")
+    found = f"FROM sys.partitions WHERE object_id = OBJECT_ID('{table}') AND index_id IN (0, 1)"
+    assert client.rows(f"SELECT rows {found}") == [(1_000_001,)]
+    assert client.rows(f"SELECT COUNT(*) FROM {table}") == [(3,)]
+
+
 def test_statistics(client: Any, table: str) -> None:
     client.ok(f"CREATE TABLE {table} (a int INDEX i); INSERT {table} VALUES (1)")
     for options in ("", " i", " (i)", " WITH FULLSCAN", " i WITH SAMPLE 50 PERCENT, NORECOMPUTE", " WITH RESAMPLE"):

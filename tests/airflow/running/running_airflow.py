@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import secrets
 import signal
 import socket
@@ -65,6 +66,8 @@ SETTINGS = {
     "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "3600",
     "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
     "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+    # An API server that has many things to do at its first request takes longer than 5 s for it.
+    "WORKERS__EXECUTION_API_TIMEOUT": "60",
     "WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
     "WORKERS__MAX_FAILED_HEARTBEATS": "30",
     "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "1",
@@ -76,6 +79,15 @@ SETTINGS = {
     "DAG_PROCESSOR__BUNDLE_REFRESH_CHECK_INTERVAL": "2",
     "LOGGING__LOGGING_LEVEL": "INFO",
 }
+
+
+def free_port() -> int:
+    """A port that nobody else gets in the half minute until a server binds it, so none of those that systems give."""
+    for port in random.sample(range(20_000, 30_000), 100):
+        with closing(socket.socket()) as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 def until(what: str, look: Callable[[], Value], *, seconds: float = WAIT) -> Value:
@@ -97,9 +109,7 @@ class RunningAirflow:
     """
 
     def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
-        with closing(socket.socket()) as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         settings = {
             **SETTINGS,
             "CORE__DAGS_FOLDER": str(home / "dags"),
@@ -200,11 +210,11 @@ class RunningAirflow:
         }
         self.post("connections", connection)
 
-    def add_dags(self, file: str, settings: Any, dag_ids: Collection[str]) -> None:
+    def add_dags(self, file: str, settings: Any, dag_ids: Collection[str], *, folder: Path = DAGS) -> None:
         """Add a file of DAGs, which finds its settings beside itself, and wait until all of them are known."""
         target = self.home / "dags" / file
         target.with_suffix(".json").write_text(json.dumps(settings), "utf-8")
-        target.write_text((DAGS / file).read_text("utf-8"), "utf-8")
+        target.write_text((folder / file).read_text("utf-8"), "utf-8")
 
         def are_known() -> bool:
             errors = self.get("importErrors")["import_errors"]
@@ -230,14 +240,15 @@ class RunningAirflow:
             return ""
         return str(response.json()["access_token"]) if response.is_success else ""
 
-    def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, *arguments: str, **settings: str) -> subprocess.Popen[bytes]:
+        """A service of its own name, with settings that the others do not have."""
         command = [sys.executable, "-m", "airflow", *arguments]
         if name in self._services:
             self._services[name].wait(WAIT)
         with (self.home / f"{name}.log").open("ab") as output:
             service = subprocess.Popen(
                 command,
-                env=self._environment,
+                env={**self._environment, **_variables(settings)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -238,6 +238,12 @@ class Indexes(Objects):
                 raise SqlError(
                     2767, f"Could not locate statistics '{name}' in the system catalogs.", severity=16, state=1
                 )
+        if node.row_count is not None:
+            # What comes and goes afterwards is counted on from it, as by the server itself.
+            self.run(
+                f"UPDATE mssql.objects SET extra = extra || jsonb_build_object('rows_more', {node.row_count}"
+                f" - (SELECT count(*) FROM {table.pg})) WHERE object_id = {table.object_id}"
+            )
         self.run(f"ANALYZE {table.pg}")
 
     def drop_named_index(self, node: nodes.Drop, name: Name) -> None:

@@ -28,7 +28,7 @@ class Maintenance(Security):
     """Adds what administrators maintain a database with."""
 
     def update_statistics(self) -> Statement:
-        """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | SAMPLE n PERCENT | RESAMPLE, ...]."""
+        """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | SAMPLE n PERCENT | ROWCOUNT = n, ...]."""
         self.expect("UPDATE", "STATISTICS")
         statement = nodes.UpdateStatistics(self.name(), [])
         if self.is_op("("):
@@ -36,12 +36,12 @@ class Maintenance(Security):
         elif self.is_identifier():
             statement.names = [self.identifier()]
         if self.accept("WITH"):
-            self._statistics_option()
+            self._statistics_option(statement)
             while self.accept_op(","):
-                self._statistics_option()
+                self._statistics_option(statement)
         return statement
 
-    def _statistics_option(self) -> None:
+    def _statistics_option(self, statement: nodes.UpdateStatistics) -> None:
         option = self.accept_any(*_STATISTICS_OPTIONS) or self.fail()
         kind = _STATISTICS_OPTIONS[option]
         if option == "RESAMPLE" and self.upper == "ON":
@@ -52,11 +52,17 @@ class Maintenance(Security):
                 self.fail()
         elif kind:
             self.expect_op("=")
-            self._count() if kind == "number" else self.switch()
+            if kind == "switch":
+                self.switch()
+            else:
+                count = self._count()
+                statement.row_count = count if option == "ROWCOUNT" else statement.row_count
 
-    def _count(self) -> None:
-        if self.next().kind != lexer.NUMBER:
-            self.fail(self.peek(-1))
+    def _count(self) -> int:
+        number = self.next()
+        if number.kind != lexer.NUMBER:
+            self.fail(number)
+        return int(float(number.value))
 
     def _on_dbcc(self) -> Statement:
         self.next()

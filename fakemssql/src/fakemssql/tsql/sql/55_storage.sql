@@ -12,8 +12,10 @@ CREATE FUNCTION mssql.used_pages(id int, number int) RETURNS bigint LANGUAGE sql
 CREATE FUNCTION mssql.lob_pages(id int, number int) RETURNS bigint LANGUAGE sql STABLE
   RETURN CASE WHEN number < 2 THEN mssql.relation_pages((SELECT c.reltoastrelid FROM pg_class c WHERE c.oid = to_regclass(mssql.pg_table(id)))) ELSE 0 END;
 CREATE FUNCTION mssql.extents(pages bigint) RETURNS bigint LANGUAGE sql IMMUTABLE RETURN (pages + 7) / 8 * 8;
+-- UPDATE STATISTICS ... WITH ROWCOUNT says how many rows more the catalog has than the table.
 CREATE FUNCTION mssql.index_rows(id int, number int) RETURNS bigint LANGUAGE sql STABLE
-  RETURN mssql.row_count(id, (SELECT pg_get_expr(x.indpred, x.indrelid) FROM pg_index x WHERE number > 1 AND x.indexrelid = mssql.index_relation(id, number)));
+  RETURN mssql.row_count(id, (SELECT pg_get_expr(x.indpred, x.indrelid) FROM pg_index x WHERE number > 1 AND x.indexrelid = mssql.index_relation(id, number)))
+    + CASE WHEN number < 2 THEN COALESCE((SELECT (o.extra->>'rows_more')::bigint FROM mssql.objects o WHERE o.object_id = id), 0) ELSE 0 END;
 
 -- A disabled index has a definition and no data.
 CREATE VIEW mssql.stored AS

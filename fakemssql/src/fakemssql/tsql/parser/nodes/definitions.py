@@ -148,7 +148,11 @@ class TriggerState(Statement):
 
 @dataclass
 class UpdateStatistics(Statement):
-    """UPDATE STATISTICS of a table, or of those of its indexes that are named."""
+    """UPDATE STATISTICS of a table, or of those of its indexes that are named.
+
+    ``row_count`` is what the catalog is to say of its rows, whatever they are.
+    """
 
     table: Name
     names: list[str]
+    row_count: int | None = None

@@ -1,0 +1,156 @@
+"""The DAG that does what the page's buttons say: the work outlives the page, and the API server does none of it.
+
+A file with two lines in the DAG folder switches the buttons on (docs/guides/page.md, "Switching on actions")::
+
+    from airflow_sqlqueue.plugin.actions_dag import actions_dag
+    dag = actions_dag()
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, BaseOperator
+
+from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.plugin.orders import Order, read
+from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, ObjectStoragePath
+
+    from airflow_sqlqueue.client import QueueClient
+
+PROGRESS = "progress"
+"""The XCom in which a run says how far it is."""
+
+TASK = "act"
+_EVERY_SECONDS = 2.0
+
+
+def actions_dag(*, staging: str | ObjectStoragePath | None = None, **arguments: Any) -> DAG:
+    """The DAG ``sqlqueue_actions``, for a file in the DAG folder.
+
+    It runs orders of the page alone, which are signed: who may run DAGs gains no right over queues by it.
+
+    :param staging: the staging folder of the drains, as for their operators; a sweep takes files from nowhere else.
+    :param arguments: further arguments of the DAG, as ``tags``, ``max_active_runs`` or ``access_control``.
+    """
+    given = {
+        "description": "Does what the buttons of the SQL Queues page say.",
+        "schedule": None,
+        "start_date": datetime(2026, 1, 1, tzinfo=timezone.utc),
+        "catchup": False,
+        "is_paused_upon_creation": False,
+        "tags": ["sqlqueue"],
+        **arguments,
+    }
+    with DAG(ACTIONS_DAG, **given) as dag:
+        PageAction(task_id=TASK, staging=staging)
+    return dag
+
+
+class PageAction(BaseOperator):
+    """One order of the page, read from the run's configuration.
+
+    Delivery is that of the calls behind it: exactly once, and repeated without harm. XCom: counts, and a sentence.
+
+    :param staging: the staging folder of the drains; None: what the ledger says, and nothing is swept from files.
+    """
+
+    ui_color = "#dfe9f5"
+
+    def __init__(self, *, staging: str | ObjectStoragePath | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.staging = staging
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Do it. Raises our errors, those that no retry can fix as AirflowFailException."""
+        ti: Any = context["ti"]
+        run: Any = context["dag_run"]
+        with fail_without_retry():
+            order = read(str((run.conf or {}).get("order", "")), ti.run_id, "order")
+            report = _Report(ti, order.messages)
+            try:
+                sentence = self._act(order, report)
+            except SqlQueueError as error:
+                report.end(str(error))
+                raise
+        report.end(sentence)
+        self.log.info("%s", sentence)
+        return {"action": order.action, "done": report.done, "of": order.messages}
+
+    def _act(self, order: Order, report: _Report) -> str:
+        from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+
+        client = SqlQueueHook(order.connection).client
+        if order.action in ("return", "redirect"):
+            return _return(client, order, report)
+        if order.action == "sweep":
+            return self._sweep(client, order, report)
+        batch_id = uuid.UUID(order.batch_id)
+        if order.action == "requeue":
+            done = client.batches.requeue(batch_id, order.queue, staging=self._folder(client, order))
+            report.done = done.batch.messages
+            return f"{done.batch.messages} messages are in {done.batch.queue} again."
+        batch = client.batches.get(batch_id, order.queue)
+        client.batches.mark_consumed(batch)
+        report.done = batch.messages
+        return f"The batch {batch.batch_id} of {batch.messages} messages is consumed."
+
+    def _sweep(self, client: QueueClient, order: Order, report: _Report) -> str:
+        from airflow_sqlqueue.hooks.staging import staging_folder
+
+        folder = None if self.staging is None else staging_folder(self.staging)
+        swept = client.batches.sweep(folder, order.queue)
+        report.done = swept.batches
+        return f"{swept.batches} batches, {swept.files} files and {swept.rows} staged rows are removed."
+
+    def _folder(self, client: QueueClient, order: Order) -> Any:
+        """The staging folder, where the batch's files lie in it."""
+        from airflow_sqlqueue.hooks.staging import staging_folder
+
+        if self.staging is None:
+            return None
+        folder = staging_folder(self.staging)
+        batch = client.batches.get(uuid.UUID(order.batch_id), order.queue)
+        return folder if all(path.startswith(f"{folder.uri}/") for path in batch.paths) else None
+
+
+class _Report:
+    """How far an order is, in XCom, every few seconds."""
+
+    def __init__(self, ti: Any, of: int) -> None:
+        self._ti, self._of = ti, of
+        self._said = time.monotonic()
+        self.done = 0
+
+    def so_far(self, done: int) -> None:
+        self.done = done
+        if time.monotonic() - self._said >= _EVERY_SECONDS:
+            self._say(None)
+
+    def end(self, sentence: str) -> None:
+        self._say(sentence)
+
+    def _say(self, sentence: str | None) -> None:
+        self._said = time.monotonic()
+        self._ti.xcom_push(PROGRESS, {"done": self.done, "of": self._of, "sentence": sentence})
+
+
+def _return(client: QueueClient, order: Order, report: _Report) -> str:
+    from airflow_sqlqueue.errorqueue.options import ReturnOptions
+
+    done = client.errors.return_to_source(
+        order.queue or "",
+        filters=order.filters,
+        options=ReturnOptions(redirect_to=order.destination, max_messages=order.messages or None),
+        on_progress=lambda result: report.so_far(result.messages),
+    )
+    report.done = done.messages
+    stays = "; ".join(f"{messages} stay: {reason}" for reason, messages in done.left.items())
+    return f"{done.messages} messages were returned{f'; {stays}' if stays else ''}."

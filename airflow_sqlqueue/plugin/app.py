@@ -1,0 +1,85 @@
+"""The application behind the page: every route has its rights, and none waits for a server in the event loop."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, Depends, FastAPI
+from starlette.responses import FileResponse
+from starlette.staticfiles import StaticFiles
+
+from airflow_sqlqueue.plugin import settings
+from airflow_sqlqueue.plugin.actions import router as actions
+from airflow_sqlqueue.plugin.actions import unavailable
+from airflow_sqlqueue.plugin.answers import add_answers
+from airflow_sqlqueue.plugin.batches import router as batches
+from airflow_sqlqueue.plugin.edits import router as edits
+from airflow_sqlqueue.plugin.failures import router as failures
+from airflow_sqlqueue.plugin.messages import router as messages
+from airflow_sqlqueue.plugin.metrics import router as metrics
+from airflow_sqlqueue.plugin.queues import router as queues
+from airflow_sqlqueue.plugin.rights import can_act, can_read, can_see_bodies, can_use_dag, knows, may_read, may_view
+from airflow_sqlqueue.plugin.servers import MAX_CONNECTIONS, shown_connections
+
+STATIC = Path(__file__).parent / "static"
+
+general = APIRouter()
+
+
+@cache
+def the_app() -> FastAPI:
+    """The one application of this process."""
+    return create_app()
+
+
+def create_app() -> FastAPI:
+    """An application, to be mounted under ``/sqlqueue``."""
+    app = FastAPI(title="SQL Queues", docs_url=None, redoc_url=None, openapi_url=None)
+    add_answers(app)
+    app.include_router(metrics)
+    app.include_router(general, dependencies=[Depends(may_view)])
+    of_connection = APIRouter(prefix="/api/connections/{conn_id}", dependencies=[Depends(may_view), Depends(may_read)])
+    for router in (queues, messages, edits, batches, failures, actions):
+        of_connection.include_router(router)
+    app.include_router(of_connection)
+    app.mount("/static", StaticFiles(directory=STATIC), "static")
+    return app
+
+
+@general.get("/page")
+def page() -> FileResponse:
+    """The page, which is the same for everybody."""
+    return FileResponse(STATIC / "index.html", media_type="text/html; charset=utf-8")
+
+
+@general.get("/api/session")
+def session(user: GetUserDep) -> dict[str, Any]:
+    """Who looks, and whether actions can run at all."""
+    reason = unavailable()
+    if reason is None and not can_use_dag("POST", settings.ACTIONS_DAG, user):
+        reason = f"You may not run the DAG {settings.ACTIONS_DAG!r}."
+    return {
+        "version": settings.VERSION,
+        "user": user.get_name(),
+        "actions": {"available": reason is None, "reason": reason, "dag_id": settings.ACTIONS_DAG},
+    }
+
+
+@general.get("/api/connections")
+def connections(user: GetUserDep) -> dict[str, Any]:
+    """The connections that the user may read; no server is asked."""
+    readable = [each for each in shown_connections() if can_read(each.conn_id, user)]
+    return {
+        "connections": [
+            {
+                "id": each.conn_id,
+                "host": each.host if knows(each.conn_id, user) else None,
+                "may_act": can_act(each.conn_id, user),
+                "may_see_bodies": can_see_bodies(each.conn_id, user),
+            }
+            for each in readable[:MAX_CONNECTIONS]
+        ]
+    }

@@ -1,0 +1,89 @@
+"""The batches of a connection's ledgers."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query
+
+from airflow_sqlqueue.drain.batches import BatchInfo, batches
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.manifest import FINISHED
+from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.plugin.servers import catalogs_of, session_of
+
+router = APIRouter(prefix="/batches")
+
+MAX_PATHS = 1_000
+
+
+@router.get("")
+def newest(conn_id: str, limit: Annotated[int, Query(ge=1, le=500)] = 100) -> dict[str, Any]:
+    """The batches that were opened last, the newest first; those of one database where another cannot be read."""
+    problems: list[str] = []
+    found: list[BatchInfo] = []
+    try:
+        with session_of(conn_id) as (client, session):
+            for catalog in catalogs_of(client):
+                try:
+                    found += batches(Ledger(session, catalog, client.ledger_schema), newest=limit)
+                except SqlQueueError as error:
+                    problems.append(str(error))
+    except SqlQueueError as error:
+        problems.append(str(error))
+    found.sort(key=lambda info: info.opened, reverse=True)
+    return {"problem": " ".join(problems) or None, "batches": [_shown(info) for info in found[:limit]]}
+
+
+@router.get("/{batch_id}")
+def batch(conn_id: str, batch_id: uuid.UUID) -> dict[str, Any]:
+    """One batch, with the paths of its files."""
+    with session_of(conn_id) as (client, session):
+        ledger, info = find_batch(client, session, batch_id)
+        paths = [part.path for part in ledger.parts(batch_id) if part.path is not None]
+    return {**_shown(info), "paths": paths[:MAX_PATHS]}
+
+
+def find_batch(client: Any, session: Any, batch_id: uuid.UUID) -> tuple[Ledger, BatchInfo]:
+    """A batch in whichever ledger has it. 404 where none has."""
+    for catalog in catalogs_of(client):
+        ledger = Ledger(session, catalog, client.ledger_schema)
+        if found := batches(ledger, batch_id=batch_id):
+            return ledger, found[0]
+    raise HTTPException(404, f"No ledger of the connection knows the batch {batch_id}.")
+
+
+def actions_for(info: BatchInfo) -> list[str]:
+    """What can be done with a batch in its state; an open one is its drain's."""
+    if info.state == "sealed":
+        return ["mark_consumed"] if info.kept else ["requeue", "mark_consumed"]
+    return ["sweep"] if info.state in FINISHED else []
+
+
+def _shown(info: BatchInfo) -> dict[str, Any]:
+    dag_id, run_id, task_id = _task(info.origin)
+    return {
+        "batch_id": str(info.batch_id),
+        "queue": info.queue,
+        "state": info.state,
+        "messages": info.messages,
+        "bytes": info.bytes,
+        "parts": info.parts,
+        "created": info.opened.isoformat(),
+        "age_seconds": round(info.age.total_seconds(), 1),
+        "origin": info.origin,
+        "dag_id": dag_id,
+        "run_id": run_id,
+        "task_id": task_id,
+        "stage": info.stage,
+        "actions": actions_for(info),
+    }
+
+
+def _task(origin: str) -> tuple[str | None, str | None, str | None]:
+    """DAG, run and task of a batch that a task has drained; its origin has the map index as the fourth part."""
+    parts = origin.split(" ")
+    if len(parts) != 4 or not parts[3].lstrip("-").isdigit():
+        return None, None, None
+    return parts[0], parts[1], parts[2]

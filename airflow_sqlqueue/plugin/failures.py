@@ -1,0 +1,121 @@
+"""Failed messages in groups."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends
+from pydantic import Field
+
+from airflow_sqlqueue.errorqueue.failed import FailedMessage
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.groups import group_name, value_of
+from airflow_sqlqueue.errorqueue.scan import Span, scan
+from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.plugin.answers import RequestBody, read_as
+from airflow_sqlqueue.plugin.servers import queue_of
+from airflow_sqlqueue.queue import QueueTable
+
+router = APIRouter()
+
+MAX_SCANNED = 10_000
+"""Messages of an error queue that one request looks at."""
+
+SECONDS = 5.0
+BARS = 48
+"""Hours of a histogram, the last ones in which something failed."""
+
+Grouping = Literal["exception", "message_type", "endpoint", "hour"]
+Group = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+
+_KEYS: dict[str, str] = {
+    "exception": "exception_type",
+    "message_type": "message_type",
+    "endpoint": "endpoint",
+    "hour": "hour",
+}
+
+
+class FailuresQuery(RequestBody):
+    """Which error queue, and what to group by."""
+
+    queue: str = "error"
+    group_by: Grouping = "exception"
+    limit: int = Field(50, ge=1, le=200)
+
+
+@dataclass
+class _Group:
+    label: str | None
+    messages: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+    example: int = 0
+    hours: Counter[datetime] = field(default_factory=Counter)
+
+    def add(self, message: FailedMessage) -> None:
+        self.messages += 1
+        self.example = message.row_version
+        moment = message.time_of_failure
+        if moment is not None:
+            self.first = moment if self.first is None else min(self.first, moment)
+            self.last = moment if self.last is None else max(self.last, moment)
+            self.hours[moment.astimezone(timezone.utc).replace(minute=0, second=0, microsecond=0)] += 1
+
+
+def of_group(by: Grouping, group: str) -> ErrorFilter:
+    """The messages of a group that the page names."""
+    return ErrorFilter(group=f"{_KEYS[by]}:{group}")
+
+
+@router.post("/failures")
+def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(FailuresQuery))]) -> dict[str, Any]:
+    """The groups of an error queue, the largest first; headers are read, bodies are not."""
+    key = _KEYS[wanted.group_by]
+    groups: dict[str, _Group] = {}
+    problem, messages, is_complete = None, 0, False
+    try:
+        with queue_of(conn_id, wanted.queue) as queue:
+            for message in looked_through(queue):
+                if message is None:
+                    break
+                messages += 1
+                value = value_of(key, message)
+                groups.setdefault(group_name(key, value), _Group(value)).add(message)
+            else:
+                is_complete = True
+    except SqlQueueError as error:
+        problem = str(error)
+    ordered = sorted(groups.items(), key=lambda item: -item[1].messages)[: wanted.limit]
+    return {
+        "problem": problem,
+        "messages": messages,
+        "is_complete": is_complete,
+        "groups": [_shown(name.partition(":")[2], group) for name, group in ordered],
+    }
+
+
+def looked_through(queue: QueueTable, where: ErrorFilter | None = None) -> Any:
+    """The messages of an error queue, in order; None, at the end, where it has more than one request looks at."""
+    deadline = time.monotonic() + SECONDS
+    for number, message in enumerate(scan(queue, Span.of(queue, where or ErrorFilter()))):
+        if number == MAX_SCANNED or (number % 64 == 0 and time.monotonic() > deadline):
+            yield None
+            return
+        yield message
+
+
+def _shown(name: str, group: _Group) -> dict[str, Any]:
+    return {
+        "group": name,
+        "label": group.label,
+        "messages": group.messages,
+        "first": group.first.isoformat() if group.first else None,
+        "last": group.last.isoformat() if group.last else None,
+        "histogram": [[hour.isoformat(), count] for hour, count in sorted(group.hours.items())[-BARS:]],
+        "example": group.example,
+    }

@@ -1,0 +1,185 @@
+"""The messages of a queue: a page of them, one with its headers, and its body for those who may see it.
+
+Nothing is removed, and no lock outlives a statement. Header values travel in bodies of requests and answers alone.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Annotated, Any
+
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, Depends, HTTPException
+from pydantic import BaseModel, ConfigDict, Field
+
+from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.scan import classified
+from airflow_sqlqueue.plugin import audit
+from airflow_sqlqueue.plugin.answers import RequestBody, read_as
+from airflow_sqlqueue.plugin.bodies import MAX_BYTES, shown_body
+from airflow_sqlqueue.plugin.failures import Group, Grouping, of_group
+from airflow_sqlqueue.plugin.rights import may_see_bodies
+from airflow_sqlqueue.plugin.servers import queue_of
+from airflow_sqlqueue.queue import MessageFilter, QueueTable
+from airflow_sqlqueue.queue.browsing import MessageHead, Search, Span, heads, heads_within
+from airflow_sqlqueue.queue.table_access import FIRST
+from airflow_sqlqueue.sql import readpast
+
+router = APIRouter(prefix="/queues/{address}/messages")
+
+PAGE_BYTES = 4 * 1024 * 1024
+"""Of headers that one page reads from the server."""
+
+STRETCH = 10_000
+"""Messages that one request of a search looks at."""
+
+SEARCH_SECONDS = 5.0
+
+_SHOWN_CHARACTERS = 1_000_000
+"""Of headers: longer ones are no headers but an accident, and shown as the beginning of their text."""
+
+
+class HeaderQuery(BaseModel):
+    """A header that has to have a value."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    value: str
+
+
+class MessagesQuery(RequestBody):
+    """Which messages, and from where on."""
+
+    after: int | None = Field(None, ge=FIRST, lt=2**63)
+    limit: int = Field(50, ge=1, le=200)
+    id: str | None = None
+    message_type: str | None = None
+    header: HeaderQuery | None = None
+    group_by: Grouping | None = None
+    group: Group | None = None
+
+    def where(self) -> MessageFilter | None:
+        """The filter by headers; None where none is asked for."""
+        given = {
+            "message_id": self.id or None,
+            "message_type": self.message_type or None,
+            "headers": None if self.header is None else {self.header.name: self.header.value},
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        return MessageFilter.of(given) if given else None
+
+
+@router.post("")
+def messages(
+    conn_id: str, address: str, wanted: Annotated[MessagesQuery, Depends(read_as(MessagesQuery))]
+) -> dict[str, Any]:
+    """A page of messages from the head of the queue on, or of those that match; ``next`` is where to go on.
+
+    A search looks at a stretch of the queue, so it may find nothing and not be at its end.
+    """
+    after = FIRST if wanted.after is None else wanted.after
+    where = wanted.where()
+    with queue_of(conn_id, address) as queue:
+        if wanted.group is not None and wanted.group_by is not None:
+            members = of_group(wanted.group_by, wanted.group)
+            found, reached, ended = _of_group(queue, members, after, wanted.limit)
+        elif where is not None:
+            found, reached, ended = _search(queue, where, after, wanted.limit)
+        else:
+            found, reached, ended = _page(queue, after, wanted.limit)
+    return {
+        "messages": [_summary(head) for head in found],
+        "next": None if ended else reached,
+        "searched_to": reached if reached > FIRST else None,
+        "ended": ended,
+    }
+
+
+@router.get("/{row_version}")
+def message(conn_id: str, address: str, row_version: int) -> dict[str, Any]:
+    """One message with its headers, in the order in which they are written."""
+    with queue_of(conn_id, address) as queue:
+        head = _head(queue, row_version)
+    decoded = head.decoded
+    too_long = len(head.headers) > _SHOWN_CHARACTERS
+    return {
+        **_summary(head),
+        "headers": [] if too_long else [[name, value] for name, value in decoded.values.items()],
+        "raw_headers": head.headers[:_SHOWN_CHARACTERS] if too_long or decoded.problem_code else None,
+        "problem": decoded.problem,
+    }
+
+
+@router.get("/{row_version}/body", dependencies=[Depends(may_see_bodies)])
+def body(conn_id: str, address: str, row_version: int, user: GetUserDep) -> dict[str, Any]:
+    """The body, decoded. The audit log has who saw it."""
+    with queue_of(conn_id, address) as queue:
+        head = _head(queue, row_version)
+        audit.note(user, "see_body", connection=conn_id, queue=queue.address.canonical, row_version=row_version)
+        hint = readpast(True)
+        piece = queue.value("queue.copy_body", 1, MAX_BYTES, row_version, str(head.id), readpast=hint)
+    return shown_body(Envelope.of(head.headers), bytes(piece or b""), head.body_bytes)
+
+
+def _head(queue: QueueTable, row_version: int) -> MessageHead:
+    if not FIRST < row_version < 2**63:
+        raise HTTPException(400, "That is no RowVersion.")
+    found = heads(queue, 1, after=row_version - 1, up_to=row_version)
+    if not found:
+        raise HTTPException(404, "The message is not in the queue any more, or somebody receives it now.")
+    return found[0]
+
+
+def _page(queue: QueueTable, after: int, limit: int) -> tuple[list[MessageHead], int, bool]:
+    found = heads_within(queue, limit, PAGE_BYTES, after=after)
+    # Fewer than were asked for may mean that the bytes were used up: whether it is the end, the next page says.
+    return found, found[-1].row_version if found else after, not found
+
+
+def _search(queue: QueueTable, where: MessageFilter, after: int, limit: int) -> tuple[list[MessageHead], int, bool]:
+    search = Search(where, Span(after=after), window=STRETCH)
+    deadline = time.monotonic() + SEARCH_SECONDS
+    found: list[MessageHead] = []
+    while time.monotonic() < deadline and (page := search.page(queue)) is not None:
+        for head in page:
+            if where.matches(head.id, head.decoded):
+                found.append(head)
+                if len(found) == limit:
+                    return found, head.row_version, False
+    return found, search.after, search.is_at_end
+
+
+def _of_group(queue: QueueTable, where: ErrorFilter, after: int, limit: int) -> tuple[list[MessageHead], int, bool]:
+    deadline = time.monotonic() + SEARCH_SECONDS
+    found: list[MessageHead] = []
+    while time.monotonic() < deadline:
+        page = heads_within(queue, 256, PAGE_BYTES, after=after)
+        if not page:
+            return found, after, True
+        for head in page:
+            after = head.row_version
+            if where.matches(classified(head)):
+                found.append(head)
+                if len(found) == limit:
+                    return found, after, False
+    return found, after, False
+
+
+def _summary(head: MessageHead) -> dict[str, Any]:
+    envelope = Envelope.of(head.headers)
+    identity: uuid.UUID = head.id
+    sent = envelope.time.time_sent
+    return {
+        "row_version": head.row_version,
+        "id": str(identity),
+        "message_id": envelope.identity.message_id or str(identity),
+        "message_type": envelope.content.message_type,
+        "time_sent": sent.isoformat() if sent else None,
+        "expires": head.expires.isoformat() if head.expires else None,
+        "expired": head.expired,
+        "bytes": head.body_bytes + 2 * len(head.headers),
+        "correlation_id": envelope.identity.correlation_id,
+        "is_readable": head.decoded.problem_code is None,
+    }

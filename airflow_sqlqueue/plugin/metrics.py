@@ -1,0 +1,173 @@
+"""What the page sees, in OpenMetrics, for who has the token.
+
+A scrape looks at every connection, or takes a look that is young enough; it knows no user and no right.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request
+from starlette.responses import Response
+
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.manifest import UNFINISHED
+from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.plugin import settings
+from airflow_sqlqueue.plugin.looks import LOOKS, Look
+from airflow_sqlqueue.plugin.servers import catalogs_of, client_of, session_of, shown_connections
+from airflow_sqlqueue.routing import ResolvedAddress
+
+router = APIRouter()
+
+MEDIA_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+SCRAPE_SECONDS = 8.0
+"""After which a scrape answers with what it has."""
+
+_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class _Family:
+    """A metric by its name, with what it says."""
+
+    name: str
+    kind: str
+    text: str
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        _Family("sqlqueue_up", "gauge", "Whether the last look at the connection's server met no problem."),
+        _Family("sqlqueue_messages", "gauge", "Messages by the catalog, expired ones included; an estimate."),
+        _Family("sqlqueue_inserted", "counter", "Rows ever inserted, by the identity; an estimate."),
+        _Family("sqlqueue_delayed_messages", "gauge", "Messages in the queue's table of delayed ones; an estimate."),
+        _Family("sqlqueue_expired_messages", "gauge", "Expired messages, of the first 1,000."),
+        _Family("sqlqueue_quarantined_messages", "gauge", "Messages in quarantine."),
+        _Family("sqlqueue_oldest_seconds", "gauge", "Age of the first message, by its header TimeSent."),
+        _Family("sqlqueue_findings", "gauge", "What the inspection finds wrong with the queue, by severity."),
+        _Family("sqlqueue_batches", "gauge", "Unfinished batches by state."),
+        _Family("sqlqueue_batch_oldest_seconds", "gauge", "Age of the oldest unfinished batch by state."),
+    )
+}
+
+Sample = tuple[str, dict[str, str], float]
+"""The name of a family, labels, a value."""
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """Unfinished batches of a state."""
+
+    catalog: str
+    state: str
+    batches: int
+    oldest_seconds: float
+
+
+@router.get("/metrics")
+def metrics(request: Request) -> Response:
+    """All connections in OpenMetrics; 401 while the configuration has no token."""
+    token = settings.metrics_token()
+    given = request.headers.get("authorization", "")
+    if not token or not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        raise HTTPException(401, "Metrics take the token of [sqlqueue] page_metrics_token, as a Bearer token.")
+    return Response(exposition(_scrape()), media_type=MEDIA_TYPE)
+
+
+def exposition(samples: list[Sample]) -> str:
+    """Samples as OpenMetrics has them."""
+    lines = []
+    for name, family in FAMILIES.items():
+        own = [(labels, value) for of, labels, value in samples if of == name]
+        if not own:
+            continue
+        lines += [f"# TYPE {name} {family.kind}", f"# HELP {name} {family.text}"]
+        suffix = "_total" if family.kind == "counter" else ""
+        for labels, value in own:
+            shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+            lines.append(
+                f"{name}{suffix}{{{shown}}} {value:.3f}" if value % 1 else f"{name}{suffix}{{{shown}}} {value:.0f}"
+            )
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r'[\\"]', r"\\\g<0>", text).replace("\n", r"\n")
+
+
+def _scrape() -> list[Sample]:
+    conn_ids = [each.conn_id for each in shown_connections()]
+    pool = ThreadPoolExecutor(_AT_ONCE, "sqlqueue-metrics")
+    futures = {conn_id: pool.submit(_of_connection, conn_id) for conn_id in conn_ids}
+    done, _ = wait(futures.values(), SCRAPE_SECONDS)
+    pool.shutdown(wait=False, cancel_futures=True)
+    samples: list[Sample] = []
+    for conn_id, future in futures.items():
+        if future in done and not future.cancelled():
+            samples += future.result()
+        else:
+            samples.append(("sqlqueue_up", {"conn_id": conn_id}, 0))
+    return samples
+
+
+def _of_connection(conn_id: str) -> list[Sample]:
+    try:
+        look = LOOKS.look(conn_id, client_of(conn_id))
+        found = list(_of_look(conn_id, look))
+        if look.problem is None:
+            found += _of_batches(conn_id)
+        return found
+    except (SqlQueueError, HTTPException):
+        return [("sqlqueue_up", {"conn_id": conn_id}, 0)]
+
+
+def _of_look(conn_id: str, look: Look) -> Iterator[Sample]:
+    yield "sqlqueue_up", {"conn_id": conn_id}, look.problem is None
+    for each in look.queues:
+        overview = each.overview
+        labels = {"conn_id": conn_id, **_names(overview.table), "kind": overview.kind}
+        yield "sqlqueue_messages", labels, overview.rows
+        age = None if overview.oldest is None else max(0.0, look.at.timestamp() - overview.oldest.timestamp())
+        values = {
+            "sqlqueue_inserted": overview.inserted,
+            "sqlqueue_delayed_messages": overview.delayed,
+            "sqlqueue_expired_messages": overview.expired,
+            "sqlqueue_quarantined_messages": overview.quarantined,
+            "sqlqueue_oldest_seconds": 0.0 if age is None and not overview.rows else age,
+        }
+        yield from ((name, labels, float(value)) for name, value in values.items() if value is not None)
+        severities = [finding.severity for finding in overview.findings]
+        for severity in dict.fromkeys(severities):
+            yield "sqlqueue_findings", {**labels, "severity": severity}, severities.count(severity)
+
+
+def _of_batches(conn_id: str) -> Iterator[Sample]:
+    for each in _unfinished(conn_id):
+        labels = {"conn_id": conn_id, "catalog": each.catalog, "state": each.state}
+        yield "sqlqueue_batches", labels, each.batches
+        yield "sqlqueue_batch_oldest_seconds", labels, each.oldest_seconds
+
+
+def _unfinished(conn_id: str) -> list[_Batches]:
+    found = []
+    with session_of(conn_id) as (client, session):
+        for catalog in catalogs_of(client):
+            ledger = Ledger(session, catalog, client.ledger_schema)
+            rows: dict[str, Any] = {}
+            if ledger.exists():
+                rows = {row[0]: row for row in session.run(ledger.query("unfinished_by_state"))}
+            for state in UNFINISHED:
+                _, count, seconds = rows.get(state, (state, 0, 0))
+                found.append(_Batches(catalog, state, int(count), max(0.0, float(seconds))))
+    return found
+
+
+def _names(table: ResolvedAddress) -> dict[str, str]:
+    return {"catalog": table.catalog, "schema": table.schema, "queue": table.table}

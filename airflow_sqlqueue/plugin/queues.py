@@ -1,0 +1,58 @@
+"""The queues of a connection."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fastapi import APIRouter
+
+from airflow_sqlqueue.plugin.looks import LOOKS, WatchedQueue
+from airflow_sqlqueue.plugin.servers import client_of
+
+router = APIRouter()
+
+
+@router.get("/queues")
+def queues(conn_id: str) -> dict[str, Any]:
+    """Every queue with its counts, rates and findings; a server that is down is a sentence."""
+    look = LOOKS.look(conn_id, client_of(conn_id))
+    return {
+        "looked_at": look.at.isoformat(),
+        "problem": look.problem,
+        "queues": [_queue(each, look.at.timestamp()) for each in look.queues],
+    }
+
+
+def _queue(each: WatchedQueue, now: float) -> dict[str, Any]:
+    overview = each.overview
+    table = overview.table
+    return {
+        "address": table.canonical,
+        "name": table.table,
+        "schema": table.schema,
+        "catalog": table.catalog,
+        "messages": overview.rows,
+        "is_estimate": True,
+        "kind": "error" if overview.kind == "queue" and is_error_queue(table.table) else overview.kind,
+        "delayed": overview.delayed,
+        "expired": overview.expired,
+        "quarantined": overview.quarantined,
+        "oldest_seconds": None if overview.oldest is None else max(0.0, round(now - overview.oldest.timestamp(), 1)),
+        "rate_in": each.rate_in,
+        "rate_out": each.rate_out,
+        "history": each.history,
+        "findings": [
+            {
+                "severity": "info" if finding.severity == "note" else finding.severity,
+                "sentence": finding.text,
+                "statement": None if finding.fix is None else finding.fix.text,
+            }
+            for finding in overview.findings
+        ],
+    }
+
+
+def is_error_queue(table: str) -> bool:
+    """Whether a queue is one of failed messages, by the last part of its name."""
+    return re.split(r"[._-]", table)[-1].lower() == "error"

@@ -1,0 +1,173 @@
+"""The connections that the page shows, and sessions on their servers: few, short, and never waited for long."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from airflow.configuration import conf
+from airflow.models.connection import Connection as StoredConnection
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.utils.session import create_session
+from fastapi import HTTPException
+from sqlalchemy import select
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.hooks.connection import CONNECTION_TYPES, read_connection
+from airflow_sqlqueue.hooks.masking import mask_secrets
+from airflow_sqlqueue.plugin import settings
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.session import Session
+
+MAX_CONNECTIONS = 200
+LOGIN_SECONDS = 5
+STATEMENT_SECONDS = 10
+LOCK_SECONDS = 1.0
+
+MAX_SESSIONS = 16
+"""Requests of one API process that use a server or wait for it: Airflow's own routes share its 40 threads."""
+
+SESSIONS_PER_CONNECTION = 2
+WAITING_PER_CONNECTION = 2
+WAIT_SECONDS = 5.0
+
+_ENVIRONMENT = "AIRFLOW_CONN_"
+
+
+@dataclass(frozen=True)
+class ShownConnection:
+    """A connection as the page lists it. Its server was not asked for anything."""
+
+    conn_id: str
+    host: str | None
+
+
+def shown_connections() -> list[ShownConnection]:
+    """Those of type ``sqlqueue`` in Airflow's database and the environment, and those that the configuration names.
+
+    No secrets backend can list what it has: name such connections in ``[sqlqueue] page_connections``.
+    """
+    with create_session() as session:
+        rows = session.execute(
+            select(StoredConnection.conn_id, StoredConnection.host).where(
+                StoredConnection.conn_type == CONNECTION_TYPES[0]
+            )
+        )
+        found = {conn_id: ShownConnection(conn_id, host) for conn_id, host in rows}
+    own = [name.removeprefix(_ENVIRONMENT).lower() for name in os.environ if name.startswith(_ENVIRONMENT)]
+    for conn_id in [*settings.named_connections(), *own]:
+        if conn_id not in found and (connection := _shown(conn_id)) is not None:
+            found[conn_id] = ShownConnection(conn_id, connection.host)
+    return sorted(found.values(), key=lambda each: each.conn_id)
+
+
+def _shown(conn_id: str) -> Connection | None:
+    """The connection where it is one that the page shows."""
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        return None
+    except Exception:
+        # A text in the environment that is no connection says so with what stands in it.
+        return None
+    allowed = CONNECTION_TYPES if conn_id in settings.named_connections() else CONNECTION_TYPES[:1]
+    return connection if connection.conn_type in allowed else None
+
+
+def client_of(conn_id: str) -> QueueClient:
+    """The client of a connection that the page shows, with timeouts for a page. 404 for any other connection.
+
+    Raises :class:`ConfigurationError` for one that cannot be used.
+    """
+    connection = _shown(conn_id)
+    if connection is None:
+        raise HTTPException(404, f"There is no connection {conn_id!r} of type sqlqueue, and none that the page names.")
+    allow = conf.getboolean("sqlqueue", "allow_driver_in_extra", fallback=False)
+    read = read_connection(connection, allow_driver_in_extra=allow)
+    mask_secrets(read)
+    server = replace(read.settings, login_timeout=min(read.settings.login_timeout, LOGIN_SECONDS))
+    return QueueClient(server, read.resolver, ledger_schema=read.ledger_schema, lock_timeout=LOCK_SECONDS)
+
+
+class Sessions:
+    """Sessions of one API process: so many at one time in all, and on the server of a connection."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._open: Counter[str] = Counter()
+        self._wanted: Counter[str] = Counter()
+
+    @contextmanager
+    def session(self, conn_id: str, client: QueueClient) -> Iterator[Session]:
+        """A session for the block; 503 at once where too many are wanted, or after some seconds where none is free."""
+        with (
+            self._place(conn_id),
+            Session(client.settings, lock_timeout=client.lock_timeout, statement_timeout=STATEMENT_SECONDS) as session,
+        ):
+            yield session
+
+    @contextmanager
+    def _place(self, conn_id: str) -> Iterator[None]:
+        with self._changed:
+            own = self._wanted[conn_id]
+            if own >= SESSIONS_PER_CONNECTION + WAITING_PER_CONNECTION or self._wanted.total() >= MAX_SESSIONS:
+                raise HTTPException(503, "Too many people look at once: try again in some seconds.")
+            self._wanted[conn_id] += 1
+            try:
+                if not self._changed.wait_for(lambda: self._open[conn_id] < SESSIONS_PER_CONNECTION, WAIT_SECONDS):
+                    raise HTTPException(503, f"The server of {conn_id!r} answers others first: try again.")
+                self._open[conn_id] += 1
+            except BaseException:
+                self._leave(self._wanted, conn_id)
+                raise
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._leave(self._open, conn_id)
+                self._leave(self._wanted, conn_id)
+                self._changed.notify_all()
+
+    @staticmethod
+    def _leave(counter: Counter[str], conn_id: str) -> None:
+        counter[conn_id] -= 1
+        if not counter[conn_id]:
+            del counter[conn_id]
+
+
+SESSIONS = Sessions()
+
+
+@contextmanager
+def session_of(conn_id: str) -> Iterator[tuple[QueueClient, Session]]:
+    """The client of a connection that the page shows, and a session for the block."""
+    client = client_of(conn_id)
+    with SESSIONS.session(conn_id, client) as session:
+        yield client, session
+
+
+@contextmanager
+def queue_of(conn_id: str, address: str) -> Iterator[QueueTable]:
+    """The queue that an address means, through a session for the block. Raises :class:`AddressError`."""
+    # An address that cannot be used is an error before a connection is made.
+    client_of(conn_id).resolve(address)
+    with session_of(conn_id) as (client, session):
+        yield client.queue(address).through(session)
+
+
+def catalogs_of(client: QueueClient) -> list[str]:
+    """The databases that the connection's settings name, its own first."""
+    resolver = client.resolver
+    named = [
+        resolver.default_catalog or client.settings.database,
+        client.settings.database,
+        *resolver.queue_catalogs.values(),
+        *resolver.endpoint_catalogs.values(),
+        *(resolver.allowed_catalogs or ()),
+    ]
+    return list({name.lower(): name for name in reversed(named)}.values())[::-1]

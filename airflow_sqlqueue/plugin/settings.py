@@ -1,0 +1,40 @@
+"""What Airflow's configuration says of the page."""
+
+from __future__ import annotations
+
+from airflow.configuration import conf
+
+from airflow_sqlqueue import __version__
+
+ACTIONS_DAG = "sqlqueue_actions"
+"""The DAG that the page's actions run in: :mod:`airflow_sqlqueue.plugin.actions_dag`."""
+
+VERSION = __version__
+
+
+def named_connections() -> list[str]:
+    """Connections that the page shows besides those of type ``sqlqueue`` that it finds by itself."""
+    return _names("page_connections")
+
+
+def is_open(conn_id: str) -> bool:
+    """Whether its queues are shown to everybody who may see the page, without the right to read the connection."""
+    return not {conn_id, "*"}.isdisjoint(_names("page_open_connections"))
+
+
+def shows_bodies() -> bool:
+    """Whether the page may show a body to anybody."""
+    return bool(conf.getboolean("sqlqueue", "page_show_bodies", fallback=False))
+
+
+def metrics_token() -> str:
+    """What a scraper has to show; empty: there are no metrics."""
+    return _text("page_metrics_token")
+
+
+def _text(name: str) -> str:
+    return str(conf.get("sqlqueue", name, fallback="") or "")
+
+
+def _names(name: str) -> list[str]:
+    return [part.strip() for part in _text(name).split(",") if part.strip()]

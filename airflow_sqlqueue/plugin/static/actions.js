@@ -1,0 +1,131 @@
+// What changes something: a dry run first, then a confirmation that tells the count, then a DAG run that does it.
+
+import { path, post, Problem } from "./api.js";
+import { h, foreign, say } from "./dom.js";
+import { number, when } from "./format.js";
+import { note, problem } from "./parts.js";
+import { to } from "./routes.js";
+
+/**
+ * A button for an action.
+ *
+ * @param action `{ label, verb(count), request, form, danger }`: what the button says, what the confirmation's says, the
+ *   body of the dry run, and, where something is to be filled in, `{ nodes, read() }`, whose result joins the request.
+ *   With `{ at, then }` it is done in the request itself, at that path, and not by a run; then `then` is called.
+ */
+export function actionButton(page, conn, action) {
+  const open = () => offer(page, conn, action);
+  return h("button", { type: "button", class: action.danger ? "danger" : null, onclick: open }, action.label);
+}
+
+function offer(page, conn, action) {
+  const title = h("h2", { id: "action-title" }, action.label);
+  const content = h("div", { "aria-live": "polite" });
+  const cancel = h("button", { type: "button" }, "Cancel");
+  const buttons = h("p", { class: "buttons" }, cancel);
+  const form = h("form", { method: "dialog" }, title, content, buttons);
+  const dialog = h("dialog", { "aria-labelledby": "action-title" }, form);
+  const filled = action.form?.();
+
+  cancel.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("close", () => dialog.remove());
+  page.signal.addEventListener("abort", () => dialog.close());
+
+  const ask = (label, step, kind = "primary") => {
+    const button = h("button", { type: "submit", class: kind }, label);
+    buttons.replaceChildren(cancel, button);
+    form.onsubmit = async (event) => {
+      event.preventDefault();
+      button.disabled = true;
+      button.setAttribute("aria-busy", "true");
+      try {
+        await step();
+      } catch (error) {
+        if (!(error instanceof Problem)) throw error;
+        button.disabled = false;
+        button.removeAttribute("aria-busy");
+        content.querySelector(".problem")?.remove();
+        content.append(problem(error.message));
+        if (error.status === 409 || !filled) ask("Look again", dryRun);
+      }
+    };
+    return button;
+  };
+
+  const dryRun = async () => {
+    const request = { ...action.request, ...filled?.read() };
+    if (!filled) content.replaceChildren(note("Counting what this would do…"));
+    const asked = action.at
+      ? post(action.at, { ...request, dry_run: true }, page.signal)
+      : post(path("connections", conn, "actions", "preview"), request, page.signal);
+    const answer = await asked;
+    content.replaceChildren(h("p", { class: "preview" }, foreign(answer.sentence)), note("Nothing has been done yet."));
+    if (answer.messages) {
+      const step = action.at ? () => doNow(request) : () => confirm(answer);
+      ask(action.verb(answer.messages), step, action.danger ? "danger" : "primary");
+    } else {
+      buttons.replaceChildren(cancel);
+    }
+    cancel.focus();
+  };
+
+  const doNow = async (request) => {
+    const answer = await post(action.at, { ...request, dry_run: false }, page.signal);
+    content.replaceChildren(h("p", { class: "preview" }, foreign(answer.sentence)));
+    cancel.textContent = "Close";
+    buttons.replaceChildren(cancel);
+    cancel.focus();
+    dialog.addEventListener("close", action.then);
+  };
+
+  const confirm = async ({ token, messages: count, sentence }) => {
+    const answer = await post(path("connections", conn, "actions"), { token, count }, page.signal);
+    remember(page.session.user, { conn, run: answer.run_id, what: action.label, count, at: new Date().toISOString() });
+    say(sentence);
+    dialog.close();
+    location.hash = to.action(conn, answer.run_id);
+  };
+
+  document.body.append(dialog);
+  const first = ask("Dry run", dryRun);
+  if (filled) content.append(...filled.nodes);
+  dialog.showModal();
+  if (!filled) first.click();
+}
+
+// Airflow's own menu leads to the front of this page, not to a run: so the runs that were started here are kept.
+const KEPT = 10;
+const storeKey = (user) => `sqlqueue.actions.${user}`;
+
+function remembered(user) {
+  try {
+    const kept = JSON.parse(localStorage.getItem(storeKey(user)) ?? "[]");
+    return Array.isArray(kept) ? kept : [];
+  } catch {
+    return [];
+  }
+}
+
+function remember(user, action) {
+  try {
+    localStorage.setItem(storeKey(user), JSON.stringify([action, ...remembered(user)].slice(0, KEPT)));
+  } catch {
+    // A full or forbidden store only means that the run is not in the list.
+  }
+}
+
+/** What this person has started on this connection lately, as links to its progress. */
+export function recentActions(page, conn) {
+  const mine = remembered(page.session.user)
+    .filter((action) => action.conn === conn)
+    .slice(0, 3);
+  if (!mine.length) return null;
+  const items = mine.map(({ run, what, count, at }) =>
+    h("li", {}, h("a", { href: to.action(conn, run) }, `${what}, ${number(count)}`), " ", when(at)),
+  );
+  return h(
+    "section",
+    { class: "recent", "aria-label": "What you have started" },
+    h("ul", {}, h("li", {}, "You started"), items),
+  );
+}

@@ -1,0 +1,47 @@
+// The server's side of this page, relative to it, so that it works below any path.
+
+const BASE = new URL("api/", document.baseURI);
+
+/** An answer that says what is wrong in one sentence. */
+export class Problem extends Error {
+  constructor(status, sentence) {
+    super(sentence);
+    this.status = status;
+  }
+}
+
+/** `path("connections", id, "queues")`: every part is one segment, whatever stands in it. */
+export const path = (...parts) => parts.map(encodeURIComponent).join("/");
+
+export const get = (where, signal) => call(where, { signal });
+
+/** A question or an order with a body. The header is what no form of another site can send. */
+export const post = (where, body, signal) =>
+  call(where, {
+    method: "POST",
+    body: JSON.stringify(body),
+    headers: { "Content-Type": "application/json", "X-SqlQueue": "1" },
+    signal,
+  });
+
+async function call(where, options) {
+  let response;
+  try {
+    response = await fetch(new URL(where, BASE), { credentials: "same-origin", cache: "no-store", ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "Airflow's API server did not answer; is the network there?");
+  }
+  const isJson = (response.headers.get("Content-Type") ?? "").startsWith("application/json");
+  const answer = isJson ? await response.json() : null;
+  if (response.ok && answer !== null) return answer;
+  if (response.status === 401) window.dispatchEvent(new Event("signed-out"));
+  throw new Problem(response.status, sentence(response.status, answer?.detail));
+}
+
+function sentence(status, detail) {
+  if (typeof detail === "string" && detail) return detail;
+  if (status === 401) return "You are not signed in any more: sign in again.";
+  if (status === 403) return "You have no right to this.";
+  return `Airflow's API server answered ${status}, and did not say why; its log does.`;
+}

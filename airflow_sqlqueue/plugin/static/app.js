@@ -1,0 +1,172 @@
+// The shell: which view an address means, and what all views share.
+
+import { get, Problem } from "./api.js";
+import { h, foreign, say } from "./dom.js";
+import { airflow, parts, tellAddressBar, to } from "./routes.js";
+import { connections } from "./connections.js";
+import { queues } from "./queues.js";
+import { messages } from "./messages.js";
+import { message } from "./message.js";
+import { batch, batches } from "./batches.js";
+import { failureGroup, failures } from "./failures.js";
+import { progress } from "./progress.js";
+
+const VIEWS = [
+  ["", connections],
+  ["c/*", queues],
+  ["c/*/q/*", messages],
+  ["c/*/q/*/m/*", message],
+  ["c/*/batches", batches],
+  ["c/*/batches/*", batch],
+  ["c/*/failures", failures],
+  ["c/*/failures/*/*", failures],
+  ["c/*/failures/*/*/*", failureGroup],
+  ["c/*/actions/*", progress],
+];
+
+const ROOT = "SQL queues";
+const REFRESH = 10_000;
+const main = document.getElementById("main");
+let current = null;
+let signedOut = false;
+
+/** What a view has of the shell. It ends when people go elsewhere. */
+class Page {
+  #control = new AbortController();
+
+  constructor(session, isFirst = false) {
+    this.session = session;
+    this.isFirst = isFirst;
+    this.signal = this.#control.signal;
+  }
+
+  end() {
+    this.#control.abort();
+  }
+
+  get ended() {
+    return this.signal.aborted;
+  }
+
+  /** Where this is: a title, and what stands between the root and it as `[text, address]`. */
+  place(title, ...between) {
+    const atRoot = title === ROOT;
+    document.title = atRoot ? ROOT : `${title} – ${ROOT}`;
+    const way = atRoot ? [] : [[ROOT, to.connections()], ...between];
+    const links = way.map(([text, address]) => h("li", {}, h("a", { href: address }, foreign(text))));
+    const here = h("li", { "aria-current": "page" }, foreign(title));
+    document.getElementById("crumbs").replaceChildren(...(atRoot ? [] : [h("ol", {}, links, here)]));
+  }
+
+  /** Put this in place of what was shown. Where that had the focus, the title has it now. */
+  show(...children) {
+    if (this.ended) return;
+    main.replaceChildren(...children.flat(Infinity).filter(Boolean));
+    if (!this.session || this.isFirst || document.activeElement !== document.body) return;
+    const title = main.querySelector("h1");
+    title?.setAttribute("tabindex", "-1");
+    title?.focus({ preventScroll: true });
+  }
+
+  /** Look, tell what went wrong where it did, and give the answer otherwise (else undefined). */
+  async ask(look, where = null) {
+    try {
+      const answer = await look;
+      return this.ended ? undefined : answer;
+    } catch (error) {
+      if (this.ended || error.name === "AbortError") return undefined;
+      if (!(error instanceof Problem)) throw error;
+      const sentence = h("p", { class: "problem", role: "alert" }, foreign(error.message));
+      if (where) where.replaceChildren(sentence);
+      else this.show(h("h1", {}, document.title), sentence);
+      return undefined;
+    }
+  }
+
+  /** Do it again and again, while the page is to be seen and somebody is signed in. */
+  async every(milliseconds, look) {
+    while (!this.ended && !signedOut) {
+      await new Promise((resolve) => setTimeout(resolve, milliseconds ?? REFRESH));
+      if (document.hidden)
+        await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
+      if (this.ended || signedOut) return;
+      if ((await look()) === false) return;
+    }
+  }
+}
+
+function find(address) {
+  for (const [pattern, view] of VIEWS) {
+    const wanted = pattern.split("/").filter(Boolean);
+    if (wanted.length !== address.length) continue;
+    if (wanted.every((part, index) => part === "*" || part === address[index])) {
+      return [view, address.filter((_, index) => wanted[index] === "*")];
+    }
+  }
+  return null;
+}
+
+async function navigate(session) {
+  const page = new Page(session, current === null);
+  current?.end();
+  current = page;
+  const found = find(parts(location.hash || "#/") ?? [""]);
+  tellAddressBar();
+  if (!found) {
+    page.place("Nothing here");
+    const back = h("a", { href: to.connections() }, "See the connections");
+    page.show(h("h1", {}, "Nothing here"), h("p", {}, "This address means no page. ", back));
+    return;
+  }
+  const [view, which] = found;
+  scrollTo(0, 0);
+  await view(page, ...which);
+}
+
+function signInAgain() {
+  if (signedOut) return;
+  signedOut = true;
+  const link = h("a", { href: airflow(""), onclick: leaveByReload }, "Sign in again");
+  document
+    .getElementById("alerts")
+    .replaceChildren(h("p", { class: "problem" }, "You are not signed in any more. ", link));
+  say("You are not signed in any more.");
+}
+
+/** A mistake of this page's own is better told than hidden behind "Looking…". */
+function fail() {
+  const sentence = "This page made a mistake: reload it, and please report what you did.";
+  document.getElementById("alerts").replaceChildren(h("p", { class: "problem" }, sentence));
+}
+
+// A reload lets Airflow notice and ask for the password.
+function leaveByReload(event) {
+  event.preventDefault();
+  (parent === window ? window : parent).location.reload();
+}
+
+/** Airflow loses what stands after `#` on some ways, so an address may come as `?view=` too. */
+function takeView() {
+  const view = new URLSearchParams(location.search).get("view");
+  if (view === null) return;
+  const address = view.startsWith("#") ? view : `#${view}`;
+  history.replaceState(null, "", `${location.pathname}${parts(address) ? address : ""}`);
+}
+
+async function start() {
+  window.addEventListener("signed-out", signInAgain);
+  window.addEventListener("unhandledrejection", fail);
+  takeView();
+  const shell = new Page(null);
+  const session = await shell.ask(get("session", shell.signal));
+  if (!session) return;
+  document.getElementById("who").replaceChildren("Signed in as ", foreign(session.user));
+  window.addEventListener("hashchange", () => navigate(session));
+  await navigate(session);
+}
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+start();

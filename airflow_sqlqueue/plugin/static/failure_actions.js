@@ -1,0 +1,94 @@
+// The ways back for what failed.
+
+import { path } from "./api.js";
+import { h } from "./dom.js";
+import { plural } from "./format.js";
+import { actionButton } from "./actions.js";
+import { note } from "./parts.js";
+import { to } from "./routes.js";
+
+const messages = (count) => plural(count, "message");
+
+/** @param what the body of the dry run, without the action: `{ queue, row_versions }` or `{ queue, group_by, group }`. */
+export function returnToSource(page, conn, what, label = "Return to source") {
+  return actionButton(page, conn, {
+    label,
+    verb: (count) => `Return ${messages(count)}`,
+    request: { action: "return", ...what },
+  });
+}
+
+export function redirect(page, conn, what, label = "Redirect") {
+  return actionButton(page, conn, {
+    label: `${label}…`,
+    verb: (count) => `Redirect ${messages(count)}`,
+    request: { action: "redirect", ...what },
+    form: () => {
+      const target = h("input", { type: "text", required: true, autocomplete: "off", spellcheck: "false" });
+      return {
+        nodes: [
+          h("label", { class: "field" }, "To the queue", target),
+          note("An address: a table, or table@[schema]@[catalog]."),
+        ],
+        read: () => ({ destination: target.value.trim() }),
+      };
+    },
+  });
+}
+
+/** Only what is changed goes out, so that nobody needs to see a body to mend a header. */
+export function editAndReturn(page, conn, queue, one, maySeeBodies) {
+  return actionButton(page, conn, {
+    label: "Edit and return…",
+    verb: () => "Return the edited message",
+    request: {},
+    at: path("connections", conn, "queues", queue, "messages", one.row_version, "edit"),
+    then: () => (location.hash = to.queue(conn, queue)),
+    form: () => {
+      const names = h(
+        "datalist",
+        { id: "header-names" },
+        one.headers.map(([name]) => h("option", { value: name })),
+      );
+      const rows = h("div", { class: "edits" });
+      const edits = [];
+      const add = () => {
+        const name = h("input", { type: "text", list: "header-names", autocomplete: "off", spellcheck: "false" });
+        const value = h("input", { type: "text", autocomplete: "off", spellcheck: "false" });
+        name.addEventListener("change", () => {
+          const known = one.headers.find(([known]) => known === name.value);
+          if (known && !value.value) value.value = known[1] ?? "";
+        });
+        edits.push([name, value]);
+        rows.append(
+          h(
+            "div",
+            { class: "edit" },
+            h("label", { class: "field" }, "Header", name),
+            h("label", { class: "field" }, "New value", value),
+          ),
+        );
+      };
+      const more = h("button", { type: "button", class: "small", onclick: add }, "Another header");
+      add();
+      const replace = h("input", { type: "checkbox" });
+      const text = h("textarea", { rows: 8, spellcheck: "false", disabled: true });
+      replace.addEventListener("change", () => (text.disabled = !replace.checked));
+      const body = [
+        h("label", { class: "check" }, replace, " Replace the body"),
+        h("label", { class: "field" }, "New body", text),
+        maySeeBodies ? null : note("You may replace the body, though you may not see it."),
+      ].filter(Boolean);
+      return {
+        nodes: [names, rows, more, ...body],
+        read: () => {
+          const changed = edits.map(([name, value]) => [name.value.trim(), value.value]).filter(([name]) => name);
+          return {
+            headers: changed.length ? Object.fromEntries(changed) : null,
+            body: replace.checked ? text.value : null,
+          };
+        },
+      };
+    },
+  });
+}

@@ -1,0 +1,170 @@
+// What failed: groups with how many and when; one group with its messages; and the ways back.
+
+import { get, path, post } from "./api.js";
+import { h, clipped, foreign } from "./dom.js";
+import { histogram } from "./charts.js";
+import { redirect, returnToSource } from "./failure_actions.js";
+import { exact, number, plural, when } from "./format.js";
+import { messagePager } from "./messages.js";
+import { choice, facts, note, problem, rightsOf, tabs } from "./parts.js";
+import { tellAddressBar, to } from "./routes.js";
+import { Table } from "./table.js";
+
+const BY = [
+  ["exception", "Exception"],
+  ["message_type", "Message type"],
+  ["endpoint", "Endpoint"],
+  ["hour", "Hour"],
+];
+const LIMIT = 50;
+
+export async function failures(page, conn, queue = null, by = "exception") {
+  page.place("Failures", [conn, to.queues(conn)]);
+  const state = h("div", {}, note("Looking for error queues…"));
+  const tools = h("div", { class: "tools" });
+  page.show(h("h1", {}, "Failures"), tabs(conn, "Failures"), tools, state);
+  const found = await page.ask(get(path("connections", conn, "queues"), page.signal), state);
+  if (!found) return;
+  const errors = found.queues.filter(({ kind }) => kind === "error").map(({ address }) => address);
+  if (queue !== null && !errors.includes(queue)) errors.push(queue);
+  if (!errors.length) {
+    state.replaceChildren(
+      found.problem ? problem(found.problem) : note("There is no error queue in the database of this connection."),
+    );
+    return;
+  }
+  let [chosen, how, looks] = [queue ?? errors[0], by, 0];
+  const look = async () => {
+    const mine = (looks += 1);
+    // In place, not by a new address: who goes through the choices by keyboard stays at them.
+    history.replaceState(null, "", to.failures(conn, chosen, how));
+    tellAddressBar();
+    state.replaceChildren(note("Reading the headers of what failed…"));
+    const answer = await page.ask(groupsOf(page, conn, chosen, how), state);
+    if (answer && mine === looks) state.replaceChildren(...groupList(conn, chosen, how, answer));
+  };
+  const select = h(
+    "select",
+    {},
+    errors.map((name) => h("option", { value: name, selected: name === chosen }, name)),
+  );
+  select.addEventListener("change", () => {
+    chosen = select.value;
+    look();
+  });
+  const grouping = choice("Group by", BY, by, (value) => {
+    how = value;
+    look();
+  });
+  tools.replaceChildren(h("label", {}, "Error queue ", select), grouping);
+  await look();
+}
+
+const groupsOf = (page, conn, queue, by) =>
+  post(path("connections", conn, "failures"), { queue, group_by: by, limit: LIMIT }, page.signal);
+
+// What has no such header, or none that can be read, is a group as well.
+const labelOf = (group) => group.label ?? "(none named)";
+const moment = (iso) => (iso ? Date.parse(iso) : null);
+
+function groupList(conn, queue, by, answer) {
+  if (answer.problem && !answer.groups.length) return [problem(answer.problem)];
+  if (!answer.groups.length) return [note("Nothing has failed: the error queue is empty.")];
+  const table = new Table({
+    caption: `Failures by ${BY.find(([id]) => id === by)?.[1].toLowerCase() ?? by}`,
+    columns: [
+      {
+        id: "label",
+        label: BY.find(([id]) => id === by)?.[1] ?? "Group",
+        wide: true,
+        value: labelOf,
+        cell: (g) => h("a", { href: to.failures(conn, queue, by, g.group) }, clippedLabel(labelOf(g))),
+      },
+      { id: "messages", label: "Messages", number: true, value: (g) => g.messages, cell: (g) => number(g.messages) },
+      { id: "histogram", label: "When", cell: (g) => histogram(g.histogram) ?? "–" },
+      { id: "first", label: "First", number: true, value: (g) => moment(g.first), cell: (g) => when(g.first) },
+      { id: "last", label: "Last", number: true, value: (g) => moment(g.last), cell: (g) => when(g.last) },
+    ],
+    key: (group) => group.group,
+    sort: { id: "messages", down: true },
+  });
+  table.update(answer.groups);
+  const seen = `${plural(answer.messages, "message")} in ${plural(answer.groups.length, "group")}`;
+  const sentence = answer.is_complete ? `${seen}.` : `${seen}: only the first of a longer queue were looked at.`;
+  return [answer.problem && problem(answer.problem), note(sentence), table.element].filter(Boolean);
+}
+
+function chart(bins) {
+  if (bins.length < 2) return null;
+  const most = Math.max(...bins.map(([, messages]) => messages));
+  const ends = [bins[0], bins.at(-1)].map(([time]) => h("span", {}, exact(new Date(time)).slice(0, 16)));
+  const caption = h("figcaption", {}, ends[0], h("span", {}, `at most ${number(most)} at a time`), ends[1]);
+  return h("figure", { class: "wide-chart" }, histogram(bins, { width: 720, height: 64 }), caption);
+}
+
+// The label is a link, so all of it cannot be asked for here; the group's page has it.
+const clippedLabel = (label) => foreign(label.length > 160 ? `${label.slice(0, 160)}…` : label);
+
+export async function failureGroup(page, conn, queue, by, id) {
+  const crumbs = [
+    [conn, to.queues(conn)],
+    ["Failures", to.failures(conn, queue, by)],
+  ];
+  page.place("Group", ...crumbs);
+  page.show(h("h1", {}, "Group"), tabs(conn, "Failures"), note("Reading the headers of what failed…"));
+  const found = await page.ask(Promise.all([groupsOf(page, conn, queue, by), rightsOf(page, get, conn)]));
+  if (!found) return;
+  const [answer, rights] = found;
+  const group = answer.groups.find((one) => one.group === id);
+  if (!group) {
+    const back = h("a", { href: to.failures(conn, queue, by) }, "See what is there");
+    const sentence = answer.problem
+      ? problem(answer.problem)
+      : note("No message of this group is in the error queue any more. ", back);
+    page.show(h("h1", {}, "Group"), tabs(conn, "Failures"), sentence);
+    return;
+  }
+  const label = labelOf(group);
+  const title = label.length > 80 ? `${label.slice(0, 80)}…` : label;
+  page.place(title, ...crumbs);
+  const chosen = new Set();
+  const buttons = h("div", {});
+  const whole = { queue, group_by: by, group: id };
+  const offer = () => {
+    if (!rights.mayAct) return buttons.replaceChildren(...(rights.reason ? [note(foreign(rights.reason))] : []));
+    const rows = [...chosen].sort((a, b) => a - b);
+    const what = rows.length ? { queue, row_versions: rows } : whole;
+    const which = rows.length ? plural(rows.length, "chosen message") : "the whole group";
+    buttons.replaceChildren(
+      h(
+        "p",
+        { class: "buttons sticky" },
+        returnToSource(page, conn, what, `Return ${which}`),
+        redirect(page, conn, what, `Redirect ${which}`),
+      ),
+    );
+  };
+  offer();
+  const options = rights.mayAct ? { chosen, onselect: offer } : {};
+  const pager = messagePager(page, conn, queue, () => ({ group_by: by, group: id }), options);
+  page.show(
+    h("h1", { class: "long" }, clipped(label, 300)),
+    tabs(conn, "Failures"),
+    facts([
+      ["Messages", number(group.messages)],
+      ["First", when(group.first)],
+      ["Last", when(group.last)],
+      [
+        "An example",
+        group.example === null
+          ? null
+          : h("a", { href: to.message(conn, queue, group.example) }, `row ${group.example}`),
+      ],
+    ]),
+    chart(group.histogram),
+    buttons,
+    h("h2", {}, "Messages"),
+    pager.element,
+  );
+  await pager.first();
+}

@@ -1,0 +1,67 @@
+// Parts that several views have.
+
+import { h, foreign } from "./dom.js";
+import { airflow, leave, runPath, to } from "./routes.js";
+
+/** The three sides of a connection, with the one that is shown. */
+export function tabs(conn, active) {
+  const sides = [
+    ["Queues", to.queues(conn)],
+    ["Failures", to.failures(conn)],
+    ["Batches", to.batches(conn)],
+  ];
+  const links = sides.map(([text, address]) =>
+    h("a", { href: address, "aria-current": text === active ? "page" : null }, text),
+  );
+  return h("nav", { class: "tabs", "aria-label": "Sides of this connection" }, links);
+}
+
+export const badge = (text, kind = "plain") => h("span", { class: `badge ${kind}` }, text);
+
+export const note = (...children) => h("p", { class: "note" }, children);
+
+export const problem = (sentence) => h("p", { class: "problem", role: "alert" }, foreign(sentence));
+
+/** A DAG run or a task of it, in Airflow's own pages. */
+export function runLink(dag, run, task = null) {
+  const address = airflow(runPath(dag, run, task));
+  const text = task ? `${dag} / ${run} / ${task}` : `${dag} / ${run}`;
+  return h("a", { href: address, onclick: leave, onauxclick: leave }, foreign(text));
+}
+
+export const address = (text) => foreign(text, { class: "address" });
+
+/** Choices of which one is on, as radio buttons that look like one bar. */
+export function choice(legend, options, chosen, onchange) {
+  const name = `choice${(choices += 1)}`;
+  const buttons = options.map(([value, text]) => {
+    const radio = h("input", { type: "radio", name, value, onchange: () => onchange(value) });
+    radio.checked = value === chosen;
+    return h("label", {}, radio, h("span", {}, text));
+  });
+  return h("fieldset", { class: "choice" }, h("legend", {}, legend), h("div", {}, buttons));
+}
+let choices = 0;
+
+/** What a dictionary of facts looks like. Nothing is shown of what is not known. */
+export function facts(pairs) {
+  const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== false);
+  return h(
+    "dl",
+    { class: "facts" },
+    known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+  );
+}
+
+/** Who may do something here, as a connection of the list; what is not in the list may do nothing. */
+export async function rightsOf(page, get, conn) {
+  const answer = await get("connections", page.signal);
+  const mine = answer.connections.find(({ id }) => id === conn);
+  const { available, reason } = page.session.actions;
+  return {
+    mayAct: Boolean(mine?.may_act) && available,
+    mayEdit: Boolean(mine?.may_act),
+    maySeeBodies: Boolean(mine?.may_see_bodies),
+    reason: mine?.may_act && !available ? reason : null,
+  };
+}

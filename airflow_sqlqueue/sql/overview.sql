@@ -1,0 +1,64 @@
+-- counts: count the messages of the database's queues by its catalog
+-- The catalog's count and the last identity: no row is read and none is locked. sys.partitions shows what the login may
+-- see of a table at all, where sys.dm_db_partition_stats takes the permission VIEW DATABASE STATE.
+SELECT t.object_id, s.name, t.name, (
+    SELECT SUM(p.rows) FROM {catalog}.sys.partitions AS p WHERE p.object_id = t.object_id AND p.index_id IN (0, 1)
+), CAST(i.last_value AS bigint), CAST(i.seed_value AS bigint), CAST(i.increment_value AS bigint)
+FROM {catalog}.sys.tables AS t
+JOIN {catalog}.sys.schemas AS s ON s.schema_id = t.schema_id
+LEFT JOIN {catalog}.sys.identity_columns AS i ON i.object_id = t.object_id
+WHERE t.is_ms_shipped = 0 AND EXISTS (
+    SELECT * FROM {catalog}.sys.columns AS k WHERE k.object_id = t.object_id AND k.name = 'Headers'
+)
+ORDER BY s.name, t.name;
+
+-- tables: look at the tables of the database
+SELECT t.object_id, t.is_memory_optimized, t.temporal_type, t.is_tracked_by_cdc, t.lock_escalation_desc
+FROM {catalog}.sys.tables AS t
+WHERE t.is_ms_shipped = 0 AND EXISTS (
+    SELECT * FROM {catalog}.sys.columns AS k WHERE k.object_id = t.object_id AND k.name = 'Headers'
+);
+
+-- columns: read the columns of the database's tables
+SELECT c.object_id, c.name, TYPE_NAME(c.system_type_id), c.max_length, c.is_nullable, c.is_identity, c.is_computed,
+       CASE WHEN c.default_object_id <> 0 THEN 1 ELSE 0 END, c.encryption_type
+FROM {catalog}.sys.columns AS c
+WHERE EXISTS (SELECT * FROM {catalog}.sys.tables AS t WHERE t.object_id = c.object_id AND t.is_ms_shipped = 0)
+  AND EXISTS (SELECT * FROM {catalog}.sys.columns AS k WHERE k.object_id = c.object_id AND k.name = 'Headers')
+ORDER BY c.object_id, c.column_id;
+
+-- indexes: read the indexes of the database's tables
+SELECT i.object_id, i.name, c.name, i.type_desc, i.is_disabled, i.filter_definition
+FROM {catalog}.sys.indexes AS i
+JOIN {catalog}.sys.index_columns AS x ON x.object_id = i.object_id AND x.index_id = i.index_id AND x.key_ordinal = 1
+JOIN {catalog}.sys.columns AS c ON c.object_id = x.object_id AND c.column_id = x.column_id
+WHERE i.type IN (1, 2) AND i.is_hypothetical = 0
+  AND EXISTS (SELECT * FROM {catalog}.sys.columns AS k WHERE k.object_id = i.object_id AND k.name = 'Headers')
+ORDER BY i.object_id, i.index_id;
+
+-- triggers: read the triggers of the database's tables
+SELECT t.parent_id, t.name, e.type_desc, t.is_disabled, t.is_instead_of_trigger
+FROM {catalog}.sys.triggers AS t
+JOIN {catalog}.sys.trigger_events AS e ON e.object_id = t.object_id
+WHERE EXISTS (SELECT * FROM {catalog}.sys.columns AS k WHERE k.object_id = t.parent_id AND k.name = 'Headers')
+ORDER BY t.parent_id, t.name, e.type;
+
+-- database: read the settings of the database
+SELECT d.is_read_committed_snapshot_on, d.delayed_durability_desc FROM sys.databases AS d WHERE d.name = ?;
+
+-- quarantined: count the messages in quarantine
+-- By queue, of the first so many rows: the table is one for exceptions, and has no index on Queue.
+SELECT q.[Queue], COUNT_BIG(*)
+FROM (
+    SELECT TOP (?) [Queue] FROM {quarantine} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) ORDER BY [QuarantineId]
+) AS q
+GROUP BY q.[Queue];
+
+-- head: look at the first message of the queue
+-- When it was sent, out of the text of its headers, so that they need not leave the server, however long they are. Where
+-- they are written in another way than endpoints do, with blanks or escapes, nothing is found. The first row of all,
+-- expired or not: to pass over expired ones might take reading them all.
+SELECT TOP (1) CASE
+    WHEN CHARINDEX(N'"NServiceBus.TimeSent":"' COLLATE Latin1_General_BIN2, [Headers]) > 0
+    THEN SUBSTRING([Headers], CHARINDEX(N'"NServiceBus.TimeSent":"' COLLATE Latin1_General_BIN2, [Headers]) + 24, 27) END
+FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] >= ? ORDER BY [RowVersion];

@@ -1,0 +1,239 @@
+"""Messages on the page: pages, searches, headers and bodies; nothing is removed, and nothing of them leaks."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.message import Message
+
+pytestmark = pytest.mark.airflow
+
+SECRET = "the-value-of-a-header"
+HOSTILE = {
+    "<script>alert(1)</script>": "javascript:alert(1)",
+    "right to left": "\u202eabc\u202c",
+    "n" * 10_000: "long name",
+    "NServiceBus.MessageId": "an-id",
+    "NServiceBus.EnclosedMessageTypes": "Shop.OrderPlaced, Shop",
+    "NServiceBus.TimeSent": "2026-01-01 12:00:00:000000 Z",
+    "NServiceBus.CorrelationId": "a-correlation",
+    "Shop.Secret": SECRET,
+}
+
+
+@pytest.fixture
+def path(live: str, queue_name: str) -> str:
+    return f"api/connections/{live}/queues/{queue_name}/messages"
+
+
+def test_a_queue_is_paged_through_from_its_head(post: Any, hook: SqlQueueHook, queue_name: str, path: str) -> None:
+    hook.send(queue_name, [Message({"NServiceBus.MessageId": f"m{number}"}) for number in range(5)])
+    found, after = [], None
+    while True:
+        answer = post(path, {"after": after, "limit": 2})
+        found += [each["message_id"] for each in answer["messages"]]
+        if answer["ended"]:
+            break
+        after = answer["next"]
+    assert found == ["m0", "m1", "m2", "m3", "m4"]
+    assert answer["next"] is None
+    assert hook.depth(queue_name).messages == 5
+
+
+def test_a_page_holds_so_many_bytes_of_headers(
+    post: Any, hook: SqlQueueHook, queue_name: str, path: str, monkeypatch: Any
+) -> None:
+    from airflow_sqlqueue.plugin import messages
+
+    monkeypatch.setattr(messages, "PAGE_BYTES", 10_000)
+    hook.send(queue_name, [Message({"filled": "x" * 4_000}, b"b" * 100_000)] * 4)
+    first = post(path, {"limit": 4})
+    assert (len(first["messages"]), first["ended"]) == (2, False)
+    assert first["messages"][0]["bytes"] > 100_000
+    second = post(path, {"limit": 4, "after": first["next"]})
+    assert (len(second["messages"]), second["ended"]) == (2, False)
+    assert post(path, {"limit": 4, "after": second["next"]})["ended"] is True
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"id": "an-id"},
+        {"message_type": "Shop.OrderPlaced"},
+        {"header": {"name": "Shop.Secret", "value": SECRET}},
+        {"header": {"name": "right to left", "value": "\u202eabc\u202c"}},
+    ],
+)
+def test_a_search_goes_by_headers(
+    post: Any, hook: SqlQueueHook, queue_name: str, path: str, wanted: dict[str, Any]
+) -> None:
+    hook.send(queue_name, [Message({"Shop.Secret": "another"}), Message(HOSTILE), Message()])
+    answer = post(path, wanted)
+    assert [each["message_id"] for each in answer["messages"]] == ["an-id"]
+    assert answer["ended"] is True
+
+
+def test_a_search_goes_on_where_it_stopped(
+    post: Any, hook: SqlQueueHook, queue_name: str, path: str, monkeypatch: Any
+) -> None:
+    from airflow_sqlqueue.plugin import messages
+
+    monkeypatch.setattr(messages, "STRETCH", 2)
+    hook.send(queue_name, [*[Message()] * 5, Message({"NServiceBus.MessageId": "last"})])
+    answer, requests = post(path, {"id": "last"}), 1
+    while not answer["messages"]:
+        assert answer["ended"] is False
+        answer, requests = post(path, {"id": "last", "after": answer["next"]}), requests + 1
+    assert requests == 3
+
+
+def test_headers_come_as_they_are_written(
+    post: Any, get: Any, hook: SqlQueueHook, queue_name: str, path: str, caplog: Any
+) -> None:
+    hook.send(queue_name, [Message(HOSTILE, b"{}", time_to_be_received=timedelta(hours=1))])
+    with caplog.at_level(logging.DEBUG):
+        (summary,) = post(path, {})["messages"]
+        shown = get(f"{path}/{summary['row_version']}")
+    assert dict(shown["headers"]) == HOSTILE
+    assert [name for name, _ in shown["headers"]] == list(HOSTILE)
+    assert shown["raw_headers"] is None
+    expected = {
+        "message_id": "an-id",
+        "message_type": "Shop.OrderPlaced",
+        "time_sent": "2026-01-01T12:00:00+00:00",
+        "correlation_id": "a-correlation",
+        "expired": False,
+        "is_readable": True,
+    }
+    assert {name: shown[name] for name in expected} == expected
+    assert {name: summary[name] for name in expected} == expected
+    assert shown["expires"] is not None
+    assert SECRET not in caplog.text
+
+
+def test_malformed_headers_are_shown_as_text(
+    post: Any, get: Any, hook: SqlQueueHook, queue_name: str, path: str
+) -> None:
+    hook.send(queue_name, [Message('{"a": 1, "b": "<b>"}')])
+    (summary,) = post(path, {})["messages"]
+    assert summary["is_readable"] is False
+    shown = get(f"{path}/{summary['row_version']}")
+    assert shown["headers"] == [["b", "<b>"]]
+    assert shown["raw_headers"] == '{"a": 1, "b": "<b>"}'
+    assert shown["problem"] == "a header's value is not text"
+
+
+def test_a_message_that_is_not_there_is_a_sentence(page: Any, hook: SqlQueueHook, queue_name: str, path: str) -> None:
+    for number, status in (("1", 404), ("9223372036854775807", 404), ("9223372036854775808", 400), ("x", 400)):
+        answer = page("GET", f"{path}/{number}")
+        assert answer.status_code == status, number
+        assert set(answer.json()) == {"detail"}
+    missing = page("GET", f"api/connections/sqlqueue_default/queues/no.{uuid.uuid4().hex}/messages/1")
+    assert missing.status_code == 404
+    assert "does not exist" in missing.json()["detail"]
+    assert page("GET", "api/connections/sqlqueue_default/queues/%23a/messages/1").status_code == 400
+
+
+@pytest.fixture
+def bodies(monkeypatch: Any) -> None:
+    monkeypatch.setenv("AIRFLOW__SQLQUEUE__PAGE_SHOW_BODIES", "True")
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "kind", "text"),
+    [
+        (
+            b'{"a":1.10,"a":[],"b":{"c":"\\"}"}}',
+            "application/json",
+            "json",
+            '{\n  "a": 1.10,\n  "a": [],\n  "b": {\n    "c": "\\"}"\n  }\n}',
+        ),
+        (b"<a>1</a>", "text/xml", "xml", "<a>1</a>"),
+        ("\ufeffgr\u00fc\u00df".encode("utf-16-le"), "text/plain", "text", "gr\u00fc\u00df"),
+        (b"\x00\x01ab", None, "hex", "00000000  00 01 61 62                                      ..ab"),
+        (
+            b"\xff\xfe\xfa",
+            "application/octet-stream",
+            "hex",
+            "00000000  ff fe fa                                         ...",
+        ),
+        (b"", None, "empty", ""),
+    ],
+)
+def test_a_body_is_decoded(
+    get: Any,
+    post: Any,
+    hook: SqlQueueHook,
+    queue_name: str,
+    path: str,
+    bodies: None,
+    body: bytes,
+    content_type: str | None,
+    kind: str,
+    text: str,
+) -> None:
+    hook.send(queue_name, [Message({} if content_type is None else {"NServiceBus.ContentType": content_type}, body)])
+    (summary,) = post(path, {})["messages"]
+    shown = get(f"{path}/{summary['row_version']}/body")
+    assert shown == {"kind": kind, "text": text, "bytes": len(body), "cut": False}
+
+
+def test_a_large_body_is_cut_and_read_in_part(
+    get: Any, post: Any, hook: SqlQueueHook, queue_name: str, path: str, bodies: None
+) -> None:
+    text = "\u00fc" * 1_500_000
+    hook.send(queue_name, [Message({"NServiceBus.ContentType": "text/plain"}, b"x" + text.encode())])
+    (summary,) = post(path, {})["messages"]
+    shown = get(f"{path}/{summary['row_version']}/body")
+    assert (shown["kind"], shown["bytes"], shown["cut"]) == ("text", 3_000_001, True)
+    assert shown["text"] == ("x" + text)[:200_000]
+
+
+def test_who_saw_a_body_is_in_the_audit_log_and_what_it_was_is_not(
+    get: Any, post: Any, hook: SqlQueueHook, queue_name: str, path: str, bodies: None, logged: Any
+) -> None:
+    hook.send(queue_name, [Message(HOSTILE, b"the body's secret")])
+    (summary,) = post(path, {})["messages"]
+    get(f"{path}/{summary['row_version']}/body", user="oda", role="OP")
+    row = logged()[0]
+    assert (row.event, row.owner) == ("sqlqueue_see_body", "oda")
+    assert json.loads(row.extra) == {
+        "connection": "sqlqueue_default",
+        "queue": hook.client.resolve(queue_name).canonical,
+        "row_version": summary["row_version"],
+    }
+
+
+def test_looking_removes_nothing_and_locks_nothing(
+    get: Any, post: Any, hook: SqlQueueHook, queue_name: str, path: str, bodies: None
+) -> None:
+    hook.send(queue_name, [Message({"NServiceBus.MessageId": "x"}, b"{}")])
+    (summary,) = post(path, {"id": "x"})["messages"]
+    for _ in range(2):
+        get(f"{path}/{summary['row_version']}")
+        get(f"{path}/{summary['row_version']}/body")
+    assert len(hook.receive(queue_name, 5)) == 1
+
+
+def test_a_fault_of_the_page_tells_nothing_of_a_message(
+    page: Any, hook: SqlQueueHook, queue_name: str, path: str, monkeypatch: Any, caplog: Any
+) -> None:
+    from airflow_sqlqueue.plugin import messages
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError(SECRET)
+
+    monkeypatch.setattr(messages, "_head", fail)
+    answer = page("GET", f"{path}/1")
+    assert answer.status_code == 500
+    assert answer.json() == {"detail": "The page has met a fault of its own: see the API server's log."}
+    assert answer.headers["cache-control"] == "no-store"
+    assert "RuntimeError" in caplog.text
+    assert SECRET not in caplog.text

@@ -1,0 +1,98 @@
+"""What the page sees as metrics: in OpenMetrics for who has the token, and among Airflow's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.plugin.metrics import FAMILIES, exposition
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture
+def token(monkeypatch: Any) -> str:
+    monkeypatch.setenv("AIRFLOW__SQLQUEUE__PAGE_METRICS_TOKEN", "scrape-me")
+    return "scrape-me"
+
+
+def test_metrics_are_off_until_there_is_a_token(page: Any, live: str, monkeypatch: Any) -> None:
+    for given in ("", "Bearer ", "Bearer None"):
+        assert page("GET", "metrics", role=None, headers={"Authorization": given}).status_code == 401
+    monkeypatch.setenv("AIRFLOW__SQLQUEUE__PAGE_METRICS_TOKEN", "scrape-me")
+    assert page("GET", "metrics", role=None).status_code == 401
+    assert page("GET", "metrics", role="ADMIN").status_code == 401
+    assert (
+        page("GET", "metrics", role=None, headers={"Authorization": "Bearer scrape-m\u00e9".encode()}).status_code
+        == 401
+    )
+
+
+def test_a_scrape_has_every_connection(
+    page: Any, hook: SqlQueueHook, queue_name: str, connection: Any, token: str, monkeypatch: Any
+) -> None:
+    down = {**json.loads(os.environ["AIRFLOW_CONN_SQLQUEUE_DEFAULT"]), "port": 1}
+    monkeypatch.setenv("AIRFLOW_CONN_DOWN", json.dumps(down))
+    hook.send(queue_name, [Message({"NServiceBus.TimeSent": "2026-01-01 12:00:00:000000 Z"})] * 3)
+    hook.drain(queue_name, stage="table", batch_id=uuid.uuid4())
+    hook.send(queue_name, [Message()])
+    answer = page("GET", "metrics", role=None, headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    lines = answer.text.splitlines()
+    assert lines[-1] == "# EOF"
+    assert answer.text.endswith("\n")
+    assert 'sqlqueue_up{conn_id="down"} 0' in lines
+    assert 'sqlqueue_up{conn_id="sqlqueue_default"} 1' in lines
+    catalog = hook.client.settings.database
+    labels = f'{{conn_id="sqlqueue_default",catalog="{catalog}",schema="dbo",queue="{queue_name}",kind="queue"}}'
+    assert f"sqlqueue_messages{labels} 1" in lines
+    assert f"sqlqueue_inserted_total{labels} 4" in lines
+    sealed = f'sqlqueue_batches{{conn_id="sqlqueue_default",catalog="{catalog}",state="sealed"}} '
+    assert [int(line.removeprefix(sealed)) > 0 for line in lines if line.startswith(sealed)] == [True]
+    families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(families) == len(set(families))
+    assert set(families) <= FAMILIES.keys()
+
+
+def test_the_guide_and_the_dashboard_know_every_metric_and_no_other() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    known = {f"{name}_total" if family.kind == "counter" else name for name, family in FAMILIES.items()}
+    guide = (docs / "guides" / "page.md").read_text("utf-8")
+    rows = [line for line in guide.splitlines() if line.startswith("| `sqlqueue_")]
+    assert {name for row in rows for name in re.findall(r"`(sqlqueue_\w+)`", row)} == known
+    queries = re.findall(r"expr: (.*)", guide)
+    dashboard = json.loads((docs / "grafana-dashboard.json").read_text("utf-8"))
+    queries += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(queries) > 10
+    assert {name for query in queries for name in re.findall(r"sqlqueue_\w+", query)} <= known
+
+
+def test_names_of_queues_are_written_as_openmetrics_has_them() -> None:
+    text = exposition([("sqlqueue_messages", {"queue": 'a"b\\c\nd'}, 1.5)])
+    assert text.splitlines()[2] == 'sqlqueue_messages{queue="a\\"b\\\\c\\nd"} 1.500'
+
+
+def test_a_look_sets_airflows_gauges_too(
+    get: Any, hook: SqlQueueHook, queue_name: str, statsd: Any, monkeypatch: Any
+) -> None:
+    """Airflow has its statistics twice: for its servers, and for tasks, of which the tests have a listener."""
+    from airflow.sdk.observability import stats
+
+    from airflow_sqlqueue.plugin import gauges
+
+    monkeypatch.setattr(gauges, "stats", stats)
+    hook.send(queue_name, [Message({"NServiceBus.TimeSent": "2026-01-01 12:00:00:000000 Z"})] * 2)
+    for _ in range(2):
+        get("api/connections/sqlqueue_default/queues")
+    found = {tags: value for tags, value in statsd.named("backlog.messages").items() if queue_name in tags}
+    assert list(found.values()) == [2.0]
+    assert [age > 0 for tags, age in statsd.named("backlog.oldest_seconds").items() if queue_name in tags] == [True]

@@ -1,0 +1,200 @@
+"""The queues of a connection on the page: counts, rates, findings, a server that is down, and what it all costs."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.tables.create import queue_definition
+
+pytestmark = pytest.mark.airflow
+
+QUEUES = "api/connections/sqlqueue_default/queues"
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What sessions send, one entry for each round trip."""
+    texts: list[str] = []
+    results = Session.results
+
+    def noted(self: Session, statement: Query, *values: Any, **options: Any) -> Any:
+        texts.append(statement.name)
+        return results(self, statement, *values, **options)
+
+    monkeypatch.setattr(Session, "results", noted)
+    return texts
+
+
+def one(answer: Any, name: str) -> Any:
+    (found,) = [each for each in answer["queues"] if each["name"] == name]
+    return found
+
+
+def test_a_queue_with_its_counts_and_rates(get: Any, hook: SqlQueueHook, queue_name: str) -> None:
+    hook.send(queue_name, [Message({"NServiceBus.TimeSent": "2026-01-01 12:00:00:000000 Z"})] * 5)
+    first = one(get(QUEUES), queue_name)
+    assert first["address"] == hook.client.resolve(queue_name).canonical
+    assert (first["messages"], first["kind"], first["is_estimate"]) == (5, "queue", True)
+    assert (first["rate_in"], first["rate_out"]) == (None, None)
+    hook.send(queue_name, [Message()] * 3)
+    hook.receive(queue_name, 2)
+    second = one(get(QUEUES), queue_name)
+    assert second["messages"] == 6
+    assert second["rate_in"] > second["rate_out"] > 0
+    assert second["rate_out"] / second["rate_in"] == pytest.approx(2 / 3, abs=0.05)
+    assert second["oldest_seconds"] > 0
+    # A point a minute.
+    assert [count for _, count in second["history"]] == [5]
+
+
+def test_findings_come_with_the_statement_that_mends_them(get: Any, hook: SqlQueueHook, queue_name: str) -> None:
+    table = hook.client.resolve(queue_name).qualified_name
+    hook.client.run_sql(f"DROP INDEX [Index_RowVersion] ON {table}")
+    (finding,) = one(get(QUEUES), queue_name)["findings"]
+    assert finding["severity"] == "error"
+    assert "every receive scans" in finding["sentence"]
+    hook.client.run_sql(finding["statement"])
+    get(QUEUES)
+    assert SqlQueueHook("sqlqueue_default").client.tables.inspect(queue_name).findings == ()
+
+
+def test_a_server_that_is_down_is_a_sentence(get: Any, page: Any, connection: Any) -> None:
+    connection(host="127.0.0.1", port=1)
+    answer = get(QUEUES)
+    assert answer["queues"] == []
+    assert "No SQL Server answers at 127.0.0.1:1" in answer["problem"]
+    assert get("api/connections/sqlqueue_default/batches")["batches"] == []
+    refused = page("GET", f"{QUEUES}/audit/messages/1")
+    assert refused.status_code == 503
+    assert "No SQL Server answers" in refused.json()["detail"]
+
+
+def test_a_connection_that_cannot_be_used_is_a_sentence(page: Any, connection: Any) -> None:
+    connection(schema="", password="p4ssword")
+    answer = page("GET", QUEUES)
+    assert answer.status_code == 400
+    assert "names no database" in answer.json()["detail"]
+    assert "p4ssword" not in answer.text
+
+
+def test_a_database_that_is_missing_leaves_the_others(get: Any, live: str, monkeypatch: Any, queue_name: str) -> None:
+    import json
+    import os
+
+    values = json.loads(os.environ["AIRFLOW_CONN_SQLQUEUE_DEFAULT"])
+    values["extra"]["allowed_catalogs"] = f"{values['schema']}, nowhere"
+    monkeypatch.setenv("AIRFLOW_CONN_SQLQUEUE_DEFAULT", json.dumps(values))
+    answer = get(QUEUES)
+    assert "nowhere" in answer["problem"] or "does not exist" in answer["problem"]
+    assert one(answer, queue_name)["messages"] == 0
+
+
+def test_who_asks_while_another_looks_gets_the_last_look(
+    get: Any, page: Any, hook: SqlQueueHook, queue_name: str, statements: list[str], monkeypatch: Any
+) -> None:
+    from airflow_sqlqueue.plugin import looks
+
+    get(QUEUES)
+    (watched,) = looks.LOOKS._watched.values()
+    looks_before = statements.count("overview")
+    with watched.mutex:
+        assert one(get(QUEUES), queue_name)["messages"] == 0
+    assert statements.count("overview") == looks_before
+    monkeypatch.setattr(looks, "FRESH_SECONDS", 60.0)
+    assert one(get(QUEUES, user="ulf"), queue_name)["messages"] == 0
+    assert statements.count("overview") == looks_before
+
+
+def test_too_many_at_once_are_told_so(page: Any, live: str, queue_name: str, monkeypatch: Any) -> None:
+    from airflow_sqlqueue.plugin import servers
+
+    monkeypatch.setattr(servers, "WAIT_SECONDS", 0.05)
+    client = servers.client_of(live)
+    with servers.SESSIONS.session(live, client), servers.SESSIONS.session(live, client):
+        answer = page("GET", f"{QUEUES}/{queue_name}/messages/1")
+        assert answer.status_code == 503
+        assert "answers others first" in answer.json()["detail"]
+    monkeypatch.setattr(servers, "MAX_SESSIONS", 1)
+    with servers.SESSIONS.session("another", client):
+        answer = page("GET", f"{QUEUES}/{queue_name}/messages/1")
+        assert (answer.status_code, "Too many" in answer.json()["detail"]) == (503, True)
+    assert page("GET", f"{QUEUES}/{queue_name}/messages/1").status_code == 404
+
+
+def test_a_statement_that_takes_too_long_is_given_up(page: Any, hook: SqlQueueHook, queue_name: str) -> None:
+    """A lock on the whole table, which a look at a message waits for, is one of those."""
+    from airflow_sqlqueue.plugin import servers
+
+    client = servers.client_of("sqlqueue_default")
+    with servers.SESSIONS.session("sqlqueue_default", client) as session:
+        assert session._connection.timeout == servers.STATEMENT_SECONDS
+        assert session.settings.login_timeout <= servers.LOGIN_SECONDS
+    locked, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with hook.client.session() as holder, holder.transaction():
+            table = hook.client.resolve(queue_name).qualified_name
+            holder.run(Query("hold", "hold the table", f"SELECT COUNT(*) FROM {table} WITH (TABLOCKX, HOLDLOCK)"))
+            locked.set()
+            done.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        assert locked.wait(60)
+        started = time.monotonic()
+        answer = page("GET", f"{QUEUES}/{queue_name}/messages/1")
+        assert answer.status_code == 503
+        assert time.monotonic() - started < 60
+    finally:
+        done.set()
+        holder.join(60)
+
+
+@pytest.fixture
+def crowded(server: Any, connection: Any, hook: SqlQueueHook) -> Iterator[int]:
+    """A database of its own with 200 queues of 10 million messages in all, as the catalog has it."""
+    name = f"crowd_{uuid.uuid4().hex[:8]}"
+    hook.client.run_sql(f"CREATE DATABASE [{name}]")
+    client = QueueClient.from_url(server.url(name))
+    texts = []
+    for number in range(200):
+        definition = queue_definition(client.resolve(f"Endpoint.{number:03}"))
+        texts += [statement.text for statement in definition.statements]
+        texts.append(f"UPDATE STATISTICS {definition.table.qualified_name} WITH ROWCOUNT = 50000, PAGECOUNT = 5000;")
+    with client.session() as session:
+        for start in range(0, len(texts), 100):
+            session.run(Query("make", "make the queues", "\n".join(texts[start : start + 100])))
+    settings = client.settings
+    connection(
+        host=settings.host,
+        port=settings.port,
+        login=settings.user,
+        password=settings.password,
+        schema=name,
+        extra={"encrypt": "yes", "trust_server_certificate": True},
+    )
+    yield 10_000_000
+    hook.client.run_sql(f"DROP DATABASE [{name}]")
+
+
+def test_200_queues_cost_one_round_trip(get: Any, crowded: int, statements: list[str]) -> None:
+    """Whichever look it is: besides, there are the login and its two settings."""
+    for _ in range(3):
+        statements.clear()
+        answer = get(QUEUES)
+        assert sum(each["messages"] for each in answer["queues"]) == crowded
+        assert len(answer["queues"]) == 200
+        assert [name for name in statements if not name.startswith("session.")] == ["overview"]
+        assert len(statements) <= 3

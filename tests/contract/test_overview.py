@@ -1,0 +1,159 @@
+"""All queues of a database at one look, on any server."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.quarantine import Quarantine
+from airflow_sqlqueue.envelope.times import format_time
+from airflow_sqlqueue.inspection.inspect import inspect
+from airflow_sqlqueue.inspection.overview import COUNTED_EXPIRED, HEADS, DatabaseOverview, QueueOverview
+from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition
+from tests.contract.conftest import run_sql
+
+Look = Callable[[], dict[str, QueueOverview]]
+SENT = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def overview(resolver: AddressResolver, schema: str) -> DatabaseOverview:
+    return DatabaseOverview(resolver.resolve("audit").catalog, schema, clock=lambda: 0.0)
+
+
+@pytest.fixture
+def look(session: Session, overview: DatabaseOverview, schema: str) -> Look:
+    return lambda: {each.table.table: each for each in overview.look(session) if each.table.schema == schema}
+
+
+@pytest.fixture
+def round_trips(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that the session sends from now on, one for each round trip."""
+    texts: list[str] = []
+    results = Session.results
+
+    def noted(self: Session, statement: Query, *values: object, **options: object) -> list[list[object]]:
+        texts.append(statement.text)
+        return results(self, statement, *values, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Session, "results", noted)
+    return texts
+
+
+def test_a_queue_is_shown_with_what_stands_beside_it(
+    session: Session, resolver: AddressResolver, schema: str, look: Look
+) -> None:
+    audit = resolver.resolve("audit")
+    create_queue(session, audit)
+    create(session, delayed_definition(resolver.resolve("audit.Delayed")))
+    Ledger(session, audit.catalog, schema).create()
+    queue = QueueTable(session, audit)
+    first = {HeaderNames.TIME_SENT: format_time(SENT)}
+    queue.send([Message(first), Message(time_to_be_received=timedelta(seconds=-1)), Message(), Message()])
+    run_sql(session, f"INSERT [{schema}].[audit.Delayed] ([Headers], [Due]) VALUES ('{{}}', GETUTCDATE())")
+    (last,) = queue.browse(1, after=queue.browse(3)[-1].row_version)
+    assert Quarantine(session, audit.catalog, schema).move(queue, uuid.uuid4(), {last.row_version: "no text"}) == 1
+    look()
+    found = look()
+    assert found.keys() == {"audit", "audit.Delayed"}
+    assert found["audit"].rows == 3
+    assert found["audit"].inserted == 4
+    assert found["audit"].delayed == found["audit.Delayed"].rows == 1
+    assert found["audit"].quarantined == 1
+    assert found["audit"].expired == 1
+    assert found["audit"].oldest == SENT
+    assert found["audit"].findings == ()
+    assert found["audit.Delayed"].kind == "delayed"
+
+
+def test_a_look_is_one_round_trip_whatever_there_is(
+    session: Session, resolver: AddressResolver, look: Look, round_trips: list[str]
+) -> None:
+    for number in range(3):
+        create_queue(session, resolver.resolve(f"q{number}"))
+    for _ in range(3):
+        round_trips.clear()
+        assert look().keys() == {"q0", "q1", "q2"}
+        assert len(round_trips) == 1
+    create_queue(session, resolver.resolve("q3"))
+    round_trips.clear()
+    assert "q3" in look()
+    # Once more, for what the new table looks like.
+    assert len(round_trips) == 2
+
+
+def test_only_seeks_and_the_catalog_are_asked(
+    session: Session, resolver: AddressResolver, schema: str, look: Look, round_trips: list[str]
+) -> None:
+    """No statement names a queue but those that seek its first row, and those that stop after so many expired ones."""
+    create_queue(session, resolver.resolve("audit"))
+    look()
+    round_trips.clear()
+    look()
+    statements = [text for text in round_trips[0].split(";") if f"[{schema}]" in text]
+    assert len(statements) == 2
+    assert "TOP (1)" in statements[0]
+    assert "FORCESEEK" in statements[0]
+    assert "TOP (?) [Expires]" in statements[1]
+
+
+def test_findings_are_those_of_an_inspection(
+    session: Session, resolver: AddressResolver, schema: str, look: Look
+) -> None:
+    slow, deaf = resolver.resolve("slow"), resolver.resolve("deaf")
+    create_queue(session, slow)
+    create_queue(session, deaf, legacy_columns=False)
+    create(session, delayed_definition(resolver.resolve("deaf.Delayed")))
+    run_sql(session, f"DROP INDEX [Index_RowVersion] ON [{schema}].[slow]")
+    run_sql(session, f"CREATE TRIGGER [{schema}].[watch] ON [{schema}].[slow] AFTER DELETE AS RETURN")
+    found = look()
+    for table in (slow, deaf):
+        assert found[table.table].findings == inspect(session, table).findings
+    assert {finding.code for finding in found["slow"].findings} == {"row-version-index-missing", "trigger-watch"}
+    assert {finding.code for finding in found["deaf"].findings} == {"delayed-needs-legacy-columns"}
+
+
+def test_a_table_that_goes_is_gone_and_spoils_nothing(
+    session: Session, resolver: AddressResolver, schema: str, look: Look
+) -> None:
+    for name in ("kept", "gone"):
+        create_queue(session, resolver.resolve(name))
+        QueueTable(session, resolver.resolve(name)).send([Message({HeaderNames.TIME_SENT: format_time(SENT)})])
+    assert look().keys() == {"kept", "gone"}
+    run_sql(session, f"DROP TABLE [{schema}].[gone]")
+    found = look()
+    assert found.keys() == {"kept"}
+    assert found["kept"].oldest == SENT
+
+
+def test_what_is_expired_is_counted_up_to_a_number(
+    session: Session, resolver: AddressResolver, look: Look, schema: str
+) -> None:
+    audit = resolver.resolve("audit")
+    create_queue(session, audit)
+    gone = timedelta(seconds=-1)
+    QueueTable(session, audit).send([Message(time_to_be_received=gone)] * (COUNTED_EXPIRED + 5))
+    look()
+    assert look()["audit"].expired == COUNTED_EXPIRED
+    assert look()["audit"].oldest is None
+
+
+def test_queues_take_turns(session: Session, resolver: AddressResolver, look: Look) -> None:
+    names = [f"q{number:03}" for number in range(HEADS + 2)]
+    for name in names:
+        create_queue(session, resolver.resolve(name))
+    look()
+    first = {name for name, each in look().items() if each.expired is not None}
+    assert len(first) <= HEADS
+    for _ in range(3):
+        last = {name for name, each in look().items() if each.expired is not None}
+    assert last == set(names)
