@@ -157,8 +157,11 @@ def return_to_source(
 
 
 def _filter(context: typer.Context) -> ErrorFilter:
-    """The filter's options. One that takes several values and was not named has none, which is no condition."""
-    given = {field.name: context.params[field.name] for field in fields(ErrorFilter)}
+    """The filter's options. One that takes several values and was not named has none, which is no condition.
+
+    Groups are not among them: a page names them by hashes, which nobody types.
+    """
+    given = {field.name: context.params[field.name] for field in fields(ErrorFilter) if field.name != "group"}
     return ErrorFilter.of({name: value if isinstance(value, str) else value or None for name, value in given.items()})
 
 

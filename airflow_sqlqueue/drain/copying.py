@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
-from airflow_sqlqueue.drain.worker import CommittedPart, Worker
+from airflow_sqlqueue.drain.worker import LONGEST_WAIT, CommittedPart, Worker
 from airflow_sqlqueue.errors import LockTimeoutError
 
 
@@ -43,10 +43,11 @@ class CopyingDrain:
         return worker.queue.count_locked(self._up_to)
 
     def _copy(self, worker: Worker, count: int) -> CommittedPart | None:
-        started = time.monotonic()
-        try:
-            return worker.copy_part(self._up_to, count, wait=max(0.0, self._settle_seconds - self._waited))
-        except LockTimeoutError:
-            self._waited += time.monotonic() - started
-        self._passed = True
+        while not self._passed:
+            started, left = time.monotonic(), max(0.0, self._settle_seconds - self._waited)
+            try:
+                return worker.copy_part(self._up_to, count, wait=min(LONGEST_WAIT, left))
+            except LockTimeoutError:
+                self._waited += time.monotonic() - started
+            self._passed = left <= LONGEST_WAIT
         return worker.copy_part(self._up_to, count, wait=None)

@@ -21,6 +21,9 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.tables.layout import Layout
 
+LONGEST_WAIT = 1.0
+"""Seconds that one statement waits for others' locks: a signal that comes just before it is seen when it ends."""
+
 
 class CancelledError(Exception):
     """The drain ends with another worker's error; the part that was being taken is rolled back."""

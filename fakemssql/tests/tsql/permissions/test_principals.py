@@ -105,7 +105,8 @@ def test_what_a_user_sees_of_others(client: Any, people: Callable[..., Someone])
     assert mine.rows(names.format("database_principals")) == [("dbo",), (one.name,)]
     assert mine.rows(names.format("server_principals")) == [(one.name,), ("sa",)]
     client.ok(f"GRANT VIEW DEFINITION TO {one.name}")
-    assert mine.rows(names.format("database_principals")) == [("dbo",), (one.name,), (other.name,)]
+    all_names = sorted([("dbo",), (one.name,), (other.name,)])
+    assert mine.rows(names.format("database_principals")) == all_names
 
 
 def test_renamed_users_and_users_without_login(client: Any, someone: Someone) -> None:

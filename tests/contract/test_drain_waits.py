@@ -1,0 +1,46 @@
+"""How long a drain waits for what others have locked, and how soon it could be interrupted meanwhile."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.drain.drain import Drain
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.worker import LONGEST_WAIT
+from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.filters import MessageFilter
+from airflow_sqlqueue.session import Session
+from tests.contract.conftest import Connect
+
+SALES = {HeaderNames.ORIGINATING_ENDPOINT: "Sales"}
+
+
+@pytest.mark.parametrize("options", [{}, {"where": MessageFilter(endpoint="Sales")}, {"keep": True}], ids=["all", "filtered", "copied"])
+def test_no_statement_waits_long_for_others(
+    connect: Connect, queue: QueueTable, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """A signal that comes just before a statement is seen when that ends, and the drain may wait for minutes."""
+    queue.send([Message(SALES, b"%d" % number) for number in range(3)])
+    waits: list[float] = []
+    with connect() as other:
+        other.begin()
+        assert len(QueueTable(other, queue.address).receive(1)) == 1
+
+        class Watched(Session):
+            def lock_timeout(self, seconds: float) -> AbstractContextManager[None]:
+                waits.append(seconds)
+                if len(waits) > 2:
+                    other.roll_back()
+                return super().lock_timeout(seconds)
+
+        staging = StagingFolder.of(tmp_path / "staging")
+        settings = DrainOptions(settle_seconds=300)
+        done = Drain(lambda: Watched(queue.session.settings), queue.address, staging, options=settings, **options).run()
+    assert (done.batch.messages, done.locked) == (3, 0)
+    assert 0 < max(waits) <= LONGEST_WAIT
