@@ -21,7 +21,9 @@ from tests.contract.conftest import Connect
 SALES = {HeaderNames.ORIGINATING_ENDPOINT: "Sales"}
 
 
-@pytest.mark.parametrize("options", [{}, {"where": MessageFilter(endpoint="Sales")}, {"keep": True}], ids=["all", "filtered", "copied"])
+@pytest.mark.parametrize(
+    "options", [{}, {"where": MessageFilter(endpoint="Sales")}, {"keep": True}], ids=["all", "filtered", "copied"]
+)
 def test_no_statement_waits_long_for_others(
     connect: Connect, queue: QueueTable, tmp_path: Path, options: dict[str, Any]
 ) -> None:
