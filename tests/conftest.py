@@ -27,11 +27,11 @@ for _name, _value in quick_start().items():
 
 
 class ByFileScheduling(LoadFileScheduling):
-    """A file is run by one process, and so are all files that use the one Airflow that runs."""
+    """A file is run by one process, and so are all files that use the one Airflow that runs, or its one API server."""
 
     def _split_scope(self, nodeid: str) -> str:
-        shared = "tests/airflow/running/"
-        return shared if nodeid.startswith(shared) else str(super()._split_scope(nodeid))
+        shared = (folder for folder in ("tests/airflow/running/", "tests/airflow/plugin/") if nodeid.startswith(folder))
+        return next(shared, None) or str(super()._split_scope(nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)

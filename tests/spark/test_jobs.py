@@ -201,13 +201,15 @@ def hostile(name: str) -> list[Message | str]:
     ]  # fmt: skip
 
 
-NAMES = [
-    "<script>alert(1)</script>", '"><image href="x"/>', "]]>&amp;</svg>", "\x00\x08\x1b[31m", "\u202eevil\ufffe",
-    "x" * 20_000, "__HIVE_DEFAULT_PARTITION__", "../..", "{{ 7 }}",
-]  # fmt: skip
+NAMES = {
+    "markup": '<script>alert(1)</script>"><image href="x"/>]]>&amp;</svg>{{ 7 }}',
+    "letters": "\x00\x08\x1b[31m\u202eevil\ufffe" + "x" * 20_000,
+    "folder": "../..",
+    "no value": "__HIVE_DEFAULT_PARTITION__",
+}
 
 
-@pytest.mark.parametrize("name", NAMES, ids=lambda name: name[:8].encode("ascii", "backslashreplace").decode())
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_hostile_messages_break_no_job_and_no_picture(
     spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, name: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -176,8 +177,10 @@ def test_a_rebuilt_table_has_no_room_left_by_deleted_rows(client: Any, table: st
     client.session.pg.execute(f"ALTER TABLE {stored} SET (autovacuum_enabled = off)")
     client.ok(f"INSERT {table} SELECT TOP (500) value, 'x' FROM GENERATE_SERIES(1, 500); DELETE {table} WHERE a < 490")
     assert client.value(pages) > 60
-    client.ok(text.format(table))
-    assert client.value(pages) < 10
+    # PostgreSQL keeps what a snapshot of another session, or of its own housekeeping, could see; those go soon.
+    until = time.monotonic() + 30
+    while client.ok(text.format(table)) and client.value(pages) >= 10:
+        assert time.monotonic() < until, "deleted rows keep their room"
     assert client.rows(f"SELECT COUNT(*), MIN(a) FROM {table}") == [(11, 490)]
 
 
