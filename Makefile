@@ -2,9 +2,9 @@
 
 PYTHON  ?= python3
 # Tests run side by side, file by file, each process with a fakemssql of its own; one after the other on a shared server.
-# They wait for other processes for much of their time, so there are two processes more than there are cores.
+# They wait for other processes for much of their time, so there is one process more than there are cores.
 # Files keep their order: the operators' tests, which start and stop Spark sessions, come before Spark's own.
-ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)) --maxprocesses 5 --dist loadfile --no-loadscope-reorder
+ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 # What starts whole programs beside the server: Airflow, clusters of Spark, Spark Connect, Delta Lake on an object store,
 # and streams that are stopped again and again.
 SYSTEM  := tests/airflow/running tests/sinks tests/spark/test_cluster.py tests/spark/test_source_connect.py \
