@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
-from airflow_sqlqueue.drain.worker import LONGEST_WAIT, CommittedPart, Worker
+from airflow_sqlqueue.drain.worker import CommittedPart, Worker, next_wait
 from airflow_sqlqueue.errors import LockTimeoutError
 
 
@@ -44,10 +44,10 @@ class CopyingDrain:
 
     def _copy(self, worker: Worker, count: int) -> CommittedPart | None:
         while not self._passed:
-            started, left = time.monotonic(), max(0.0, self._settle_seconds - self._waited)
+            started, left = time.monotonic(), self._settle_seconds - self._waited
             try:
-                return worker.copy_part(self._up_to, count, wait=min(LONGEST_WAIT, left))
+                return worker.copy_part(self._up_to, count, wait=next_wait(left))
             except LockTimeoutError:
                 self._waited += time.monotonic() - started
-            self._passed = left <= LONGEST_WAIT
+            self._passed = left <= next_wait(left)
         return worker.copy_part(self._up_to, count, wait=None)

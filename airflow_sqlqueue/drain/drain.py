@@ -24,7 +24,7 @@ from airflow_sqlqueue.drain.progress import Progress, ProgressCounter
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.worker import LONGEST_WAIT, DrainTask, Worker
+from airflow_sqlqueue.drain.worker import DrainTask, Worker, next_wait
 from airflow_sqlqueue.drain.worker_pool import ThreadEngine, drain_window
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, WrongBatchError
 from airflow_sqlqueue.queue import QueueTable
@@ -225,8 +225,7 @@ class Drain:
                 return 0
             # READPAST saw nothing from the bottom up: that is "drained" only if no transaction has locked a row.
             settle_until = settle_until or time.monotonic() + task.options.settle_seconds
-            wait = min(LONGEST_WAIT, max(0.0, settle_until - time.monotonic()))
-            locked = worker.queue.count_left(up_to, wait=wait)
+            locked = worker.queue.count_left(up_to, wait=next_wait(settle_until - time.monotonic()))
             if locked == 0 or time.monotonic() >= settle_until:
                 return locked
             time.sleep(SETTLE_PAUSE)

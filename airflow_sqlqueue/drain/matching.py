@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
-from airflow_sqlqueue.drain.worker import LONGEST_WAIT, CommittedPart, DrainTask, Worker
+from airflow_sqlqueue.drain.worker import CommittedPart, DrainTask, Worker, next_wait
 from airflow_sqlqueue.queue.browsing import MessageHead, Search, Span
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import LAST
@@ -98,7 +98,7 @@ class MatchingDrain:
         """Look for what makes a part; whether there is anything to take."""
         part_until: float | None = None
         while self._searches and not self._is_enough(count) and budget.seconds_left != 0:
-            wait = 0.0 if settle_until is None else min(LONGEST_WAIT, max(0.0, settle_until - time.monotonic()))
+            wait = 0.0 if settle_until is None else next_wait(settle_until - time.monotonic())
             page = self._searches[0].page(worker.queue, wait=wait)
             if page is None:
                 self._locked += self._searches.popleft().passed

@@ -25,6 +25,11 @@ LONGEST_WAIT = 1.0
 """Seconds that one statement waits for others' locks: a signal that comes just before it is seen when it ends."""
 
 
+def next_wait(seconds_left: float) -> float:
+    """How long the next statement waits for others' locks, of so many seconds that are left."""
+    return min(LONGEST_WAIT, max(0.0, seconds_left))
+
+
 class CancelledError(Exception):
     """The drain ends with another worker's error; the part that was being taken is rolled back."""
 

@@ -17,7 +17,7 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, StagingError
 from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.row import Row, unreadable
+from airflow_sqlqueue.row import Row
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.secrets import broadcast
@@ -107,12 +107,12 @@ def read_parts(
 
 def _arrow(page: Sequence[Row]) -> pa.RecordBatch:
     # It loads pandas, which those who only plan tasks have no use for.
-    from airflow_sqlqueue.drain.stages.part_file import to_arrow
+    from airflow_sqlqueue.drain.stages.part_file import to_arrow, unwritable
 
     try:
         return to_arrow(page)
     except Exception:
         # The drain puts such rows in quarantine, so this one was changed later. The cause would quote the value.
-        reasons = {row.row_version: reason for row in page if (reason := unreadable(row))}
+        reasons = {row.row_version: reason for row in page if (reason := unwritable(row))}
     row_version, reason = next(iter(reasons.items()))
     raise StagingError(f"The staged message {row_version} (RowVersion) cannot be read by Spark: {reason}.")
