@@ -25,7 +25,7 @@ from airflow_sqlqueue.sql import Query, identifier, query, seek
 from airflow_sqlqueue.tables.create import DELAYED_QUALIFIER, LEDGER_SCHEMA
 from airflow_sqlqueue.tables.discovery import FoundTable
 from airflow_sqlqueue.tables.layout import Layout
-from airflow_sqlqueue.tables.reading import columns_of, indexes_of, triggers_of
+from airflow_sqlqueue.tables.reading import layout_of
 
 HEADS = 40
 """Queues of which one look seeks the first message and counts what has expired."""
@@ -199,23 +199,11 @@ class DatabaseOverview:
         by_columns, by_indexes, by_triggers = _by_table(columns), _by_table(indexes), _by_table(triggers)
         snapshot, self._durability = database[0] if database else (False, None)
         self._layouts = {}
-        for number, in_memory, temporal, captured, escalation in tables:
-            if number not in counted:
-                continue
-            fired = triggers_of(by_triggers.get(number, ()))
-            self._layouts[number] = Layout(
-                table=counted[number].table,
-                object_type="table",
-                columns=columns_of(by_columns.get(number, ())),
-                indexes=indexes_of(by_indexes.get(number, ())),
-                triggers=fired,
-                read_committed_snapshot=bool(snapshot),
-                memory_optimized=bool(in_memory),
-                system_versioned=bool(temporal),
-                change_data_capture=bool(captured),
-                lock_escalation=escalation or "",
-                output_into=any(trigger.event == "DELETE" and not trigger.disabled for trigger in fired),
-            )
+        for number, *properties in tables:
+            if number in counted:
+                rows = (by_table.get(number, ()) for by_table in (by_columns, by_indexes, by_triggers))
+                table = counted[number].table
+                self._layouts[number] = layout_of(table, "table", properties, snapshot, *rows)
         self._refused.clear()
         self._heads = {number: head for number, head in self._heads.items() if number in self._layouts}
 

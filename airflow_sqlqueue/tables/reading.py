@@ -40,25 +40,49 @@ def remember_trigger(session: Session, table: ResolvedAddress) -> None:
 
 
 def _read(session: Session, table: ResolvedAddress, through: str = "table") -> Layout:
-    (kind, server, *base, in_memory, temporal, captured, escalation, snapshot) = _object(session, table)
+    kind, server, *base, in_memory, temporal, captured, escalation, snapshot = _object(session, table)
     if kind == "SN" and through == "table":
         catalog, schema, name = base
         if server or not name:
             raise QueueNotFoundError(f"The synonym {table.canonical} leads to another server: connect to that one.")
         return _read(session, ResolvedAddress(name, schema or DEFAULT_SCHEMA, catalog or table.catalog), "synonym")
-    triggers = triggers_of(session.run(_on("triggers", table), table.qualified_name))
+    return layout_of(
+        table,
+        through if kind == "U" else _OBJECT_TYPES.get(kind, "other"),
+        (in_memory, temporal, captured, escalation),
+        snapshot,
+        *(session.run(_on(name, table), table.qualified_name) for name in ("columns", "indexes", "triggers")),
+    )
+
+
+def layout_of(
+    table: ResolvedAddress,
+    object_type: str,
+    properties: Sequence[Any],
+    snapshot: object,
+    columns: Iterable[Sequence[Any]],
+    indexes: Iterable[Sequence[Any]],
+    triggers: Iterable[Sequence[Any]],
+) -> Layout:
+    """A layout, of rows as the queries ``inspect.columns``, ``inspect.indexes`` and ``inspect.triggers`` return them.
+
+    ``properties`` are is_memory_optimized, temporal_type, is_tracked_by_cdc and lock_escalation_desc of ``sys.tables``,
+    ``snapshot`` is is_read_committed_snapshot_on of the database.
+    """
+    in_memory, temporal, captured, escalation = properties
+    fired = _triggers(triggers)
     return Layout(
         table=table,
-        object_type=through if kind == "U" else _OBJECT_TYPES.get(kind, "other"),
-        columns=columns_of(session.run(_on("columns", table), table.qualified_name)),
-        indexes=indexes_of(session.run(_on("indexes", table), table.qualified_name)),
-        triggers=triggers,
+        object_type=object_type,
+        columns=_columns(columns),
+        indexes=_indexes(indexes),
+        triggers=fired,
         read_committed_snapshot=bool(snapshot),
         memory_optimized=bool(in_memory),
         system_versioned=bool(temporal),
         change_data_capture=bool(captured),
         lock_escalation=escalation or "",
-        output_into=any(trigger.event == "DELETE" and not trigger.disabled for trigger in triggers),
+        output_into=any(trigger.event == "DELETE" and not trigger.disabled for trigger in fired),
     )
 
 
@@ -93,8 +117,7 @@ def table_in_sql(session: Session, table: ResolvedAddress) -> ResolvedAddress | 
     return other if exists(session, other) else None
 
 
-def columns_of(rows: Iterable[Sequence[Any]]) -> dict[str, Column]:
-    """A table's columns, of the rows of ``inspect.columns``."""
+def _columns(rows: Iterable[Sequence[Any]]) -> dict[str, Column]:
     return {
         NAMES.get(name.lower(), name): Column(
             type_name, length, bool(nullable), bool(identity), bool(computed), bool(default), encryption is not None
@@ -103,16 +126,14 @@ def columns_of(rows: Iterable[Sequence[Any]]) -> dict[str, Column]:
     }
 
 
-def indexes_of(rows: Iterable[Sequence[Any]]) -> tuple[Index, ...]:
-    """A table's indexes, of the rows of ``inspect.indexes``."""
+def _indexes(rows: Iterable[Sequence[Any]]) -> tuple[Index, ...]:
     return tuple(
         Index(name, NAMES.get(column.lower(), column), type_name == "CLUSTERED", bool(disabled), predicate)
         for name, column, type_name, disabled, predicate in rows
     )
 
 
-def triggers_of(rows: Iterable[Sequence[Any]]) -> tuple[Trigger, ...]:
-    """A table's triggers, of the rows of ``inspect.triggers``."""
+def _triggers(rows: Iterable[Sequence[Any]]) -> tuple[Trigger, ...]:
     return tuple(Trigger(name, event, bool(disabled), bool(instead_of)) for name, event, disabled, instead_of in rows)
 
 
