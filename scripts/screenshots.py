@@ -142,6 +142,7 @@ def take_pictures(browser: Browser, airflow: GuardedAirflow, began: float) -> No
         pictures.take("dry-run", *failures, then=dry_run)
         pictures.take("progress", *failures, then=confirm)
         while time.monotonic() < began + 60 * float(os.environ.get("MINUTES", "4")):
+            # Each look goes into the history, which has a point a minute.
             screen.open("c", CONNECTION)
             time.sleep(10)
         pictures.take("connections")

@@ -69,7 +69,7 @@ class Metrics:
         if self._is_on:
             self._tags["conn_id"] = tag(task.sqlqueue_conn_id)
         if self._queue is not None:
-            self._tags["queue"] = tag(_name_of(self._queue.address))
+            self._tags["queue"] = tag(name_of(self._queue.address))
 
     def count(self, name: str, count: int) -> None:
         """Add to a counter; 0 is not sent."""
@@ -104,7 +104,8 @@ class Metrics:
         self.gauge("backlog.oldest_seconds", max(0.0, backlog.oldest_seconds or 0.0))
 
 
-def _name_of(address: ResolvedAddress) -> str:
+def name_of(address: ResolvedAddress) -> str:
+    """The queue as the tag of a metric names it."""
     return f"{address.catalog}.{address.schema}.{address.table}"
 
 

@@ -15,6 +15,7 @@ from airflow_sqlqueue.errorqueue.failed import FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.groups import group_name, value_of
 from airflow_sqlqueue.errorqueue.scan import Span, scan
+from airflow_sqlqueue.errorqueue.triage import ErrorGroup
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.plugin.answers import RequestBody, read_as
 from airflow_sqlqueue.plugin.servers import queue_of
@@ -49,21 +50,13 @@ class FailuresQuery(RequestBody):
 
 
 @dataclass
-class _Group:
-    label: str | None
-    messages: int = 0
-    first: datetime | None = None
-    last: datetime | None = None
-    example: int = 0
+class _Group(ErrorGroup):
     hours: Counter[datetime] = field(default_factory=Counter)
 
     def add(self, message: FailedMessage) -> None:
-        self.messages += 1
-        self.example = message.row_version
+        super().add(message)
         moment = message.time_of_failure
         if moment is not None:
-            self.first = moment if self.first is None else min(self.first, moment)
-            self.last = moment if self.last is None else max(self.last, moment)
             self.hours[moment.astimezone(timezone.utc).replace(minute=0, second=0, microsecond=0)] += 1
 
 
@@ -85,7 +78,7 @@ def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(Fail
                     break
                 messages += 1
                 value = value_of(key, message)
-                groups.setdefault(group_name(key, value), _Group(value)).add(message)
+                groups.setdefault(group_name(key, value), _Group({key: value})).add(message)
             else:
                 is_complete = True
     except SqlQueueError as error:
@@ -95,7 +88,7 @@ def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(Fail
         "problem": problem,
         "messages": messages,
         "is_complete": is_complete,
-        "groups": [_shown(name.partition(":")[2], group) for name, group in ordered],
+        "groups": [_shown(name, group) for name, group in ordered],
     }
 
 
@@ -110,12 +103,11 @@ def looked_through(queue: QueueTable, where: ErrorFilter | None = None) -> Any:
 
 
 def _shown(name: str, group: _Group) -> dict[str, Any]:
+    key, _, shown_name = name.partition(":")
+    shown = group.to_dict()
     return {
-        "group": name,
-        "label": group.label,
-        "messages": group.messages,
-        "first": group.first.isoformat() if group.first else None,
-        "last": group.last.isoformat() if group.last else None,
+        "group": shown_name,
+        "label": shown.pop(key),
+        **shown,
         "histogram": [[hour.isoformat(), count] for hour, count in sorted(group.hours.items())[-BARS:]],
-        "example": group.example,
     }

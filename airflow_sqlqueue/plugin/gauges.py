@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow.observability import stats
 
-from airflow_sqlqueue.operators.metrics import PREFIX, are_on, tag
+from airflow_sqlqueue.operators.metrics import PREFIX, are_on, name_of, tag
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.plugin.looks import Look
@@ -19,8 +19,7 @@ def send_gauges(conn_id: str, look: Look) -> None:
         return
     for each in look.queues:
         if each.overview.kind == "queue":
-            table = each.overview.table
-            tags = {"conn_id": tag(conn_id), "queue": tag(f"{table.catalog}.{table.schema}.{table.table}")}
+            tags = {"conn_id": tag(conn_id), "queue": tag(name_of(each.overview.table))}
             stats.gauge(f"{PREFIX}backlog.messages", each.overview.rows, tags=tags)
             if (oldest := each.overview.oldest) is not None:
                 age = max(0.0, time.time() - oldest.timestamp())

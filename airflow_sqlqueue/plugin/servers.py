@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from airflow.configuration import conf
 from airflow.models.connection import Connection as StoredConnection
 from airflow.sdk import BaseHook, Connection
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.utils.session import create_session
 from fastapi import HTTPException
 from sqlalchemy import select
@@ -70,10 +69,8 @@ def _shown(conn_id: str) -> Connection | None:
     """The connection where it is one that the page shows."""
     try:
         connection = BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException:
-        return None
     except Exception:
-        # A text in the environment that is no connection says so with what stands in it.
+        # There is none; or a text in the environment is none, and what is raised then quotes it.
         return None
     allowed = CONNECTION_TYPES if conn_id in settings.named_connections() else CONNECTION_TYPES[:1]
     return connection if connection.conn_type in allowed else None

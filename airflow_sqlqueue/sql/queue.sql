@@ -19,9 +19,10 @@ SELECT [RowVersion] FROM @sent ORDER BY [RowVersion];
 -- ORDER BY needs the inner TOP, so the DELETE goes through a common table expression (docs/transport/queue-tables.md,
 -- "Receiving"). The last hint is FORCESEEK with the index on RowVersion, where there is one: for a small table the
 -- optimizer may prefer a scan and a sort, which locks every row that it meets. A seek wants a condition, here one that
--- every row fulfils; the CAST, because a literal of that size is a numeric, to which the column would be converted. On a
--- partitioned table each partition is sought in and the results are sorted or merged: TOP then locks more rows than it
--- takes. No version of the transport makes such a table. Without parameters BEGIN can go in the same round trip.
+-- every row fulfils, as identities begin at 1; the CAST, because a literal of that size is a numeric, to which the column
+-- would be converted. On a partitioned table each partition is sought in and the results are sorted or merged: TOP then
+-- locks more rows than it takes. No version of the transport makes such a table. Without parameters BEGIN can go in the
+-- same round trip.
 {declare}WITH head AS (
     SELECT TOP ({limit}) {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
     WHERE [RowVersion] > CAST(-9223372036854775808 AS bigint) ORDER BY [RowVersion]
