@@ -76,3 +76,12 @@ def test_errors_name_what_went_wrong(postgres: Postgres) -> None:
         pass
     with connect(postgres.conninfo()) as connection, pytest.raises(PostgresError):
         execute(connection, "SELECT nothing")
+
+
+def test_no_table_is_locked_to_give_its_pages_back(postgres: Postgres) -> None:
+    with connect(postgres.conninfo()) as connection:
+        execute(connection, "CREATE TABLE emptied AS SELECT generate_series(1, 9999) AS a")
+        size = value(postgres, "SELECT pg_relation_size('emptied')")
+        execute(connection, "DELETE FROM emptied")
+        execute(connection, "VACUUM emptied")
+    assert value(postgres, "SELECT pg_relation_size('emptied')") == size != "0"

@@ -63,6 +63,8 @@ SETTINGS: Mapping[str, str] = {
     "autovacuum_analyze_threshold": "200",
     "autovacuum_analyze_scale_factor": "0.05",
     "autovacuum_vacuum_cost_delay": "0",
+    # Giving pages back locks the whole table for a moment, which whoever does not wait for locks would meet.
+    "vacuum_truncate": "off",
     "jit": "off",
     "logging_collector": "off",
     "log_destination": "'stderr'",

@@ -38,6 +38,9 @@ class Interpreter(Rows, Variables, Control, Messages, Execution):
             return
         if isinstance(node, _DEFINITIONS):
             self.begin_implicitly(node, frame)
+            if isinstance(node, nodes.UpdateStatistics) and not session.transactions.count:
+                # PostgreSQL reports changes up to a second late, and would take them for later than the statistics.
+                session.pg.execute("SELECT pg_stat_force_next_flush()")
             session.transactions.define(lambda: session.definer.execute(node))
             self.done(frame, None)
             return
