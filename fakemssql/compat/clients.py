@@ -13,6 +13,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 BUILT = HERE / ".built"
 JARS = HERE.parents[1] / ".jars"
+FREETDS = Path("/usr/lib/x86_64-linux-gnu/odbc/libtdsodbc.so")
+"""The driver where the driver manager knows it by no name."""
 _SECONDS = 300
 """For fetching what a program needs and making it."""
 
@@ -87,19 +89,31 @@ def _python(driver: str) -> Callable[[], Sequence[str]]:
     return lambda: [sys.executable, str(HERE / "python" / "scenario.py"), driver]
 
 
+def _freetds(driver: str) -> Callable[[], Sequence[str]]:
+    def make() -> Sequence[str]:
+        import pyodbc
+
+        if "FreeTDS" not in pyodbc.drivers() and not FREETDS.exists():
+            raise NotHere("FreeTDS is not installed (package tdsodbc)")
+        return _python(driver)()
+
+    return make
+
+
 PYTHON = (
     Client("pyodbc-microsoft", ("login", "full", "strict"), _python("pyodbc-microsoft")),
-    Client("pyodbc-freetds", ("plain", "full"), _python("pyodbc-freetds")),
-    Client("pyodbc-freetds-7.1", ("plain",), _python("pyodbc-freetds-7.1")),
+    Client("pyodbc-freetds", ("plain", "full"), _freetds("pyodbc-freetds")),
+    Client("pyodbc-freetds-7.2", ("plain",), _freetds("pyodbc-freetds-7.2")),
+    Client("pyodbc-freetds-7.1", ("plain",), _freetds("pyodbc-freetds-7.1")),
     Client("pymssql", ("plain", "full"), _python("pymssql")),
     Client("mssql-python", ("login", "full", "strict"), _python("mssql-python")),
 )
-"""These need nothing that the tests do not have."""
+"""These need nothing that the tests do not have, so that the tests run them too."""
 
 OTHERS = (
     Client("mssql-jdbc", ("login", "full", "strict"), lambda: _java("mssql-jdbc", "mssql-jdbc")),
-    # Since Java 11 closing TLS skips what has arrived already, and jTDS closes it after it has sent its login: an answer
-    # that is there by then is lost, and jTDS waits for it for ever.
+    # Where Java closes TLS it skips what has arrived (since Java 11), and jTDS closes it when it has sent its login: an
+    # answer that is there by then is lost, and jTDS waits for it for ever.
     Client("jtds", ("plain", "login", "full"), lambda: _java("jtds", "jtds"), hold=0.5),
     Client("go-mssqldb", ("plain", "login", "full", "strict"), _go),
     Client("tedious", ("plain", "full", "strict"), _node),
