@@ -8,7 +8,9 @@ ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSOR
 # What starts whole programs beside the server: Airflow, clusters of Spark, Spark Connect, Delta Lake on an object store,
 # and streams that are stopped again and again.
 SYSTEM  := tests/airflow/running tests/sinks tests/spark/test_cluster.py tests/spark/test_source_connect.py \
-           tests/spark/test_source_stream.py
+           tests/spark/test_source_stream.py tests/bench/test_executor_rates.py
+# What compares rates has the machine to itself.
+ALONE   := tests/bench/test_queue_rates.py
 VENV    := .venv
 READY   := $(VENV)/.ready
 RUN     := $(VENV)/bin
@@ -42,10 +44,10 @@ demo: $(READY) ## Run the main job on fakemssql with realistic traffic
 bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="drain growth" for some parts)
 	@$(RUN)/python scripts/bench.py $(PARTS)
 
-test: $(READY) ## Run the tests, those that measure by themselves
+test: $(READY) ## Run the tests, those that compare rates by themselves
 	@$(RUN)/python scripts/jars.py --optional
-	@$(RUN)/python -m pytest $(ASIDE) tests fakemssql/tests --ignore tests/bench --ignore tests/ui $(SYSTEM:%=--ignore %)
-	@$(RUN)/python -m pytest tests/bench
+	@$(RUN)/python -m pytest $(ASIDE) tests fakemssql/tests --ignore tests/ui $(patsubst %,--ignore %,$(SYSTEM) $(ALONE))
+	@$(RUN)/python -m pytest $(ALONE)
 
 test-system: $(READY) ## Run the tests that start Airflow, clusters of Spark and an object store with Delta Lake
 	@$(RUN)/python scripts/jars.py --optional

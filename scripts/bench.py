@@ -1,7 +1,7 @@
-"""Measure sends, purges, drains, their growth and memory, handling, and work in Spark: all parts, or those named.
+"""Measure sends, purges, drains, their growth and memory, handling, the page, and Spark: all parts, or those named.
 
-``python scripts/bench.py [queue] [drain] [shop] [growth] [memory] [consume] [spark] [executors]
-[--json]``, or ``make bench PARTS="drain"``. All run on one server: fakemssql, or the one that
+``python scripts/bench.py [queue] [drain] [shop] [growth] [memory] [consume] [page] [spark]
+[executors] [--json]``, or ``make bench PARTS="drain"``. All run on one server: fakemssql, or the one that
 ``SQLQUEUE_TEST_SERVER`` names (``mssql://user:password@host:port/database``).
 """
 
@@ -14,6 +14,7 @@ from bench_drain import compare_drains
 from bench_executors import compare_executors
 from bench_growth import compare_growth
 from bench_memory import compare_memory
+from bench_page import compare_page
 from bench_queue import compare_queue
 from bench_report import report
 from bench_shop import compare_shop
@@ -26,6 +27,7 @@ PARTS = {
     "growth": compare_growth,
     "memory": compare_memory,
     "consume": compare_consuming,
+    "page": compare_page,
     "spark": compare_spark,
     "executors": compare_executors,
 }

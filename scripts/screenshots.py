@@ -107,6 +107,18 @@ def dry_run(screen: Screen) -> None:
     expect(screen.page.get_by_role("dialog")).to_contain_text("Nothing has been done yet.")
 
 
+def redirect(screen: Screen) -> None:
+    open_first(screen)
+    screen.page.get_by_role("button", name="Redirect the whole group").click()
+    screen.page.get_by_role("dialog").wait_for()
+
+
+def edit(screen: Screen) -> None:
+    open_first(screen)
+    screen.page.get_by_role("button", name="Edit and return").click()
+    screen.page.get_by_role("dialog").wait_for()
+
+
 def confirm(screen: Screen) -> None:
     dry_run(screen)
     screen.page.get_by_role("dialog").get_by_role("button", name="Return").click()
@@ -133,12 +145,14 @@ def take_pictures(browser: Browser, airflow: GuardedAirflow, began: float) -> No
         pictures.take("messages", "c", CONNECTION, "q", ERROR)
         pictures.take("message", "c", CONNECTION, "q", ERROR, then=open_first)
         pictures.take("body", "c", CONNECTION, "q", ERROR, then=show_body)
+        pictures.take("edit", "c", CONNECTION, "q", ERROR, then=edit)
         pictures.take("batches", "c", CONNECTION, "batches")
         pictures.take("batch", "c", CONNECTION, "batches", then=open_batch)
         pictures.take("failures", *failures)
         pictures.take("failures-phone", *failures)
         pictures.take("group", *failures, then=open_first)
         pictures.take("group-phone", *failures, then=open_first)
+        pictures.take("redirect", *failures, then=redirect)
         pictures.take("dry-run", *failures, then=dry_run)
         pictures.take("progress", *failures, then=confirm)
         while time.monotonic() < began + 60 * float(os.environ.get("MINUTES", "4")):

@@ -26,12 +26,18 @@ for _name, _value in quick_start().items():
     os.environ.setdefault(_name, _value)
 
 
+_OF_ONE_PROCESS = ("tests/airflow/running/", "tests/airflow/", "tests/spark/")
+"""Folders whose files are run by one process: one Airflow that runs, one metadata database, one Spark session."""
+_APART = ("tests/spark/test_cluster.py", "tests/spark/test_source_connect.py")
+"""Their sessions are in processes of their own."""
+
+
 class ByFileScheduling(LoadFileScheduling):
-    """A file is run by one process, and so are all files that use the one Airflow that runs, or its one API server."""
+    """A file is run by one process, and so are all files that share what takes long to start."""
 
     def _split_scope(self, nodeid: str) -> str:
-        shared = (folder for folder in ("tests/airflow/running/", "tests/airflow/plugin/") if nodeid.startswith(folder))
-        return next(shared, None) or str(super()._split_scope(nodeid))
+        file = str(super()._split_scope(nodeid))
+        return next((folder for folder in _OF_ONE_PROCESS if nodeid.startswith(folder) and file not in _APART), file)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -12,7 +12,8 @@ import pytest
 from airflow_sqlqueue.drain.ledger import Ledger, ledger_definitions
 from airflow_sqlqueue.errors import PermissionDeniedError, QueueNotFoundError
 from airflow_sqlqueue.inspection.inspect import fix, inspect
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.inspection.overview import DatabaseOverview
+from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.competitors import competitors
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -151,3 +152,33 @@ def test_who_else_consumes_takes_a_permission_of_its_own(
             assert competitors(runtime, audit) == []
     finally:
         run_sql(session, f"DROP TABLE {audit.qualified_name}")
+
+
+def test_a_queue_that_may_not_be_read_is_shown_by_its_count_and_spoils_no_other(
+    session: Session, address_of: AddressResolver, login_in: LoginIn
+) -> None:
+    role = f"looks_{uuid.uuid4().hex[:10]}"
+    may, may_not = (address_of.resolve(f"{name}.{role}") for name in ("may", "may.not"))
+    sent = {HeaderNames.TIME_SENT: "2026-01-01 12:00:00:000000 Z"}
+    run_sql(session, f"CREATE ROLE [{role}]")
+    for table in (may, may_not):
+        create_queue(session, table)
+        QueueTable(session, table).send([Message(sent)] * 3)
+        run_sql(session, f"GRANT VIEW DEFINITION ON {in_database(table)} TO [{role}]")
+    run_sql(session, f"GRANT SELECT ON {in_database(may)} TO [{role}]")
+    try:
+        database = DatabaseOverview(may.catalog)
+        with login_in(role)() as reader:
+            for _ in range(3):
+                found = {each.table: each for each in database.look(reader)}
+                assert [found[table].rows for table in (may, may_not)] == [3, 3]
+        assert found[may].oldest is not None
+        assert found[may_not].oldest is None
+    finally:
+        for table in (may, may_not):
+            drop_queue(session, table, force=True)
+
+
+def in_database(table: ResolvedAddress) -> str:
+    """Permissions are given in the database of an object."""
+    return f"[{table.schema}].[{table.table}]"

@@ -158,6 +158,8 @@ def test_keyboard(ada: Screen) -> None:
     expect(head).to_have_attribute("aria-sort", "ascending")
     names = page.locator("tbody th a").all_inner_texts()
     assert names == sorted(names, key=str.lower)
+    arrows = "found => found.map(arrow => getComputedStyle(arrow, '::after').content).filter(text => text !== '\"\"')"
+    assert page.locator("th .arrow").evaluate_all(arrows) == ['"↑"']
     page.get_by_role("link", name="hostile").focus()
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text(HOSTILE)

@@ -19,7 +19,7 @@ export function actionButton(page, conn, action) {
 }
 
 function offer(page, conn, action) {
-  const title = h("h2", { id: "action-title" }, action.label);
+  const title = h("h2", { id: "action-title" }, action.label.replace("…", ""));
   const content = h("div", { "aria-live": "polite" });
   const cancel = h("button", { type: "button" }, "Cancel");
   const buttons = h("p", { class: "buttons" }, cancel);

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from bench_page import crowded
 
-from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import queue_definition
 
 pytestmark = pytest.mark.airflow
 
@@ -163,38 +161,27 @@ def test_a_statement_that_takes_too_long_is_given_up(page: Any, hook: SqlQueueHo
 
 
 @pytest.fixture
-def crowded(server: Any, connection: Any, hook: SqlQueueHook) -> Iterator[int]:
-    """A database of its own with 200 queues of 10 million messages in all, as the catalog has it."""
-    name = f"crowd_{uuid.uuid4().hex[:8]}"
-    hook.client.run_sql(f"CREATE DATABASE [{name}]")
-    client = QueueClient.from_url(server.url(name))
-    texts = []
-    for number in range(200):
-        definition = queue_definition(client.resolve(f"Endpoint.{number:03}"))
-        texts += [statement.text for statement in definition.statements]
-        texts.append(f"UPDATE STATISTICS {definition.table.qualified_name} WITH ROWCOUNT = 50000, PAGECOUNT = 5000;")
-    with client.session() as session:
-        for start in range(0, len(texts), 100):
-            session.run(Query("make", "make the queues", "\n".join(texts[start : start + 100])))
-    settings = client.settings
-    connection(
-        host=settings.host,
-        port=settings.port,
-        login=settings.user,
-        password=settings.password,
-        schema=name,
-        extra={"encrypt": "yes", "trust_server_certificate": True},
-    )
-    yield 10_000_000
-    hook.client.run_sql(f"DROP DATABASE [{name}]")
+def crowd(connection: Any, hook: SqlQueueHook) -> Iterator[int]:
+    """The connection is to a database of its own with 200 queues; how many messages they have, by the catalog."""
+    with crowded(hook.client) as client:
+        settings = client.settings
+        connection(
+            host=settings.host,
+            port=settings.port,
+            login=settings.user,
+            password=settings.password,
+            schema=settings.database,
+            extra={"encrypt": "yes", "trust_server_certificate": True},
+        )
+        yield 10_000_000
 
 
-def test_200_queues_cost_one_round_trip(get: Any, crowded: int, statements: list[str]) -> None:
+def test_200_queues_cost_one_round_trip(get: Any, crowd: int, statements: list[str]) -> None:
     """Whichever look it is: besides, there are the login and its two settings."""
     for _ in range(3):
         statements.clear()
         answer = get(QUEUES)
-        assert sum(each["messages"] for each in answer["queues"]) == crowded
+        assert sum(each["messages"] for each in answer["queues"]) == crowd
         assert len(answer["queues"]) == 200
         assert [name for name in statements if not name.startswith("session.")] == ["overview"]
         assert len(statements) <= 3

@@ -1,0 +1,135 @@
+"""What the page in Airflow takes to show 200 queues: a request to an API server, over HTTP, against its bound.
+
+The queues are those of a database of its own, of which the catalog says that they hold 10,000,000 messages: the page
+looks at the catalog and at the head of each queue, so the rows themselves would change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+from bench_report import Comparison
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.inspection.overview import DatabaseOverview
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.tables.create import queue_definition
+
+QUEUES, MESSAGES_OF_EACH = 200, 50_000
+BOUND = 500.0
+"""Milliseconds for each look but the first, which has everything to learn."""
+_CONNECTION = "sqlqueue_bench"
+
+
+def compare_page(queue: QueueTable, looks: int = 5, queues: int = QUEUES) -> list[Comparison]:
+    """A look at all queues of a database by the page: the first, the slowest of those after it, and the bare looks."""
+    with ExitStack() as stack:
+        client = stack.enter_context(crowded(QueueClient(queue.session.settings), queues))
+        looking = stack.enter_context(_server(client))
+        first, *later = (_timed(looking) for _ in range(looks + 1))
+        database = DatabaseOverview(client.settings.database, client.ledger_schema)
+        with client.session() as session:
+            bare = [_timed(lambda: database.look(session)) for _ in range(looks + 1)][1:]
+    name = f"{queues} queues on the page"
+    return [
+        Comparison(f"{name}, first look", first, "the bound", BOUND, unit="ms", note="has no bound"),
+        Comparison(f"{name}, slowest look", max(later), "the bound", BOUND, bound=1, limit=True, unit="ms"),
+        Comparison(f"{name}, median", _median(later), "bare looks, median", _median(bare), unit="ms"),
+    ]
+
+
+@contextmanager
+def crowded(client: QueueClient, queues: int = QUEUES) -> Iterator[QueueClient]:
+    """A client of a database of its own with that many queues, each of 50,000 messages as the catalog has it."""
+    name = f"crowd_{uuid.uuid4().hex[:8]}"
+    client.run_sql(f"CREATE DATABASE [{name}]")
+    try:
+        crowd = QueueClient(replace(client.settings, database=name))
+        texts = []
+        for number in range(queues):
+            definition = queue_definition(crowd.resolve(f"Endpoint.{number:03}"))
+            texts += [statement.text for statement in definition.statements]
+            counted = f"WITH ROWCOUNT = {MESSAGES_OF_EACH}, PAGECOUNT = {MESSAGES_OF_EACH // 10}"
+            texts.append(f"UPDATE STATISTICS {definition.table.qualified_name} {counted};")
+        with crowd.session() as session:
+            for start in range(0, len(texts), 100):
+                session.run(Query("make", "make the queues", "\n".join(texts[start : start + 100])))
+        yield crowd
+    finally:
+        client.run_sql(f"DROP DATABASE IF EXISTS [{name}]")
+
+
+@contextmanager
+def _server(client: QueueClient) -> Iterator[Any]:
+    """An API server with the page in it, in this process; a call asks it for the queues, at which it then looks."""
+    with TemporaryDirectory(prefix="sqlqueue-bench-") as home:
+        os.environ |= {
+            "AIRFLOW_HOME": home,
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+            "AIRFLOW__API_AUTH__JWT_SECRET": uuid.uuid4().hex * 2,
+            "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
+            f"AIRFLOW_CONN_{_CONNECTION.upper()}": json.dumps(_connection(client.settings)),
+        }
+        airflow = Path(sys.executable).with_name("airflow")
+        subprocess.run([airflow, "db", "migrate"], check=True, capture_output=True)
+        import uvicorn
+        from airflow.api_fastapi.app import create_app, get_auth_manager
+        from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+        from airflow_sqlqueue.plugin import looks
+
+        looks.FRESH_SECONDS = 0.0
+        server = uvicorn.Server(uvicorn.Config(create_app(apps="core"), port=0, log_level="error"))
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.05)
+            token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="bench", role="ADMIN"))
+            port = server.servers[0].sockets[0].getsockname()[1]
+            path = f"/sqlqueue/api/connections/{_CONNECTION}/queues"
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as browser:
+                browser.headers["Authorization"] = f"Bearer {token}"
+                yield lambda: browser.get(path).raise_for_status()
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+def _connection(settings: ConnectionSettings) -> dict[str, Any]:
+    return {
+        "conn_type": "sqlqueue",
+        "host": settings.host,
+        "port": settings.port,
+        "login": settings.user,
+        "password": settings.password,
+        "schema": settings.database,
+        "extra": {"keywords": dict(settings.keywords)},
+    }
+
+
+def _timed(work: Any) -> float:
+    """Milliseconds that it took."""
+    started = time.perf_counter()
+    work()
+    return (time.perf_counter() - started) * 1_000
+
+
+def _median(times: list[float]) -> float:
+    return sorted(times)[len(times) // 2]
