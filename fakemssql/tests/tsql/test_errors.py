@@ -169,3 +169,25 @@ def test_attention_leaves_the_transaction_open(engines: Engines, table: str) -> 
         assert client.rows(f"SELECT @@TRANCOUNT, COUNT(*) FROM {table}") == [(1, 1)]
     finally:
         session.close()
+
+
+def test_what_undoes_a_cancelled_statement_is_not_cancelled(engines: Engines) -> None:
+    """The attention of a client is there until its request ends: every wait tells of it."""
+    attention = False
+
+    def wait(fd: int) -> None:
+        if attention:
+            raise Attention
+        select.select([fd], [], [])
+
+    session = engines.open("shop", "sa", wait)
+    try:
+        attention = True
+        with session.pg.undisturbed():
+            assert session.pg.query("SELECT 7 FROM pg_sleep(0.05)") == [["7"]]
+        with pytest.raises(Attention):
+            session.pg.query("SELECT 7 FROM pg_sleep(60)")
+        attention = False
+        assert session.pg.query("SELECT 7") == [["7"]]
+    finally:
+        session.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import select
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from psycopg import pq
@@ -25,6 +27,10 @@ class Request:
     name: bytes = b""
     rows: Callable[[PGresult], None] | None = None
     chunk: int = 0
+
+
+def _readable(fd: int) -> None:
+    select.select([fd], [], [])
 
 
 class PgError(Exception):
@@ -147,6 +153,15 @@ class Pg:
             if interruption is not None and conn.is_busy():
                 break
         return conn.get_result(), interruption
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """What runs inside is not cancelled: the client that cancelled what is now undone goes on to say so."""
+        wait, self.wait = self.wait, _readable
+        try:
+            yield
+        finally:
+            self.wait = wait
 
     def _cancel(self) -> None:
         self.conn.get_cancel().cancel()

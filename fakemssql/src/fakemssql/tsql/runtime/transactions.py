@@ -67,7 +67,8 @@ class Transactions:
             self._undo(inside, guarded, error.sqlstate in DEADLOCK)
             raise
         except (Attention, ClientGone):
-            self._undo(inside, guarded, False)
+            with self.session.pg.undisturbed():
+                self._undo(inside, guarded, False)
             raise
         return results[len(before) + len(requests) - 1]
 
