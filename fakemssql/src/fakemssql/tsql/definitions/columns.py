@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo, is_binary_collation
-from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.compiler.base_tables import table_scope
+from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.trees import walk
 from fakemssql.tsql.compiler.typed import Names
@@ -55,8 +56,8 @@ def column_info(definer: Objects, column: ColumnDefinition, number: int, columns
     name, pg = column.name, pg_name(column.name)
     if column.computed is not None:
         known = TableInfo("", "", "", "x", columns)
-        compiler = Compiler(definer.environment())
-        value = compiler.scalar(column.computed[0], Names([compiler.table_scope(known, "x", MARK)]))
+        compiler = compilation(definer.environment())
+        value = compiler.scalar(column.computed[0], Names([table_scope(compiler, known, "x", MARK)]))
         if value.type is None:
             raise SqlError(2727, f"Cannot define the computed column '{name}'.")
         nullable = value.nullable and column.nullable is not False
@@ -124,7 +125,7 @@ def column_sql(definer: Objects, definition: ColumnDefinition, info: ColumnInfo)
 
 
 def default_sql(definer: Objects, expression: nodes.Expr, info: ColumnInfo) -> str:
-    compiler = Compiler(definer.environment())
+    compiler = compilation(definer.environment())
     value = compiler.scalar(expression, Names())
     if compiler.parameters:
         raise SqlError(40517, "A default that depends on the session is not supported by fakemssql.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo
-from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.definitions.metadata import metadata_columns, object_row
 from fakemssql.tsql.definitions.objects import Objects
 from fakemssql.tsql.names import bracketed, literal
@@ -43,9 +43,9 @@ class Views(Objects):
             raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", state=6)
         else:
             self.check_new(place)
-        compiler = Compiler(self.environment())
+        compiler = compilation(self.environment())
         with self.session.security.module(place.database, 0, place.schema):
-            compiled = compiler.compile_query(node.query, None)
+            compiled = compiler.query(node.query, None)
         names = node.columns or [column.name for column in compiled.columns]
         if set(compiler.parameters) - _OF_READER:
             raise SqlError(40517, "A view that depends on the session is not supported by fakemssql.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fakemssql.contract import Column, Parameter
-from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.compiler.compiler import compilation, compile_statement
 from fakemssql.tsql.datatypes.codec import encode
 from fakemssql.tsql.datatypes.sqltypes import BIT, INT, SYSNAME, nvarchar, oid, storage
 from fakemssql.tsql.parser import batches, nodes
@@ -178,7 +178,7 @@ def _first(session: Session, arguments: Arguments, frame: Frame, outputs: list[P
         if isinstance(statement, nodes.Declare):
             env.variables[statement.name] = statement.type
         if isinstance(statement, nodes.SelectStatement | nodes.Insert | nodes.Update | nodes.Delete | nodes.Merge):
-            columns = Compiler(env).compile(statement).columns
+            columns = compile_statement(compilation(env), statement).columns
             if columns is None:
                 continue
             for number, column in enumerate(columns, 1):

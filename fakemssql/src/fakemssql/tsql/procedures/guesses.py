@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.compiler.trees import children
 from fakemssql.tsql.compiler.typed import Names
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, nvarchar
@@ -291,6 +291,6 @@ class Guess:
         try:
             env = self.session.environment(self.frame)
             env.variables = self.declared
-            return Compiler(env).scalar(node, Names()).type or INT
+            return compilation(env).scalar(node, Names()).type or INT
         except SqlError:
             return _TEXT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fakemssql.contract import Column, SqlError
-from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.datatypes.sqltypes import INT, oid
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime import results, triggers
@@ -54,8 +54,8 @@ class Rows(Steps):
         session = self.session
         name, body.into = body.into, None
         try:
-            compiler = Compiler(session.environment(frame))
-            columns = compiler.compile_query(node.query, None).columns
+            compiler = compilation(session.environment(frame))
+            columns = compiler.query(node.query, None).columns
             definitions = []
             for i, column in enumerate(columns, 1):
                 if not column.name:

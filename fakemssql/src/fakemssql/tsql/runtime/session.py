@@ -8,10 +8,11 @@ from typing import Any
 from fakemssql.contract import Attention, Client, ClientGone, Output, Parameter, SqlError
 from fakemssql.faults import PLANNING, fault
 from fakemssql.switches import Switches
-from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.compiler.compilation import Compilation
+from fakemssql.tsql.compiler.compiler import compilation, compile_statement
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.environment import Environment
-from fakemssql.tsql.compiler.plan import MADE, Plan
+from fakemssql.tsql.compiler.plan import MADE, Plan, finish
 from fakemssql.tsql.compiler.typed import Names
 from fakemssql.tsql.datatypes.codec import decode, encode
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT
@@ -269,9 +270,9 @@ class Session:
         """The plan of a statement or expression, compiled when it is new."""
 
         def compiled() -> Plan:
-            compiler = Compiler(self.environment(frame))
+            compiler = compilation(self.environment(frame))
             try:
-                plan = compiler.compile(node) if build is None else build(compiler)
+                plan = compile_statement(compiler, node) if build is None else build(compiler)
             except RecursionError:
                 raise SqlError(191, "Some part of your SQL statement is nested too deeply.", severity=15) from None
             except (SqlError, PgError, Attention, ClientGone, OSError):
@@ -349,11 +350,11 @@ class Session:
         if quick is not None:
             return quick
 
-        def build(compiler: Compiler) -> Plan:
+        def build(compiler: Compilation) -> Plan:
             value = compiler.scalar(node, Names())
             target = kind or value.type or INT
             value = convert(value, target, "assign")
-            return compiler.finish(f"SELECT {value.sql}", assign=[("@", target)])
+            return finish(compiler, f"SELECT {value.sql}", assign=[("@", target)])
 
         box = Frame(
             frame.code,
@@ -371,9 +372,9 @@ class Session:
     def condition(self, node: nodes.Expr, frame: Frame) -> bool:
         """Whether a search condition is true."""
 
-        def build(compiler: Compiler) -> Plan:
+        def build(compiler: Compilation) -> Plan:
             text = compiler.predicate(node, Names())
-            return compiler.finish(f"SELECT ({text}) IS TRUE", assign=[("@", SqlType("bit"))])
+            return finish(compiler, f"SELECT ({text}) IS TRUE", assign=[("@", SqlType("bit"))])
 
         box = Frame(
             frame.code, frame.output, frame.types, frame.values, frame.tables, caught=frame.caught, parent=frame.parent
