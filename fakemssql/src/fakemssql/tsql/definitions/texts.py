@@ -10,7 +10,7 @@ from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.compiler.environment import Environment
 from fakemssql.tsql.compiler.typed import Names
 from fakemssql.tsql.datatypes.sqltypes import is_text, storage
-from fakemssql.tsql.definitions.objects import Objects
+from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.nodes import IndexDefinition
@@ -46,7 +46,7 @@ def key_sql(table: TableInfo, columns: list[nodes.KeyColumn], compiler: Compilat
     return ", ".join(parts)
 
 
-def index_sql(definer: Objects, table: TableInfo, index: IndexDefinition, pg: str) -> tuple[str, str]:
+def index_sql(definer: Definer, table: TableInfo, index: IndexDefinition, pg: str) -> tuple[str, str]:
     """CREATE INDEX in PostgreSQL, and the filter as PostgreSQL text."""
     compiler = compilation(definer.environment())
     keys = key_sql(table, index.columns, compiler)

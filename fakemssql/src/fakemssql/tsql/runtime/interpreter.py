@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fakemssql.tsql.definitions.statements import define
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime.control import Control
 from fakemssql.tsql.runtime.execution import Execution
@@ -41,7 +42,7 @@ class Interpreter(Rows, Variables, Control, Messages, Execution):
             if isinstance(node, nodes.UpdateStatistics) and not session.transactions.count:
                 # PostgreSQL reports changes up to a second late, and would take them for later than the statistics.
                 session.pg.execute("SELECT pg_stat_force_next_flush()")
-            session.transactions.define(lambda: session.definer.execute(node))
+            session.transactions.define(lambda: define(session.definer, node))
             self.done(frame, None)
             return
         method = getattr(self, "_run_" + type(node).__name__.lower())

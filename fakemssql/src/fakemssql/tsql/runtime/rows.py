@@ -5,6 +5,8 @@ from __future__ import annotations
 from fakemssql.contract import Column, SqlError
 from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.datatypes.sqltypes import INT, oid
+from fakemssql.tsql.definitions.security.authorization import may_truncate
+from fakemssql.tsql.definitions.statements import define
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime import results, triggers
 from fakemssql.tsql.runtime.frames import Frame
@@ -68,7 +70,7 @@ class Rows(Steps):
                 identity = (1, 1) if column.identity and column.origin else None
                 definitions.append(nodes.ColumnDefinition(column.name, column.type or INT, column.nullable, identity))
             create = nodes.CreateTable(name, definitions, [], [])
-            session.transactions.define(lambda: session.definer.execute(create))
+            session.transactions.define(lambda: define(session.definer, create))
             old = session.identity_insert
             table = session.catalog.find(name, session.database)
             assert table is not None
@@ -79,7 +81,7 @@ class Rows(Steps):
             except SqlError:
                 drop = nodes.Drop("TABLE", [name], True)
                 if not session.transactions.doomed:
-                    session.transactions.define(lambda: session.definer.execute(drop))
+                    session.transactions.define(lambda: define(session.definer, drop))
                 raise
             finally:
                 session.identity_insert = old
@@ -102,7 +104,7 @@ class Rows(Steps):
                     f'Cannot find the object "{node.target[-1]}" because'
                     " it does not exist or you do not have permissions.",
                 )
-            session.definer.truncates(table)
+            may_truncate(session.definer, table)
             try:
                 session.pg.execute(f"TRUNCATE {table.pg} RESTART IDENTITY")
             except Exception as error:
