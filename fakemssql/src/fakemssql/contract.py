@@ -62,6 +62,7 @@ class SqlError(Exception):
         super().__init__(f"Msg {number}, Level {severity}, State {state}: {message}")
         self.number, self.message, self.severity, self.state = number, message, severity, state
         self.line, self.procedure = line, procedure
+        self.seen: object | None = None  # the engine's: where it was raised
 
 
 class Attention(Exception):
@@ -106,7 +107,7 @@ class Output(Protocol):
 
 
 class Engine(Protocol):
-    """Runs requests for one connection. Implemented by ``tsql.runtime.session.Session``.
+    """Runs requests for one connection. Implemented by ``tsql.runtime.requests.SessionEngine``.
 
     Every method reports errors of statements through ``output`` and does not raise for them; it raises
     :class:`Attention` or :class:`ClientGone` when ``wait`` did, after the statement was cancelled on PostgreSQL.

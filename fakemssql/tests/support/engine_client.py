@@ -8,7 +8,7 @@ from typing import Any
 from fakemssql.contract import Column, Parameter, Rows, SqlError
 from fakemssql.tsql.datatypes.codec import decode
 from fakemssql.tsql.datatypes.sqltypes import oid
-from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.requests import SessionEngine
 from fakemssql.types import SqlType
 
 
@@ -60,17 +60,17 @@ class Recorder:
 class Client:
     """A session and the shortest ways to use it."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, engine: SessionEngine) -> None:
+        self.engine, self.session = engine, engine.session
 
     def run(self, text: str, **parameters: tuple[SqlType, Any]) -> Recorder:
         """Run a batch; parameters are ``name=(type, value)``."""
         recorder = Recorder()
         if parameters:
             given = [Parameter(f"@{name}", kind, value) for name, (kind, value) in parameters.items()]
-            self.session.parameterised(text, given, recorder)
+            self.engine.parameterised(text, given, recorder)
         else:
-            self.session.batch(text, recorder)
+            self.engine.batch(text, recorder)
         return recorder
 
     def ok(self, text: str, **parameters: tuple[SqlType, Any]) -> Recorder:
@@ -99,4 +99,4 @@ class Client:
             type(None): SqlType("nvarchar", length=4000),
         }
         given = [Parameter(f"@{name}", kinds[type(value)], value) for name, value in parameters.items()]
-        return self.session.call(procedure, given, recorder), recorder
+        return self.engine.call(procedure, given, recorder), recorder

@@ -15,7 +15,7 @@ from fakemssql.server import SNAPSHOT_VARIABLE
 from fakemssql.tsql import install
 from fakemssql.tsql.engine import Engines
 from fakemssql.tsql.parser import batches
-from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.requests import SessionEngine
 from support.engine_client import Client
 from support.folders import data_folder
 from support.grammar import MAXDOP
@@ -74,16 +74,16 @@ def _as_the_grammar_has_it() -> Iterator[None]:
 @pytest.fixture
 def connect(engines: Engines) -> Iterator[Callable[..., Client]]:
     """Open sessions, of the administrator or of a login with a password; all are closed in the end."""
-    opened: list[Session] = []
+    opened: list[SessionEngine] = []
 
     def make(login: str = "sa", password: str | None = None, database: str = "shop") -> Client:
-        session = engines.open(database, login, lambda fd: _readable(fd), password)
-        opened.append(session)
-        return Client(session)
+        engine = engines.open(database, login, lambda fd: _readable(fd), password)
+        opened.append(engine)
+        return Client(engine)
 
     yield make
-    for session in opened:
-        session.close()
+    for engine in opened:
+        engine.close()
 
 
 def _readable(fd: int) -> None:

@@ -47,7 +47,7 @@ def test_a_fault_of_the_planner(
     severity: int,
     logged: str,
 ) -> None:
-    monkeypatch.setattr("fakemssql.tsql.runtime.session.compile_statement", broken(change))
+    monkeypatch.setattr("fakemssql.tsql.runtime.plans.compile_statement", broken(change))
     # Plans are kept with their texts, so each case has a text of its own.
     found = client.run(f"SELECT N'secret' AS [{logged}]; SELECT 1")
     (error,) = found.messages
@@ -57,6 +57,6 @@ def test_a_fault_of_the_planner(
     assert reference is not None
     assert f"internal error {reference[1]}" in caplog.text
     assert logged in caplog.text
-    assert re.search(r"session\.py:\d+ in ", caplog.text)
+    assert re.search(r"plans\.py:\d+ in ", caplog.text)
     assert "secret" not in error.message + caplog.text
     assert client.value("SELECT 1") == 1

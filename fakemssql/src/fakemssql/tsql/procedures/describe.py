@@ -7,7 +7,7 @@ transaction has gone then all the same ("SET XACT_ABORT (Transact-SQL)").
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fakemssql.contract import Column, Parameter
 from fakemssql.tsql.compiler.compiler import compilation, compile_statement
@@ -18,12 +18,11 @@ from fakemssql.tsql.pg import Request
 from fakemssql.tsql.procedures.execution import declarations
 from fakemssql.tsql.procedures.guesses import Guess
 from fakemssql.tsql.procedures.typefacts import TDS_IDS, type_row
-from fakemssql.tsql.runtime.calls import Arguments, procedure
+from fakemssql.tsql.runtime.arguments import Arguments
 from fakemssql.tsql.runtime.frames import Frame
+from fakemssql.tsql.runtime.plans import environment
+from fakemssql.tsql.runtime.session import Session
 from fakemssql.types import SqlType
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
 
 _SMALL, _TINY = SqlType("smallint"), SqlType("tinyint")
 
@@ -80,8 +79,9 @@ _UNDECLARED = [
 ]
 
 
-@procedure("sp_describe_undeclared_parameters")
-def _undeclared(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_describe_undeclared_parameters(
+    session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]
+) -> int:
     text, params = arguments.take("tsql", "params")
     declared = {item.name: item.type for item in declarations(params or "")}
     guess = Guess(session, frame, declared)
@@ -168,10 +168,9 @@ _FIRST = [
 ]
 
 
-@procedure("sp_describe_first_result_set")
-def _first(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_describe_first_result_set(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     text, params, _ = arguments.take("tsql", "params", "browse_information_mode")
-    env = session.environment(frame)
+    env = environment(session, frame)
     env.variables = {item.name: item.type for item in declarations(params or "")}
     rows: list[list[Any]] = []
     for statement in batches.parse(text or "", session.options.quoted_identifier):

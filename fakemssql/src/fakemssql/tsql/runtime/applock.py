@@ -7,22 +7,27 @@ transaction-level ones earlier, as sp_releaseapplock does. Intent modes are roun
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.names import fold
-from fakemssql.tsql.pg import PgError, Request
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.pg import Pg, PgError, Request
+from fakemssql.tsql.runtime.activity import ActiveSession
 
 _MODES = {"shared": True, "intentshared": True, "update": False, "exclusive": False, "intentexclusive": False}
+
+
+class LockingSession(ActiveSession, Protocol):
+    """What application locks need of the session that holds them."""
+
+    @property
+    def pg(self) -> Pg: ...
 
 
 class AppLocks:
     """The application locks that one session holds: (database, resource, owner) to the modes taken, in order."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: LockingSession) -> None:
         self.session = session
         self.held: dict[tuple[str, str, str], list[bool]] = {}
 

@@ -39,19 +39,12 @@ class Thrown(SqlError):
 
 
 @dataclass
-class Identity:
-    """An identity value that was made: the sequence (table and column) it came from, and the value once it is read."""
-
-    sequence: tuple[str, str]
-    value: int | None = None
-
-
-@dataclass
 class Code:
     """A parsed batch with the plans of its statements, by statement and by what their meaning depends on."""
 
     statements: list[nodes.Statement]
     plans: dict[tuple[object, ...], Plan] = field(default_factory=dict)
+    combined: dict[int, nodes.Expr] = field(default_factory=dict)  # what SET @a += ... assigns, by the statement's id
 
 
 @dataclass

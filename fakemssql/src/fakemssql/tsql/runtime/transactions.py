@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from psycopg import pq
 from psycopg.pq.abc import PGresult
@@ -17,9 +17,7 @@ from fakemssql.contract import Attention, ClientGone, Output, SqlError
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.pg import PgError, Request
 from fakemssql.tsql.runtime.errors import DEADLOCK, translate
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.transacting import TransactingSession
 
 _LEVELS = {"SERIALIZABLE": "SERIALIZABLE", "SNAPSHOT": "REPEATABLE READ"}
 _descriptors = itertools.count(1)
@@ -28,7 +26,7 @@ _descriptors = itertools.count(1)
 class Transactions:
     """The transaction state of one session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: TransactingSession) -> None:
         self.session = session
         self.count = 0
         self.doomed = False
@@ -81,7 +79,7 @@ class Transactions:
         if not inside:
             pg.execute("ROLLBACK")
         elif everything or (failed and not guarded):
-            self.rollback_all(self.session.output, keep_count=self.session.interpreter.trying > 0)
+            self.rollback_all(self.session.output, keep_count=self.session.trying > 0)
         elif failed:
             pg.run([Request("ROLLBACK TO SAVEPOINT _s"), Request("RELEASE SAVEPOINT _s")])
 
@@ -204,7 +202,7 @@ class Transactions:
     def doom(self, output: Output | None) -> None:
         """After an error that ends the transaction: uncommittable in a TRY, rolled back elsewhere."""
         if self.count and not self.doomed:
-            self.rollback_all(output, keep_count=self.session.interpreter.trying > 0)
+            self.rollback_all(output, keep_count=self.session.trying > 0)
 
     def end_of_batch(self, output: Output) -> None:
         """An uncommittable transaction does not outlive its batch."""
@@ -246,8 +244,8 @@ class Transactions:
         """XACT_STATE()."""
         return -1 if self.doomed else 1 if self.count else 0
 
-    def define(self, action: object) -> None:
-        """Run DDL (a callable) in a transaction of its own or in a savepoint of the current one."""
+    def define(self, action: Callable[[], object]) -> None:
+        """Run DDL in a transaction of its own or in a savepoint of the current one."""
         session = self.session
         inside = self.count > 0 and not self.doomed
         self.check_usable()
@@ -257,14 +255,14 @@ class Transactions:
         else:
             session.pg.execute("BEGIN")
         try:
-            action()  # type: ignore[operator]
+            action()
         except BaseException as error:
             session.catalog.forget()
             if session.pg.conn.status == pq.ConnStatus.OK and session.pg.in_transaction:
                 if not inside:
                     session.pg.execute("ROLLBACK")
                 elif isinstance(error, PgError) and error.sqlstate in DEADLOCK:
-                    self.rollback_all(session.output, keep_count=session.interpreter.trying > 0)
+                    self.rollback_all(session.output, keep_count=session.trying > 0)
                 else:
                     session.pg.run([Request("ROLLBACK TO SAVEPOINT _d"), Request("RELEASE SAVEPOINT _d")])
             if isinstance(error, PgError):

@@ -67,6 +67,12 @@ class CreateTable(Statement):
 
 
 @dataclass
+class DeclareTable(Statement):
+    name: str
+    table: CreateTable
+
+
+@dataclass
 class AlterTable(Statement):
     name: Name
     action: str

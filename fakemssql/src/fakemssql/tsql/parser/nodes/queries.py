@@ -1,17 +1,11 @@
-"""Queries: SELECT, FROM, set operations, common table expressions."""
+"""Queries: SELECT, FROM, set operations, common table expressions; expressions that hold one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from fakemssql.tsql.parser.nodes.expressions import Expr, Name
-
-
-@dataclass(slots=True)
-class OrderItem:
-    value: Expr
-    descending: bool
+from fakemssql.tsql.parser.nodes.expressions import Expr, Name, OrderItem
 
 
 @dataclass(slots=True)
@@ -121,3 +115,29 @@ class Query:
     order: list[OrderItem] = field(default_factory=list)
     offset: Expr | None = None
     fetch: Expr | None = None
+
+
+@dataclass(slots=True)
+class Subquery(Expr):
+    query: Query
+
+
+@dataclass(slots=True)
+class Exists(Expr):
+    query: Query
+
+
+@dataclass(slots=True)
+class In(Expr):
+    value: Expr
+    items: list[Expr] | None
+    query: Query | None
+    negated: bool
+
+
+@dataclass(slots=True)
+class Quantified(Expr):
+    op: str
+    left: Expr
+    all: bool
+    query: Query
