@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fakemssql.contract import Column, Parameter, Rows, SqlError
+from fakemssql.contract import Parameter, ResultColumn, Rows, SqlError
 from fakemssql.tsql.datatypes.codec import decode
 from fakemssql.tsql.datatypes.sqltypes import oid
 from fakemssql.tsql.runtime.requests import SessionEngine
@@ -17,14 +17,14 @@ class Recorder:
 
     def __init__(self) -> None:
         self.results: list[list[tuple[Any, ...]]] = []
-        self.shapes: list[list[Column]] = []
+        self.shapes: list[list[ResultColumn]] = []
         self.counts: list[int | None] = []
         self.messages: list[SqlError] = []
         self.events: list[tuple[str, int]] = []
         self.databases: list[str] = []
         self.returned: dict[str, Any] = {}
 
-    def columns(self, columns: Sequence[Column]) -> None:
+    def columns(self, columns: Sequence[ResultColumn]) -> None:
         for column in columns:
             # What the encoder gets must be what the type is stored as.
             assert column.pg_oid == oid(column.type), (column.name, str(column.type), column.pg_oid)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
 
 from fakemssql import text
-from fakemssql.contract import Column, Rows, SqlError
+from fakemssql.contract import ResultColumn, Rows, SqlError
 from fakemssql.tds import pgvalues, typeinfo, values
 from fakemssql.tds.tokens import b_varchar
 from fakemssql.types import SqlType
@@ -30,7 +30,7 @@ _INTEGER_OID = {"smallint": pgvalues.INT2, "int": pgvalues.INT4, "bigint": pgval
 _FLOAT_OID = {"real": pgvalues.FLOAT4, "float": pgvalues.FLOAT8}
 
 
-def column_metadata(columns: Sequence[Column]) -> bytes:
+def column_metadata(columns: Sequence[ResultColumn]) -> bytes:
     """The COLMETADATA token."""
     parts = [struct.pack("<BH", 0x81, len(columns))]
     for column in columns:
@@ -45,7 +45,7 @@ def column_metadata(columns: Sequence[Column]) -> bytes:
 class RowEncoder:
     """Turns the rows of one result set into ROW tokens."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[ResultColumn]) -> None:
         self._encoders = [column_encoder(column.type, column.pg_oid) for column in columns]
 
     def encode(self, rows: Rows) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from fakemssql.tsql.names import fold, literal
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.nodes import Name
 from fakemssql.tsql.pg import Pg
-from fakemssql.tsql.security.context import Security
+from fakemssql.tsql.security.context import SecurityContext
 
 
 class TemporaryTables(Protocol):
@@ -43,7 +43,7 @@ class DefiningSession(Protocol):
     def temporary(self) -> TemporaryTables: ...
 
     @property
-    def security(self) -> Security: ...
+    def security(self) -> SecurityContext: ...
 
     def info(self, message: SqlError) -> None: ...
 

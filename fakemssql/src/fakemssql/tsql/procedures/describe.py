@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fakemssql.contract import Column, Parameter
+from fakemssql.contract import Parameter, ResultColumn
 from fakemssql.tsql.compiler.compiler import compilation, compile_statement
 from fakemssql.tsql.datatypes.codec import encode
 from fakemssql.tsql.datatypes.sqltypes import BIT, INT, SYSNAME, nvarchar, oid, storage
@@ -44,7 +44,7 @@ def send(session: Session, frame: Frame, columns: list[tuple[str, SqlType]], row
     else:
         sql = "SELECT " + ", ".join(f"NULL::{storage(kind)}" for _, kind in columns) + " WHERE false"
     result = session.transactions.run([Request(sql, values, oids)])
-    frame.output.columns([Column(name, kind, result.ftype(i)) for i, (name, kind) in enumerate(columns)])
+    frame.output.columns([ResultColumn(name, kind, result.ftype(i)) for i, (name, kind) in enumerate(columns)])
     if result.ntuples:
         frame.output.rows(result)
     session.rowcount = len(rows)

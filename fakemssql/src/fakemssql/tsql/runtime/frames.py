@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fakemssql.contract import Output, SqlError
+from fakemssql.contract import ResponseWriter, SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.compiler.plan import Plan
 from fakemssql.tsql.parser import nodes
@@ -52,7 +52,7 @@ class Frame:
     """One level of execution. Values are kept in PostgreSQL's binary form."""
 
     code: Code
-    output: Output
+    output: ResponseWriter
     types: dict[str, SqlType] = field(default_factory=dict)
     values: dict[str, bytes | None] = field(default_factory=dict)
     tables: dict[str, TableInfo] = field(default_factory=dict)

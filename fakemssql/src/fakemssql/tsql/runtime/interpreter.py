@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fakemssql.contract import Output, SqlError
+from fakemssql.contract import ResponseWriter, SqlError
 from fakemssql.tsql.datatypes.codec import decode
 from fakemssql.tsql.datatypes.sqltypes import INT, nvarchar
 from fakemssql.tsql.parser import nodes
@@ -76,7 +76,9 @@ def step(session: Session, statement: nodes.Statement, frame: Frame) -> None:
             raise BatchEnd from None
 
 
-def report(session: Session, error: SqlError, output: Output, doom: Callable[[Output], None] | None = None) -> None:
+def report(
+    session: Session, error: SqlError, output: ResponseWriter, doom: Callable[[ResponseWriter], None] | None = None
+) -> None:
     """An error to the client, and what it does to the transaction, before the statement's end is told.
 
     A driver that was given an error and the end of the batch in one counts its statement as over.

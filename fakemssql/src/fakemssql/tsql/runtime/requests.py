@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fakemssql.contract import Client, Output, Parameter, SqlError
+from fakemssql.contract import Client, Parameter, ResponseWriter, SqlError
 from fakemssql.switches import Switches
 from fakemssql.tsql.datatypes.codec import decode
 from fakemssql.tsql.runtime.arguments import parse_name
@@ -14,7 +14,7 @@ from fakemssql.tsql.runtime.frames import BatchEnd, Code, Frame
 from fakemssql.tsql.runtime.interpreter import report, run
 from fakemssql.tsql.runtime.options import ISOLATION_BY_NUMBER, Options
 from fakemssql.tsql.runtime.session import Session, StatementTables, signature_of
-from fakemssql.tsql.security.accounts import Account
+from fakemssql.tsql.security.accounts import ServerPrincipal
 
 
 class SessionEngine:
@@ -24,7 +24,7 @@ class SessionEngine:
         self,
         backend: Backend,
         database: str,
-        account: Account,
+        account: ServerPrincipal,
         switches: Switches,
         tables: StatementTables,
         let_go: Callable[[Backend], None],
@@ -47,15 +47,15 @@ class SessionEngine:
         self.session.activity.introduce(client)
         self.session.activity.update(self.session)
 
-    def batch(self, text: str, output: Output) -> None:
+    def batch(self, text: str, output: ResponseWriter) -> None:
         """Run a batch; see :class:`contract.Engine`."""
         self._top(text, (), output, procedure=False)
 
-    def parameterised(self, text: str, parameters: Sequence[Parameter], output: Output) -> None:
+    def parameterised(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter) -> None:
         """Run a batch with declared variables."""
         self._top(text, parameters, output, procedure=True)
 
-    def _top(self, text: str, parameters: Sequence[Parameter], output: Output, *, procedure: bool) -> None:
+    def _top(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, *, procedure: bool) -> None:
         self.session.output = output
         self.session.activity.begin(self.session, text, parameters)
         try:
@@ -63,7 +63,7 @@ class SessionEngine:
         finally:
             self.session.activity.end(self.session)
 
-    def _run(self, text: str, parameters: Sequence[Parameter], output: Output, procedure: bool) -> None:
+    def _run(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, procedure: bool) -> None:
         session = self.session
         self._refresh()
         session.transactions.lose(output)
@@ -97,7 +97,7 @@ class SessionEngine:
         if not session.pg.in_transaction:
             session.codes.collect()
 
-    def call(self, procedure: str, parameters: Sequence[Parameter], output: Output) -> int:
+    def call(self, procedure: str, parameters: Sequence[Parameter], output: ResponseWriter) -> int:
         """Run a stored procedure by name."""
         self.session.output = output
         self.session.activity.begin(self.session, procedure)
@@ -106,7 +106,7 @@ class SessionEngine:
         finally:
             self.session.activity.end(self.session)
 
-    def _call(self, procedure: str, parameters: Sequence[Parameter], output: Output) -> int:
+    def _call(self, procedure: str, parameters: Sequence[Parameter], output: ResponseWriter) -> int:
         session = self.session
         self._refresh()
         session.transactions.lose(output)
@@ -133,7 +133,7 @@ class SessionEngine:
         self._refresh()
         self.session.code(text, signature_of(parameters))
 
-    def transaction_request(self, kind: str, isolation: int, name: str, output: Output) -> None:
+    def transaction_request(self, kind: str, isolation: int, name: str, output: ResponseWriter) -> None:
         """A request of the TDS transaction manager."""
         session = self.session
         session.output = output

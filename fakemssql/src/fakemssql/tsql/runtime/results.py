@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from fakemssql.contract import Column, Output, Parameter, Rows, SqlError
+from fakemssql.contract import Parameter, ResponseWriter, ResultColumn, Rows, SqlError
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime import triggers
 from fakemssql.tsql.runtime.frames import Code, Frame
@@ -19,18 +19,18 @@ Row = tuple[bytes | None, ...]
 class Captured:
     """One result set."""
 
-    columns: list[Column]
+    columns: list[ResultColumn]
     rows: list[Row] = field(default_factory=list)
 
 
 class Capture:
     """An output that keeps result sets; everything but rows and counts goes on to the client."""
 
-    def __init__(self, client: Output) -> None:
+    def __init__(self, client: ResponseWriter) -> None:
         self.client = client
         self.results: list[Captured] = []
 
-    def columns(self, columns: Sequence[Column]) -> None:
+    def columns(self, columns: Sequence[ResultColumn]) -> None:
         self.results.append(Captured(list(columns)))
 
     def rows(self, rows: Rows) -> None:

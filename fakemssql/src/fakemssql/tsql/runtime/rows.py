@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fakemssql.contract import Column, SqlError
+from fakemssql.contract import ResultColumn, SqlError
 from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.datatypes.sqltypes import INT, oid
 from fakemssql.tsql.definitions.security.authorization import may_truncate
@@ -41,7 +41,7 @@ def _shape(session: Session, node: nodes.Statement, frame: Frame) -> None:
     plan = plan_of(session, node, frame)
     if plan.columns is not None:
         frame.output.columns(
-            [Column(c.name, c.type or INT, oid(c.type or INT), c.nullable, c.identity) for c in plan.columns]
+            [ResultColumn(c.name, c.type or INT, oid(c.type or INT), c.nullable, c.identity) for c in plan.columns]
         )
     done(session, frame, 0)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fakemssql.contract import Output, Parameter, SqlError
+from fakemssql.contract import Parameter, ResponseWriter, SqlError
 from fakemssql.switches import Switches
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.datatypes.codec import encode
@@ -20,8 +20,8 @@ from fakemssql.tsql.runtime.identities import MadeIdentity, identity_value
 from fakemssql.tsql.runtime.options import Options
 from fakemssql.tsql.runtime.temporary import Temporary
 from fakemssql.tsql.runtime.transactions import Transactions
-from fakemssql.tsql.security.accounts import Account
-from fakemssql.tsql.security.context import Security
+from fakemssql.tsql.security.accounts import ServerPrincipal
+from fakemssql.tsql.security.context import SecurityContext
 
 StatementFunction = Callable[["Session", Any, Frame], None]
 Procedure = Callable[["Session", Arguments, Frame, list[Parameter]], int]
@@ -44,16 +44,16 @@ class Session:
     """The state of one connection, and the parts that keep more of it."""
 
     def __init__(
-        self, backend: Backend, database: str, account: Account, switches: Switches, tables: StatementTables
+        self, backend: Backend, database: str, account: ServerPrincipal, switches: Switches, tables: StatementTables
     ) -> None:
         self.pg, self.catalog, self.codes = backend.pg, backend.catalog, backend.codes
         self.home = self.database = database
         self.switches, self.tables = switches, tables
         self.failing_dirty_reads = switches.failing_dirty_reads
         self.spid = backend.pid
-        self.security = Security(self.pg, self.catalog, account)
+        self.security = SecurityContext(self.pg, self.catalog, account)
         self.options = Options()
-        self.output: Output | None = None
+        self.output: ResponseWriter | None = None
         self.rowcount = 0
         self.error_number = 0
         self.trying = 0  # how many TRY blocks run
@@ -75,7 +75,9 @@ class Session:
         """The parsed batch for ``text``, kept for the next time."""
         return self.codes.code(text, signature, self.options.quoted_identifier)
 
-    def frame(self, text: str, parameters: Sequence[Parameter], output: Output, parent: Frame | None = None) -> Frame:
+    def frame(
+        self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, parent: Frame | None = None
+    ) -> Frame:
         """A frame for running ``text`` with ``parameters`` as its variables."""
         signature = signature_of(parameters)
         frame = Frame(self.code(text, signature), output, signature=signature, parent=parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from fakemssql.contract import Output
+from fakemssql.contract import ResponseWriter
 from fakemssql.switches import Switches
 from fakemssql.tsql.catalog.catalog import Catalog
 from fakemssql.tsql.catalog.tables import TableInfo
@@ -35,7 +35,7 @@ class TransactingSession(ActiveSession, Protocol):
     def applocks(self) -> AppLocks: ...
 
     @property
-    def output(self) -> Output | None: ...
+    def output(self) -> ResponseWriter | None: ...
 
     @property
     def trying(self) -> int: ...

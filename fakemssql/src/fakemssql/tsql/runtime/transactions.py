@@ -13,7 +13,7 @@ from collections.abc import Callable
 from psycopg import pq
 from psycopg.pq.abc import PGresult
 
-from fakemssql.contract import Attention, ClientGone, Output, SqlError
+from fakemssql.contract import Attention, ClientGone, ResponseWriter, SqlError
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.pg import PgError, Request
 from fakemssql.tsql.runtime.errors import DEADLOCK, translate
@@ -85,7 +85,7 @@ class Transactions:
 
     # --- statements ------------------------------------------------------------------------------------------------
 
-    def begin(self, name: str | None, output: Output | None) -> None:
+    def begin(self, name: str | None, output: ResponseWriter | None) -> None:
         if self.count == 0:
             self.pending = [self.begin_sql()]
             self.descriptor = next(_descriptors)
@@ -108,7 +108,7 @@ class Transactions:
                 " the transaction.",
             )
 
-    def commit(self, output: Output | None) -> None:
+    def commit(self, output: ResponseWriter | None) -> None:
         if self.count == 0:
             raise SqlError(3902, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.")
         self.check_usable()
@@ -132,7 +132,7 @@ class Transactions:
         if output is not None:
             output.transaction("commit", descriptor)
 
-    def rollback(self, name: str | None, output: Output | None) -> None:
+    def rollback(self, name: str | None, output: ResponseWriter | None) -> None:
         if self.count == 0:
             raise SqlError(3903, "The ROLLBACK TRANSACTION request has no corresponding BEGIN TRANSACTION.")
         if name is not None and fold(name) in self.savepoints and not self.doomed:
@@ -167,7 +167,7 @@ class Transactions:
             self.session.pg.run([Request(text) for text in self.pending])
             self.pending = []
 
-    def rollback_all(self, output: Output | None, keep_count: bool = False) -> None:
+    def rollback_all(self, output: ResponseWriter | None, keep_count: bool = False) -> None:
         """Roll PostgreSQL's transaction back. ``keep_count``: a CATCH finds it uncommittable, not gone."""
         if self.pending and not self.session.pg.in_transaction:
             self.pending = []
@@ -191,7 +191,7 @@ class Transactions:
         level = self.session.options.lock_timeout
         self.session.pg.execute(f"SET lock_timeout = {0 if level < 0 else max(level, 1)}")
 
-    def _over(self, event: str, output: Output | None) -> None:
+    def _over(self, event: str, output: ResponseWriter | None) -> None:
         descriptor, self.descriptor = self.descriptor, 0
         self.count, self.doomed, self.savepoints = 0, False, []
         self.session.activity.update(self.session)
@@ -199,12 +199,12 @@ class Transactions:
         if output is not None and descriptor:
             output.transaction(event, descriptor)
 
-    def doom(self, output: Output | None) -> None:
+    def doom(self, output: ResponseWriter | None) -> None:
         """After an error that ends the transaction: uncommittable in a TRY, rolled back elsewhere."""
         if self.count and not self.doomed:
             self.rollback_all(output, keep_count=self.session.trying > 0)
 
-    def end_of_batch(self, output: Output) -> None:
+    def end_of_batch(self, output: ResponseWriter) -> None:
         """An uncommittable transaction does not outlive its batch."""
         if self.doomed:
             output.message(
@@ -216,7 +216,7 @@ class Transactions:
             self._over("rollback", output)
             output.done(None)
 
-    def lose(self, output: Output) -> None:
+    def lose(self, output: ResponseWriter) -> None:
         """Before a request: roll back in silence where :class:`~fakemssql.switches.Switches` say so."""
         if self.count:
             self._requests += 1

@@ -67,12 +67,6 @@ class CreateTable(Statement):
 
 
 @dataclass
-class DeclareTable(Statement):
-    name: str
-    table: CreateTable
-
-
-@dataclass
 class AlterTable(Statement):
     name: Name
     action: str

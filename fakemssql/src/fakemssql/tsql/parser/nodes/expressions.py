@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fakemssql.types import SqlType
+
+if TYPE_CHECKING:
+    from fakemssql.tsql.parser.nodes.queries import OrderItem, Query
+
 
 Name = tuple[str, ...]
 """A name of one to four parts, outermost first; an omitted part (``db..t``) is an empty string."""
@@ -37,12 +41,6 @@ class Column(Expr):
 @dataclass(slots=True)
 class Star(Expr):
     qualifier: Name
-
-
-@dataclass(slots=True)
-class OrderItem:
-    value: Expr
-    descending: bool
 
 
 @dataclass(slots=True)
@@ -92,6 +90,24 @@ class Case(Expr):
 
 
 @dataclass(slots=True)
+class Subquery(Expr):
+    query: Query
+
+
+@dataclass(slots=True)
+class Exists(Expr):
+    query: Query
+
+
+@dataclass(slots=True)
+class In(Expr):
+    value: Expr
+    items: list[Expr] | None
+    query: Query | None
+    negated: bool
+
+
+@dataclass(slots=True)
 class Like(Expr):
     value: Expr
     pattern: Expr
@@ -118,6 +134,14 @@ class IsDistinct(Expr):
     left: Expr
     right: Expr
     negated: bool
+
+
+@dataclass(slots=True)
+class Quantified(Expr):
+    op: str
+    left: Expr
+    all: bool
+    query: Query
 
 
 @dataclass(slots=True)

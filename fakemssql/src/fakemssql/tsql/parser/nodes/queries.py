@@ -1,11 +1,17 @@
-"""Queries: SELECT, FROM, set operations, common table expressions; expressions that hold one."""
+"""Queries: SELECT, FROM, set operations, common table expressions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from fakemssql.tsql.parser.nodes.expressions import Expr, Name, OrderItem
+from fakemssql.tsql.parser.nodes.expressions import Expr, Name
+
+
+@dataclass(slots=True)
+class OrderItem:
+    value: Expr
+    descending: bool
 
 
 @dataclass(slots=True)
@@ -115,29 +121,3 @@ class Query:
     order: list[OrderItem] = field(default_factory=list)
     offset: Expr | None = None
     fetch: Expr | None = None
-
-
-@dataclass(slots=True)
-class Subquery(Expr):
-    query: Query
-
-
-@dataclass(slots=True)
-class Exists(Expr):
-    query: Query
-
-
-@dataclass(slots=True)
-class In(Expr):
-    value: Expr
-    items: list[Expr] | None
-    query: Query | None
-    negated: bool
-
-
-@dataclass(slots=True)
-class Quantified(Expr):
-    op: str
-    left: Expr
-    all: bool
-    query: Query

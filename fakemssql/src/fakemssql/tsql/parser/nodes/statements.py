@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fakemssql.tsql.parser.nodes.expressions import Expr, Name
 from fakemssql.tsql.parser.nodes.queries import Query
 from fakemssql.types import SqlType
+
+if TYPE_CHECKING:
+    from fakemssql.tsql.parser.nodes.definitions import CreateTable
 
 
 @dataclass
@@ -43,6 +46,12 @@ class Declare(Statement):
     type: SqlType
     value: Expr | None
     output: bool = False
+
+
+@dataclass
+class DeclareTable(Statement):
+    name: str
+    table: CreateTable
 
 
 @dataclass
