@@ -112,7 +112,7 @@ def update(c: Compilation, node: nodes.Update) -> Plan:
 
 
 def _nothing(table: TableInfo) -> str:
-    column = next(c for c in table.columns if c.computed is None)
+    column = next(each for each in table.columns if each.computed is None)
     return f"{quoted(column.pg)} = d.{quoted(column.pg)}"
 
 
@@ -157,7 +157,7 @@ def _choose(
         chosen.sets.append((column, f"v{i}"))
     for i, (name, kind, expr, own) in enumerate(variables):
         if own is not None:
-            sql = convert(Typed(next(s for c, s in sets if c.pg == own.pg), own.type), kind, "assign").sql
+            sql = convert(Typed(next(s for each, s in sets if each.pg == own.pg), own.type), kind, "assign").sql
         else:
             assert expr is not None
             sql = convert(c.scalar(expr, names), kind, "assign").sql
@@ -173,7 +173,7 @@ def _choose(
             columns.append(column_value.with_(sql=f"m.x{number}", origin=""))
             chosen.exports[f"x{number}"] = column_value.sql
         if each is scope:
-            chosen.computed = {fold(c.name): c for c in columns}
+            chosen.computed = {fold(each.name): each for each in columns}
         else:
             chosen.others.append(Scope(each.alias, columns, None, "m", each.exposed))
     limit = ""

@@ -38,12 +38,12 @@ def insert(c: Compilation, node: nodes.Insert) -> Plan:
         c.table_locks.append((how.table_sql(table.pg), False))
     explicit = [writable(table, name, False) for name in node.columns]
     if len({column.pg for column in explicit}) != len(explicit):
-        name = next(c.name for c in explicit if [d.pg for d in explicit].count(c.pg) > 1)
+        name = next(each.name for each in explicit if [d.pg for d in explicit].count(each.pg) > 1)
         raise SqlError(
             264,
             f"The column name '{name}' is specified more than once in the SET clause or column list of an INSERT.",
         )
-    columns = explicit or [c for c in table.columns if c.computed is None and not c.identity]
+    columns = explicit or [each for each in table.columns if each.computed is None and not each.identity]
     identity = table.identity
     if identity is not None:
         if identity in explicit and not identity_on(c, table) and node.source is not None:
@@ -62,7 +62,7 @@ def insert(c: Compilation, node: nodes.Insert) -> Plan:
                 " when IDENTITY_INSERT is set to ON or when a replication user"
                 " is inserting into a NOT FOR REPLICATION identity column.",
             )
-    target = f"INSERT INTO {table.pg} AS d ({', '.join(quoted(c.pg) for c in columns)})"
+    target = f"INSERT INTO {table.pg} AS d ({', '.join(quoted(each.pg) for each in columns)})"
     if node.source is None:
         change = f"INSERT INTO {table.pg} AS d DEFAULT VALUES"
     elif isinstance(node.source, nodes.Execute):

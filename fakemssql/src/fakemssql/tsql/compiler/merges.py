@@ -79,7 +79,7 @@ def _merge_action(
             raise SqlError(40517, "Assigning variables in MERGE is not supported by fakemssql.")
         return text + " THEN UPDATE SET " + ", ".join(f"{quoted(column.pg)} = {sql}" for column, sql in sets)
     columns = [writable(table, name, False) for name in action.columns] or [
-        c for c in table.columns if c.computed is None and not c.identity
+        each for each in table.columns if each.computed is None and not each.identity
     ]
     if any(column.identity for column in columns) and not identity_on(c, table):
         refuse_identity(table)
@@ -93,4 +93,4 @@ def _merge_action(
             cells.append("DEFAULT")
         else:
             cells.append(to_column(c.scalar(value, visible), table, column))
-    return f"{text} THEN INSERT ({', '.join(quoted(c.pg) for c in columns)}) VALUES ({', '.join(cells)})"
+    return f"{text} THEN INSERT ({', '.join(quoted(each.pg) for each in columns)}) VALUES ({', '.join(cells)})"

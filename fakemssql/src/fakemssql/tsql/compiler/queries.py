@@ -195,15 +195,16 @@ def _set(c: Compilation, body: nodes.SetOperation, parent: Names | None) -> Comp
     texts = any(column.type is not None and is_text(column.type) for column in columns)
     if body.op == "union" and texts:
         alias = c.fresh("d")
-        keys = ", ".join(order_key(c.with_(sql=f"{alias}.c{i}")) for i, c in enumerate(columns, 1))
+        keys = ", ".join(order_key(each.with_(sql=f"{alias}.c{i}")) for i, each in enumerate(columns, 1))
         sql = f"SELECT DISTINCT ON ({keys}) * FROM (({first}) UNION ALL ({second})) AS {alias}"
     elif body.op in ("except", "intersect") and texts:
         one, two = c.fresh("d"), c.fresh("e")
         match = " AND ".join(
-            f"{order_key(c.with_(sql=f'{one}.c{i}'))} IS NOT DISTINCT FROM {order_key(c.with_(sql=f'{two}.c{i}'))}"
-            for i, c in enumerate(columns, 1)
+            f"{order_key(each.with_(sql=f'{one}.c{i}'))} IS NOT"
+            f" DISTINCT FROM {order_key(each.with_(sql=f'{two}.c{i}'))}"
+            for i, each in enumerate(columns, 1)
         )
-        keys = ", ".join(order_key(c.with_(sql=f"{one}.c{i}")) for i, c in enumerate(columns, 1))
+        keys = ", ".join(order_key(each.with_(sql=f"{one}.c{i}")) for i, each in enumerate(columns, 1))
         negated = "NOT " if body.op == "except" else ""
         found = f"{negated}EXISTS (SELECT 1 FROM ({second}) AS {two} WHERE {match})"
         sql = f"SELECT DISTINCT ON ({keys}) * FROM ({first}) AS {one} WHERE {found}"
