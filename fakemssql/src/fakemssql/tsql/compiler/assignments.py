@@ -14,6 +14,7 @@ from fakemssql.types import SqlType
 
 
 def assigning(c: Compilation, query: nodes.Query, body: nodes.Select) -> Plan:
+    """``SELECT @a = ...``: the last row's values go to the variables."""
     assign, items = [], []
     known: dict[str, nodes.Expr] = {}
     for item in body.items:

@@ -77,6 +77,7 @@ def base_table(
     locks: list[RowLock],
     carry: str | None,
 ) -> str:
+    """A table of the catalog, a table variable or a view in FROM; which locks it takes is noted."""
     folded = fold(alias)
     exposed_name = exposed or (alias,)
     if any(

@@ -19,6 +19,7 @@ from fakemssql.tsql.parser import nodes
 def cte_source(
     c: Compilation, cte: tuple[nodes.Cte, Names | None], node: nodes.TableSource, names: Names, carry: str | None
 ) -> str:
+    """A common table expression in FROM."""
     definition, outer = cte
     folded = fold(definition.name)
     alias = node.alias or node.name[-1]

@@ -22,6 +22,7 @@ def optional(c: Compilation, optional: bool) -> Iterator[None]:
 
 
 def derived(c: Compilation, compiled: Compiled, alias: str, columns: list[str], names: Names) -> str:
+    """A compiled query under an alias; its columns are added to ``names``."""
     if columns and len(columns) != len(compiled.columns):
         more = "fewer" if len(columns) > len(compiled.columns) else "more"
         raise SqlError(

@@ -146,6 +146,7 @@ def common_type(values: list[Typed]) -> SqlType:
 
 
 def compare(op: str, left: Typed, right: Typed) -> str:
+    """A comparison as PostgreSQL's boolean."""
     a, b, _ = comparable(left, right)
     return f"({a} {op} {b})"
 
@@ -199,10 +200,12 @@ def as_text(value: Typed) -> Typed:
 
 
 def as_integer(value: Typed, kind: SqlType = INT) -> str:
+    """A value converted to a whole number."""
     return convert(value, kind).sql
 
 
 def order_key(value: Typed) -> str:
+    """What rows are ordered and grouped by for a value."""
     if value.type is not None and is_text(value.type):
         return folded_text(value.with_(constant=None))
     return value.sql

@@ -34,6 +34,7 @@ def order_by(
     names: Names,
     distinct: bool = False,
 ) -> str:
+    """ORDER BY with its blank before, empty without items; a position or an alias stands for an output column."""
     if not items:
         return ""
     parts = []
@@ -68,6 +69,7 @@ def order_by(
 
 
 def offset(c: Compilation, query: nodes.Query, names: Names) -> str:
+    """OFFSET and FETCH."""
     text = ""
     if query.offset is not None:
         text += f" OFFSET {row_count(c, query.offset, names)}"
@@ -89,10 +91,12 @@ def row_count(c: Compilation, node: nodes.Expr, names: Names) -> str:
 
 
 def output_sql(value: Typed) -> str:
+    """A value in a select list, where an untyped NULL needs a type."""
     return "NULL::int4" if value.type is None else value.sql
 
 
 def limited(c: Compilation, select: nodes.Select, query: nodes.Query, names: Names) -> tuple[str, bool]:
+    """TOP as a LIMIT, and whether it is WITH TIES."""
     if select.top is None or select.top.percent:
         return "", False
     if query.offset is not None:
@@ -110,6 +114,7 @@ def limited(c: Compilation, select: nodes.Select, query: nodes.Query, names: Nam
 
 
 def distinct_rows(c: Compilation, text: str, items: list[Typed], query: nodes.Query, order: str, names: Names) -> str:
+    """SELECT DISTINCT: rows are equal as the collation compares them."""
     alias = c.fresh("d")
     keys = [order_key(v.with_(sql=f"{alias}.c{i}")) for i, v in enumerate(items, 1)]
     inner = f"SELECT DISTINCT ON ({', '.join(keys)}) * FROM ({text}) AS {alias}"
@@ -148,6 +153,7 @@ def top_percent(
     order: str,
     names: Names,
 ) -> Compiled:
+    """TOP (n) PERCENT."""
     assert select.top is not None
     if select.top.ties or select.distinct:
         raise SqlError(40517, "TOP PERCENT WITH TIES or DISTINCT is not supported by fakemssql.")

@@ -86,6 +86,7 @@ def _expand(c: Compilation, select: nodes.Select, names: Names) -> list[Typed]:
 
 
 def select(c: Compilation, select: nodes.Select, query: nodes.Query, parent: Names | None, carry: bool) -> Compiled:
+    """One SELECT; with ``carry`` its rows can be changed, and it has their places as ``_ctid``."""
     names = Names([], parent)
     locks: list[RowLock] = []
     from_sql = ", ".join(c.source(node, names, locks, "" if carry else None) for node in select.sources)

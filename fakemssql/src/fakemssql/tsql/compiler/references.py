@@ -44,6 +44,7 @@ def column(c: Compilation, node: nodes.Column, names: Names) -> Typed:
 
 
 def grouped(column: Typed, names: Names, node: nodes.Column) -> Typed:
+    """A column of a grouped query; error 8120 where it is neither grouped by nor in an aggregate."""
     assert names.grouped is not None
     key = column.sql
     if key in names.grouped:
@@ -59,6 +60,7 @@ def grouped(column: Typed, names: Names, node: nodes.Column) -> Typed:
 
 
 def qualifies(qualifier: tuple[str, ...], scope: Scope) -> bool:
+    """Whether a qualifier names a scope."""
     last = fold(qualifier[-1])
     if last != scope.alias:
         return False

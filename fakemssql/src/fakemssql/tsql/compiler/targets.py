@@ -30,6 +30,7 @@ def to_column(value: Typed, table: TableInfo, column: ColumnInfo) -> str:
 
 
 def writable(table: TableInfo, name: str, updating: bool) -> ColumnInfo:
+    """A column that a statement may write; errors 207, 271, 4406 and 8102."""
     column = table.column(name)
     if column is None:
         raise SqlError(207, f"Invalid column name '{name}'.")
@@ -51,6 +52,7 @@ def writable(table: TableInfo, name: str, updating: bool) -> ColumnInfo:
 
 
 def check_target(c: Compilation, table: TableInfo, outputs: list[nodes.Output], event: str) -> None:
+    """Errors 259, 334 and 40517 for a table that the statement cannot change."""
     if table.type == "S":
         raise SqlError(259, "Ad hoc updates to system catalogs are not allowed.")
     if event in table.triggers and any(output.into is None for output in outputs):
@@ -70,10 +72,12 @@ def check_target(c: Compilation, table: TableInfo, outputs: list[nodes.Output], 
 
 
 def identity_on(c: Compilation, table: TableInfo) -> bool:
+    """Whether IDENTITY_INSERT is ON for a table."""
     return c.env.identity_insert == table.pg
 
 
 def refuse_identity(table: TableInfo) -> None:
+    """Error 544."""
     raise SqlError(
         544,
         f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT is set to OFF.",
@@ -103,6 +107,7 @@ def as_shown(scope: Scope, base: TableInfo) -> TableInfo:
 
 
 def lock_target(c: Compilation, hints: list[nodes.Hint], table: TableInfo) -> None:
+    """Note the lock on a whole table that the hints of a statement on it ask for."""
     how = locking(hints, table, reading(c, table, True))
     if how.table_mode:
         c.table_locks.append((how.table_sql(table.pg), False))
@@ -111,6 +116,7 @@ def lock_target(c: Compilation, hints: list[nodes.Hint], table: TableInfo) -> No
 def assigned(
     c: Compilation, assignments: list[nodes.Assignment], table: TableInfo, names: Names
 ) -> tuple[list[tuple[ColumnInfo, str]], list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]]]:
+    """The items of SET: columns with their values as PostgreSQL text, and variables with what they are assigned."""
     sets: list[tuple[ColumnInfo, str]] = []
     variables: list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]] = []
     assigned = {item.variable for item in assignments if item.variable is not None}

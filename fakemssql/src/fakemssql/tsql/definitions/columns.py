@@ -125,6 +125,7 @@ def column_sql(definer: Definer, definition: ColumnDefinition, info: ColumnInfo)
 
 
 def default_sql(definer: Definer, expression: nodes.Expr, info: ColumnInfo) -> str:
+    """A default in PostgreSQL's CREATE TABLE."""
     compiler = compilation(definer.environment())
     value = compiler.scalar(expression, Names())
     if compiler.parameters:
@@ -133,6 +134,7 @@ def default_sql(definer: Definer, expression: nodes.Expr, info: ColumnInfo) -> s
 
 
 def collation_of(kind: SqlType, definition: ColumnDefinition) -> str | None:
+    """The collation that the catalog shows for a column; error 448."""
     if not is_text(kind):
         return None
     name = definition.collation

@@ -122,6 +122,7 @@ def _index_columns(d: Definer, object_id: str, table: TableInfo, index: IndexDef
 
 
 def drop_index(d: Definer, table: TableInfo, name: str, constraint: bool) -> bool:
+    """Drop an index of a table, if it has one of that name; one of a constraint only with ``constraint``."""
     rows = d.pg.query(
         "DELETE FROM mssql.indexes WHERE object_id = $1::int AND folded ="
         " $2 RETURNING pg_name, is_primary_key + is_unique_constraint, name",
@@ -253,6 +254,7 @@ def update_statistics(d: Definer, node: nodes.UpdateStatistics) -> None:
 
 
 def drop_named_index(d: Definer, node: nodes.Drop, name: Name) -> None:
+    """``DROP INDEX name ON table``."""
     table = d.catalog.find(node.table, d.session.database)
     if table is None or table.type != "U" or not drop_index(d, table, name[-1], False):
         if node.if_exists:

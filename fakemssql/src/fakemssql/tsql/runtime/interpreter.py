@@ -45,6 +45,7 @@ def run(session: Session, frame: Frame) -> int:
 
 
 def run_all(session: Session, items: list[nodes.Statement], frame: Frame) -> None:
+    """Run statements one after the other."""
     for statement in items:
         step(session, statement, frame)
 
@@ -93,17 +94,20 @@ def report(
 
 
 def done(session: Session, frame: Frame, count: int | None) -> None:
+    """A statement ends, and tells how many rows it was of."""
     session.error_number = 0
     session.rowcount = count or 0
     frame.output.done(None if session.options.nocount else count)
 
 
 def quiet(session: Session, count: int = 0) -> None:
+    """A statement ends that tells of no rows."""
     session.error_number = 0
     session.rowcount = count
 
 
 def begin_implicitly(session: Session, node: nodes.Statement, frame: Frame) -> None:
+    """Under IMPLICIT_TRANSACTIONS a statement begins a transaction, if none is open."""
     if session.options.implicit and session.transactions.count == 0:
         if isinstance(node, nodes.SelectStatement):
             body = node.query.body
@@ -113,9 +117,11 @@ def begin_implicitly(session: Session, node: nodes.Statement, frame: Frame) -> N
 
 
 def text_of(session: Session, node: nodes.Expr, frame: Frame, length: int = 4000) -> str:
+    """The value of an expression as text."""
     value = evaluate(session, node, nvarchar(length), frame)[1]
     return decode(nvarchar(length), value) or ""
 
 
 def integer_of(session: Session, node: nodes.Expr, frame: Frame) -> int:
+    """The value of an expression as a whole number; NULL is 0."""
     return decode(INT, evaluate(session, node, INT, frame)[1]) or 0

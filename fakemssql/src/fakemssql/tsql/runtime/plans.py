@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from fakemssql.contract import Attention, ClientGone, SqlError
 from fakemssql.faults import PLANNING, fault
@@ -24,8 +24,12 @@ from fakemssql.tsql.runtime.session import Session
 from fakemssql.tsql.runtime.system_values import quick_value, system_value
 from fakemssql.types import SqlType
 
+Build = Callable[[Compilation], Plan]
+"""Compiles what is no statement by itself."""
+
 
 def environment(session: Session, frame: Frame) -> Environment:
+    """What the meaning of a statement in ``frame`` depends on."""
     return Environment(
         session.catalog,
         session.database,
@@ -54,20 +58,23 @@ def _plan_key(session: Session, node: object, frame: Frame) -> tuple[object, ...
     )
 
 
-def plan_of(session: Session, node: Any, frame: Frame, build: Any = None) -> Plan:
+def plan_of(session: Session, node: nodes.Statement | nodes.Expr, frame: Frame, build: Build | None = None) -> Plan:
     """The plan of a statement or expression, compiled when it is new."""
 
     def compiled() -> Plan:
         compiler = compilation(environment(session, frame))
         try:
-            plan = compile_statement(compiler, node) if build is None else build(compiler)
+            if build is not None:
+                plan = build(compiler)
+            else:
+                assert isinstance(node, nodes.Statement)
+                plan = compile_statement(compiler, node)
         except RecursionError:
             raise SqlError(191, "Some part of your SQL statement is nested too deeply.", severity=15) from None
         except (SqlError, PgError, Attention, ClientGone, OSError):
             raise
         except Exception as error:
             raise fault(error, PLANNING) from None
-        assert isinstance(plan, Plan)
         plan.node = node
         return plan
 
@@ -84,7 +91,7 @@ def _values(session: Session, plan: Plan, frame: Frame) -> list[bytes | None]:
     return found
 
 
-def run_planned(session: Session, node: Any, frame: Frame, build: Any = None) -> int:
+def run_planned(session: Session, node: nodes.Statement | nodes.Expr, frame: Frame, build: Build | None = None) -> int:
     """Run a statement: rows go to the output, assigned values to variables. Returns the row count."""
     for attempt in (1, 2):
         plan = plan_of(session, node, frame, build)

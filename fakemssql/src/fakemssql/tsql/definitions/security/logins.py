@@ -16,6 +16,7 @@ _LAST_FIXED = 10
 
 
 def may(d: Definer, permission: str, kind: int = SERVER, major: int = 0) -> bool:
+    """Whether the user has a permission."""
     return d.session.security.allowed(d.session.database, kind, major, permission)
 
 
