@@ -11,9 +11,7 @@ from pathlib import Path
 import fakemssql
 
 ROOT = Path(fakemssql.__file__).parent
-# The parser is made plain by itself, and then stands here as well.
-PATHS = [path for path in sorted(ROOT.rglob("*.py")) if "parser" not in path.parts]
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PATHS}
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
 LONGEST = 300
 READ_BY_NAME = {"__init__.py", "tsql/compiler/trees.py"}
 """The package's lazy names, and walks over the fields of any node."""
