@@ -27,6 +27,7 @@ def reading(c: Compilation, table: TableInfo, target: bool = False) -> Reading:
         c.env.isolation,
         c.env.in_transaction,
         versioned=c.env.catalog.versioned(table.database),
+        snapshots=c.env.isolation != "SNAPSHOT" or c.env.catalog.snapshots(table.database),
         pages=c.env.page_locks,
         target=target,
         bare=c.statement == "select" and not c.unlockable,

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.base_tables import lookup, reading, table_scope
@@ -29,10 +31,14 @@ def insert(c: Compilation, node: nodes.Insert) -> Plan:
         table, base = view_target(c, table)
     check_target(c, table, node.outputs, "INSERT")
     check_hints(node.hints, table, True)
+    read = reading(c, table, True)
+    if read.isolation == "SERIALIZABLE":
+        # An INSERT locks no range but the key that it inserts.
+        read = replace(read, isolation="READ COMMITTED")
     how = locking(
         [h for h in node.hints if h.name in ("TABLOCK", "TABLOCKX", "HOLDLOCK", "SERIALIZABLE", "XLOCK", "NOWAIT")],
         table,
-        reading(c, table, True),
+        read,
     )
     if how.table_mode:
         c.table_locks.append((how.table_sql(table.pg), False))

@@ -45,12 +45,20 @@ def merge(c: Compilation, node: nodes.Merge) -> Plan:
     source_scopes = list(names.scopes)
     names.scopes = [target, *source_scopes]
     text = f"MERGE INTO {table.pg} AS d USING {source} ON {c.predicate(node.on, names)}"
+    prelock = ""
+    if table.type == "U" and not table.local and any(action.matched != "target" for action in node.actions):
+        # The lock that PostgreSQL's own MERGE takes lets others' shared locks in.
+        join = "LEFT JOIN" if any(action.matched == "source" for action in node.actions) else "JOIN"
+        pairs = f"{table.pg} AS d {join} {source} ON {c.predicate(node.on, names)}"
+        prelock = f"SELECT count(*) FROM (SELECT 1 FROM {pairs} FOR UPDATE OF d) AS m"
     for action in node.actions:
         text += _merge_action(c, action, table, names, target, source_scopes, parent)
     inserted, deleted = table_scope(c, table, "inserted", "new"), table_scope(c, table, "deleted", "old")
     special = Scope("", [Typed("merge_action()", SqlType("nvarchar", length=10), False, name="$action")])
     outputs = Names([inserted, deleted, special, *source_scopes])
-    return with_outputs(c, text, node.outputs, outputs, [], table=table, identity=table if table.identity else None)
+    plan = with_outputs(c, text, node.outputs, outputs, [], table=table, identity=table if table.identity else None)
+    plan.prelock = prelock
+    return plan
 
 
 def _merge_action(

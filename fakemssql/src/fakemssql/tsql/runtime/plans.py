@@ -107,13 +107,8 @@ def run_planned(session: Session, node: nodes.Statement | nodes.Expr, frame: Fra
 
 
 def _run_plan(session: Session, plan: Plan, frame: Frame) -> int:
-    if plan.writes and session.transactions.doomed:
-        raise SqlError(
-            3930,
-            "The current transaction cannot be committed and cannot"
-            " support operations that write to the log file. Roll back"
-            " the transaction.",
-        )
+    if plan.writes:
+        session.transactions.check_usable()
     receiver = Receiver(plan, frame)
     request = Request(
         plan.sql, _values(session, plan, frame), plan.oids, plan.name, receiver, plan.chunk if plan.columns else 0
