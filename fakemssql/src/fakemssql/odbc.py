@@ -43,7 +43,8 @@ def connection_string(driver: str, login: ServerLogin, database: str, keywords: 
     words = {"DRIVER": driver, "SERVER": f"{login.host},{login.port}", "DATABASE": database, **keywords}
     freetds = "freetds" in driver.lower() or "tdsodbc" in driver.lower()
     if freetds:
-        words |= {"SERVER": login.host, "PORT": str(login.port), "TDS_Version": "7.4", "ClientCharset": "UTF-8"}
+        words |= {"SERVER": login.host, "PORT": str(login.port), "ClientCharset": "UTF-8"}
+        words.setdefault("TDS_Version", "7.4")
         encrypt = words.pop("Encrypt", "no")
         words["Encryption"] = {"yes": "require", "no": "off"}.get(encrypt, encrypt)
         words.pop("TrustServerCertificate", None)
