@@ -14,7 +14,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests import competing
 from tests.contract.conftest import run_sql
 
-MESSAGES = 20_000
+MESSAGES = 10_000
 
 
 Account = tuple[str, "Counter[int]", int]

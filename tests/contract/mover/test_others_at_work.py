@@ -102,22 +102,22 @@ def test_a_second_mover_returns_at_once(settings: ConnectionSettings, endpoint: 
 
 
 def test_two_movers_move_every_message_once(connect: Connect, endpoint: Endpoint) -> None:
-    endpoint.delayed.store((Message(body=b"%d" % n) for n in range(600)), delay=NOW)
+    endpoint.delayed.store((Message(body=b"%d" % n) for n in range(150)), delay=NOW)
     start = threading.Barrier(2)
 
     def work(_: int) -> list[MoveResult]:
         with connect() as session:
             own = Endpoint(session, endpoint.queue.address, endpoint.resolver)
             start.wait(60)
-            moves = [own.move(chunk=7, max_messages=70)]
+            moves = [own.move(chunk=7, max_messages=28)]
             while own.delayed.count().messages:
-                moves.append(own.move(chunk=7, max_messages=70))
+                moves.append(own.move(chunk=7, max_messages=28))
             return moves
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(work, range(2))
-    assert sum(move.moved for move in first + second) == 600
-    assert Counter(endpoint.bodies()) == Counter(b"%d" % n for n in range(600))
+    assert sum(move.moved for move in first + second) == 150
+    assert Counter(endpoint.bodies()) == Counter(b"%d" % n for n in range(150))
 
 
 KILLED = """
