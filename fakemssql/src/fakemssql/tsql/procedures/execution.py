@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.codec import decode, encode
-from fakemssql.tsql.parser import batches, nodes
+from fakemssql.tsql.parser import batches, nodes, types
 from fakemssql.tsql.parser.lexer import VARIABLE, tokenize
 from fakemssql.tsql.runtime.calls import Arguments, procedure
 from fakemssql.tsql.runtime.frames import Code, Frame
@@ -22,7 +22,7 @@ def declarations(text: str) -> list[nodes.Declare]:
     while cursor.token.kind == VARIABLE:
         name = cursor.variable()
         cursor.accept("AS")
-        kind = cursor.type()
+        kind = types.data_type(cursor)
         value = cursor.expression() if cursor.accept_op("=") else None
         output = bool(cursor.accept_any("OUTPUT", "OUT"))
         found.append(nodes.Declare(name, kind, value, output))
