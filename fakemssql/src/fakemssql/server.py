@@ -42,9 +42,10 @@ class FakeServer:
     :param password: its password; a random one unless given.
     :param databases: databases that exist once the server runs, besides master, tempdb, msdb and model. The first one
         is the database of :meth:`url` and :meth:`odbc_connection_string` unless they name another.
-    :param read_committed_snapshot: whether databases that are made have READ_COMMITTED_SNAPSHOT ON, as those of Azure
-        SQL Database have; unless given, ``FAKEMSSQL_READ_COMMITTED_SNAPSHOT`` (on or off) decides, else it is OFF, as
-        on SQL Server. ALTER DATABASE changes it.
+    :param read_committed_snapshot: whether databases that are made have READ_COMMITTED_SNAPSHOT and
+        ALLOW_SNAPSHOT_ISOLATION ON, as those of Azure SQL Database have; unless given,
+        ``FAKEMSSQL_READ_COMMITTED_SNAPSHOT`` (on or off) decides, else both are OFF, as on SQL Server. ALTER DATABASE
+        changes them.
     :param startup_timeout: seconds until a start counts as failed.
 
     Use it as a context manager, or call :meth:`start` and :meth:`stop`. The server ends with the process that made it,

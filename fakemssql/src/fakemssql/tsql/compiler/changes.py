@@ -232,6 +232,9 @@ class Changes(Outputs):
         used = set(re.findall(r"\bm\.(x\d+)\b", plan.sql))
         parts = [*chosen.head, *(f"{sql} AS {name}" for name, sql in chosen.exports.items() if name in used)]
         select = f"SELECT {', '.join(parts)}{chosen.tail}"
+        if self.statement == "update" and "SKIP LOCKED" in chosen.tail:
+            # The lock that PostgreSQL's own UPDATE takes lets others' shared locks in.
+            select = f"SELECT m.* FROM ({select}) AS m JOIN {chosen.table.pg} AS d ON d.ctid = m._ctid FOR UPDATE OF d"
         plan.sql = self.pruned(plan.sql.replace("\x01", f"WITH m AS MATERIALIZED ({select}) ", 1))
         if " FOR " in chosen.tail and "SKIP LOCKED" not in chosen.tail and "NOWAIT" not in chosen.tail:
             # A row that another transaction changed while this one waited has moved: wait first, look again after.

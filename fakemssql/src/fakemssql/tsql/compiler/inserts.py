@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.locks import check_hints, locking
@@ -29,10 +31,14 @@ class Inserts(Outputs):
             table, base = self._view_target(table)
         self._check_target(table, node.outputs, "INSERT")
         check_hints(node.hints, table, True)
+        reading = self.reading(table, True)
+        if reading.isolation == "SERIALIZABLE":
+            # An INSERT locks no range but the key that it inserts.
+            reading = replace(reading, isolation="READ COMMITTED")
         how = locking(
             [h for h in node.hints if h.name in ("TABLOCK", "TABLOCKX", "HOLDLOCK", "SERIALIZABLE", "XLOCK", "NOWAIT")],
             table,
-            self.reading(table, True),
+            reading,
         )
         if how.table_mode:
             self.table_locks.append((how.table_sql(table.pg), False))

@@ -40,14 +40,22 @@ class Merges(Outputs):
         source_scopes = list(names.scopes)
         names.scopes = [target, *source_scopes]
         text = f"MERGE INTO {table.pg} AS d USING {source} ON {self.predicate(node.on, names)}"
+        prelock = ""
+        if table.type == "U" and not table.local and any(action.matched != "target" for action in node.actions):
+            # The lock that PostgreSQL's own MERGE takes lets others' shared locks in.
+            join = "LEFT JOIN" if any(action.matched == "source" for action in node.actions) else "JOIN"
+            pairs = f"{table.pg} AS d {join} {source} ON {self.predicate(node.on, names)}"
+            prelock = f"SELECT count(*) FROM (SELECT 1 FROM {pairs} FOR UPDATE OF d) AS m"
         for action in node.actions:
             text += self._merge_action(action, table, names, target, source_scopes, parent)
         inserted, deleted = self.table_scope(table, "inserted", "new"), self.table_scope(table, "deleted", "old")
         special = Scope("", [Typed("merge_action()", SqlType("nvarchar", length=10), False, name="$action")])
         outputs = Names([inserted, deleted, special, *source_scopes])
-        return self._with_outputs(
+        plan = self._with_outputs(
             text, node.outputs, outputs, [], table=table, identity=table if table.identity else None
         )
+        plan.prelock = prelock
+        return plan
 
     def _merge_action(
         self,

@@ -134,6 +134,7 @@ class Sources(Expressions):
             self.env.isolation,
             self.env.in_transaction,
             versioned=self.env.catalog.versioned(table.database),
+            snapshots=self.env.isolation != "SNAPSHOT" or self.env.catalog.snapshots(table.database),
             pages=self.env.page_locks,
             target=target,
             bare=self.statement == "select" and not self.unlockable,

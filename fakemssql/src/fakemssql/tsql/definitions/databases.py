@@ -15,6 +15,8 @@ from fakemssql.tsql.security.context import PRINCIPAL
 _SETTINGS = {
     "READ_COMMITTED_SNAPSHOT OFF": ("read_committed_snapshot", 0),
     "READ_COMMITTED_SNAPSHOT ON": ("read_committed_snapshot", 1),
+    "ALLOW_SNAPSHOT_ISOLATION OFF": ("snapshot_isolation", 0),
+    "ALLOW_SNAPSHOT_ISOLATION ON": ("snapshot_isolation", 1),
     "DELAYED_DURABILITY DISABLED": ("delayed_durability", 0),
     "DELAYED_DURABILITY ALLOWED": ("delayed_durability", 1),
     "DELAYED_DURABILITY FORCED": ("delayed_durability", 2),
@@ -22,7 +24,11 @@ _SETTINGS = {
 """Options of a database, each with the column of the metadata that has it and its value there."""
 
 _FIXED = (1, 2)
-"""master and tempdb, whose options stay as they are."""
+"""master and tempdb, whose options stay as they are, but for ALLOW_SNAPSHOT_ISOLATION."""
+
+
+_SNAPSHOT = (1, 4)
+"""master and msdb, which begin with ALLOW_SNAPSHOT_ISOLATION ON."""
 
 
 class Databases(Objects):
@@ -118,18 +124,11 @@ class Databases(Objects):
         setting = _SETTINGS.get(" ".join([word for word in node.options if word != "="][:2]))
         if setting is not None:
             column, value = setting
-            if entry[0] in _FIXED:
+            if entry[0] in _FIXED and column != "snapshot_isolation":
                 raise SqlError(5058, f"Option '{node.options[0]}' cannot be set in database '{entry[1]}'.")
             self.run(f"UPDATE mssql.databases SET {column} = {value} WHERE database_id = {entry[0]}")
             return
-        if text.startswith(
-            (
-                "ALLOW_SNAPSHOT_ISOLATION ON",
-                "RECOVERY ",
-                "MULTI_USER",
-                "COMPATIBILITY_LEVEL",
-            )
-        ):
+        if text.startswith(("RECOVERY ", "MULTI_USER", "COMPATIBILITY_LEVEL")):
             return
         raise SqlError(40517, f"ALTER DATABASE ... SET {text} is not supported by fakemssql.")
 
@@ -158,9 +157,11 @@ def create_database(
     """A database with its fixed schemas, and with the options of the database model."""
     number = str(database_id) if database_id is not None else value("SELECT nextval('mssql.database_ids')")
     run(
-        "INSERT INTO mssql.databases (database_id, name, folded, read_committed_snapshot, delayed_durability)"
+        "INSERT INTO mssql.databases"
+        " (database_id, name, folded, read_committed_snapshot, snapshot_isolation, delayed_durability)"
         f" SELECT {number}, {literal(name)}, {literal(fold(name))}, coalesce(max(read_committed_snapshot), 0),"
-        " coalesce(max(delayed_durability), 0) FROM mssql.databases WHERE folded = 'model'"
+        f" greatest(max(snapshot_isolation), {int(database_id in _SNAPSHOT)}), coalesce(max(delayed_durability), 0)"
+        " FROM mssql.databases WHERE folded = 'model'"
     )
     for schema_id, schema in ((1, "dbo"), (2, "guest"), (3, "INFORMATION_SCHEMA"), (4, "sys")):
         create_schema(run, int(number), schema, schema_id, schema_id)

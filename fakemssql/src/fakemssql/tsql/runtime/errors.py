@@ -20,11 +20,11 @@ _COMPILE = frozenset([102, 105, 107, 109, 110, 120, 121, 137, 141, 145, 156, 207
 """Errors of compiling a statement: they end the batch and no CATCH of the same batch sees them."""
 
 _BATCH = frozenset(
-    [241, 3609, 242, 245, 248, 295, 1205, 3930, 3960, 3998, 8169, 650, 911, 40517, 535, PLANNING, RUNNING]
+    [241, 3609, 242, 245, 248, 295, 1205, 3930, 3951, 3960, 3998, 8169, 650, 911, 40517, 535, PLANNING, RUNNING]
 )
 """Errors of running a statement that end the batch."""
 
-_DOOM = frozenset([241, 242, 245, 248, 295, 8169])
+_DOOM = frozenset([241, 242, 245, 248, 295, 3951, 8169])
 """Errors that roll the transaction back when nothing catches them, and make it uncommittable when something does."""
 
 

@@ -310,13 +310,8 @@ class Session:
         raise AssertionError
 
     def run_plan(self, plan: Plan, frame: Frame) -> int:
-        if plan.writes and self.transactions.doomed:
-            raise SqlError(
-                3930,
-                "The current transaction cannot be committed and cannot"
-                " support operations that write to the log file. Roll back"
-                " the transaction.",
-            )
+        if plan.writes:
+            self.transactions.check_usable()
         receiver = Receiver(plan, frame)
         request = Request(
             plan.sql, self.values(plan, frame), plan.oids, plan.name, receiver, plan.chunk if plan.columns else 0

@@ -120,14 +120,7 @@ def _set_options(session: Session, node: nodes.SetOption, frame: Frame) -> None:
     for name in node.options:
         value = node.value
         if name == "ISOLATION":
-            if value == "SNAPSHOT" and session.transactions.count and options.isolation != "SNAPSHOT":
-                raise SqlError(
-                    3951,
-                    "Transaction failed because the isolation level of the session was changed to SNAPSHOT inside it.",
-                )
-            options.isolation = value
-            if session.transactions.pending and session.transactions.pending[0].startswith("BEGIN"):
-                session.transactions.pending[0] = session.transactions.begin_sql()
+            session.transactions.isolate(value)
         elif name == "IDENTITY_INSERT":
             _identity_insert(session, *value)
         elif name.startswith("STATISTICS "):

@@ -21,7 +21,8 @@ from fakemssql.tsql.runtime.errors import DEADLOCK, translate
 if TYPE_CHECKING:
     from fakemssql.tsql.runtime.session import Session
 
-_LEVELS = {"SERIALIZABLE": "SERIALIZABLE", "SNAPSHOT": "REPEATABLE READ"}
+# Levels that PostgreSQL has; those by locks are READ COMMITTED there, with what compiler/locks.py adds.
+_LEVELS = {"SNAPSHOT": "REPEATABLE READ"}
 _descriptors = itertools.count(1)
 
 
@@ -36,6 +37,7 @@ class Transactions:
         self.name: str | None = None
         self.savepoints: list[str] = []
         self.pending: list[str] = []
+        self.snapshot = False  # whether PostgreSQL's transaction was begun at SNAPSHOT
         self.began = 0.0
         self._requests = 0
 
@@ -43,6 +45,22 @@ class Transactions:
 
     def begin_sql(self) -> str:
         return f"BEGIN ISOLATION LEVEL {_LEVELS.get(self.session.options.isolation, 'READ COMMITTED')}"
+
+    def isolate(self, level: str) -> None:
+        """SET TRANSACTION ISOLATION LEVEL; 3951 for SNAPSHOT in a transaction that has begun at another level."""
+        unbegun = bool(self.pending) and self.pending[0].startswith("BEGIN")
+        if level == "SNAPSHOT" and self.count and not unbegun and not self.snapshot:
+            raise SqlError(
+                3951,
+                f"Transaction failed in database '{self.session.database}' because the statement was run under snapshot"
+                " isolation but the transaction did not start in snapshot isolation. You cannot change the isolation"
+                " level of the transaction to snapshot after the transaction has started unless the transaction was"
+                " originally started under snapshot isolation level.",
+            )
+        self.session.options.isolation = level
+        if unbegun:
+            self.pending[0] = self.begin_sql()
+            self.snapshot = level == "SNAPSHOT"
 
     def run(self, requests: list[Request], transient: bool = False) -> PGresult:
         """Run the requests of one statement; the result of the last is returned. Undoes the statement on errors."""
@@ -90,6 +108,7 @@ class Transactions:
     def begin(self, name: str | None, output: Output | None) -> None:
         if self.count == 0:
             self.pending = [self.begin_sql()]
+            self.snapshot = self.session.options.isolation == "SNAPSHOT"
             self.descriptor = next(_descriptors)
             self.began = time.time()
             self.name = name
@@ -105,9 +124,8 @@ class Transactions:
         if self.doomed:
             raise SqlError(
                 3930,
-                "The current transaction cannot be committed and cannot"
-                " support operations that write to the log file. Roll back"
-                " the transaction.",
+                "The current transaction cannot be committed and cannot support operations that write to the log file."
+                " Roll back the transaction.",
             )
 
     def commit(self, output: Output | None) -> None:
@@ -137,7 +155,9 @@ class Transactions:
     def rollback(self, name: str | None, output: Output | None) -> None:
         if self.count == 0:
             raise SqlError(3903, "The ROLLBACK TRANSACTION request has no corresponding BEGIN TRANSACTION.")
-        if name is not None and fold(name) in self.savepoints and not self.doomed:
+        if name is not None and fold(name) in self.savepoints:
+            if self.doomed:
+                raise self._no_way_back()
             self._flush()
             self.session.pg.execute(f"ROLLBACK TO SAVEPOINT {quoted('u ' + fold(name))}")
             self.restore_settings()
@@ -153,11 +173,17 @@ class Transactions:
         if self.count == 0:
             raise SqlError(628, "Cannot issue SAVE TRANSACTION when there is no active transaction.")
         if self.doomed:
-            raise SqlError(
-                3931, "The current transaction cannot be committed and cannot be rolled back to a savepoint."
-            )
+            raise self._no_way_back()
         self.pending.append(f"SAVEPOINT {quoted('u ' + fold(name))}")
         self.savepoints.append(fold(name))
+
+    @staticmethod
+    def _no_way_back() -> SqlError:
+        return SqlError(
+            3931,
+            "The current transaction cannot be committed and cannot be rolled back to a savepoint. Roll back the entire"
+            " transaction.",
+        )
 
     def start(self) -> None:
         """Begin in PostgreSQL what has only begun here."""
