@@ -191,6 +191,10 @@ class Postgres:
         command = [
             str(self._binaries / "initdb"),
             "--auth=trust",
+            # As with fsync later: the data need not survive the machine.
+            "--no-sync",
+            # The first of them is written out in full.
+            "--wal-segsize=4",
             "--encoding=utf8",
             "-U",
             USER,

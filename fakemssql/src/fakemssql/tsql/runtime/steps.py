@@ -36,7 +36,8 @@ class Steps:
         scoped = frame.parent is not None or bool(frame.signature)
         before, outer = set(session.catalog.temporary), session.scope_identity
         if scoped:
-            session.keep_identities()
+            if session.scope_identity is not None:
+                session.keep_identities()
             session.scope_identity = None
         try:
             self.statements(frame.code.statements, frame)
