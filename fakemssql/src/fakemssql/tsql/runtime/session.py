@@ -320,7 +320,8 @@ class Session:
         middle += [Request(text) for text in plan.before]
         if plan.prelock:
             middle.append(Request(plan.prelock, request.values, plan.oids))
-        results = self.transactions.run([*middle, request], transient=plan.transient)
+        output = plan.writes and plan.columns is not None
+        results = self.transactions.run([*middle, request], plan.transient, output)
         receiver.finish(results)
         count = receiver.count if receiver.count else int(results.command_tuples or 0)
         if plan.identity is not None and count:
