@@ -181,7 +181,7 @@ def statements(server: FakeServer, count: int = 1_000, turns: int = TURNS) -> li
         work, base = (min(span.cpu for span in spans[key]) for key in (name, f"PG {name}"))
         found += [
             Figure(label, count / here, "a second"),
-            Figure("against psycopg", there / here, "of its rate", at_least=0.1),
+            Figure("against psycopg", there / here, "of its rate", at_least=0.05),
             Figure("processor time, against psycopg", work / base, "times", at_most=12.0),
         ]
     return found

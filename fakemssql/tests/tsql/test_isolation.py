@@ -129,6 +129,22 @@ def test_hints_read_one_table_at_another_level(connect: Connect, numbers: str, h
     reader.ok("COMMIT")
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM {0} AS a LEFT JOIN {0} AS b ON b.k = a.k + 1",
+        "WITH c AS (SELECT k FROM {0} WHERE k = 1 UNION ALL SELECT n.k FROM {0} AS n JOIN c ON n.k = c.k + 1)"
+        " SELECT * FROM c",
+    ],
+)
+def test_rows_whose_locks_cannot_be_held_are_not_read_as_if_they_were(client: Any, numbers: str, query: str) -> None:
+    """fakemssql refuses them at REPEATABLE READ; at SERIALIZABLE the table is locked."""
+    level = "SET TRANSACTION ISOLATION LEVEL {}; BEGIN TRAN; "
+    assert client.error(level.format("REPEATABLE READ") + query.format(numbers)).number == 40517
+    assert len(client.rows("ROLLBACK; " + level.format("SERIALIZABLE") + query.format(numbers))) == 3
+    client.ok("ROLLBACK")
+
+
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_hints_that_lower_the_level(connect: Connect, numbers: str, versions: str, level: str) -> None:
     reader, writer = at(connect(), level), at(connect(), "READ COMMITTED")

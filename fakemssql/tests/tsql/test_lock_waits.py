@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from fakemssql.contract import Attention
 from fakemssql.tsql.engine import Engines
-from support.engine_client import Client
+from support.engine_client import Client, Recorder
 from support.waiting import Cancel, waiting
 
 Connect = Callable[..., Any]
@@ -175,6 +176,24 @@ def test_under_xact_abort_a_cancel_ends_the_transaction(
     assert waiter.cancelled
     assert impatient.value("SELECT @@TRANCOUNT") == 0
     holder.ok(f"UPDATE {numbers} SET v = 3 WHERE k = 2; COMMIT")
+
+
+class _Bored(Recorder):
+    """A client that cancels when it has seen the first rows."""
+
+    def rows(self, rows: Any) -> None:
+        raise Attention
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN TRAN"])
+def test_a_change_that_is_cancelled_among_its_results_is_undone(client: Any, numbers: str, begin: str) -> None:
+    """It has not ended yet, because its results are more than the network takes at once."""
+    client.ok(f"CREATE TABLE {numbers}_big (a varchar(max)); {begin}")
+    text = "REPLICATE(CAST('x' AS varchar(max)), 1000000)"
+    client.ok(f"INSERT {numbers}_big SELECT {text} FROM {numbers} a CROSS JOIN {numbers} b CROSS JOIN {numbers} c")
+    with pytest.raises(Attention):
+        client.session.batch(f"DELETE {numbers}_big OUTPUT deleted.a", _Bored())
+    assert client.rows(f"SELECT COUNT(*), @@TRANCOUNT FROM {numbers}_big") == [(27, 1 if begin else 0)]
 
 
 @pytest.mark.parametrize("begin", ["", "BEGIN TRAN; SELECT 1; "])

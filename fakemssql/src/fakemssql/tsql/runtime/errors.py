@@ -134,6 +134,22 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: b
     return fault(error, PLANNING if state.startswith("42") else RUNNING, f"SQLSTATE {state}")
 
 
+def uncommittable() -> SqlError:
+    return SqlError(
+        3930,
+        "The current transaction cannot be committed and cannot support operations that write to the log file. Roll"
+        " back the transaction.",
+    )
+
+
+def no_way_back() -> SqlError:
+    return SqlError(
+        3931,
+        "The current transaction cannot be committed and cannot be rolled back to a savepoint. Roll back the entire"
+        " transaction.",
+    )
+
+
 def _deadlock() -> SqlError:
     return SqlError(
         1205,

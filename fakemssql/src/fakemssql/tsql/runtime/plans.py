@@ -117,7 +117,8 @@ def _run_plan(session: Session, plan: Plan, frame: Frame) -> int:
     middle += [Request(text) for text in plan.before]
     if plan.prelock:
         middle.append(Request(plan.prelock, request.values, plan.oids))
-    results = session.transactions.run([*middle, request], transient=plan.transient)
+    output = plan.writes and plan.columns is not None
+    results = session.transactions.run([*middle, request], plan.transient, output)
     receiver.finish(results)
     count = receiver.count if receiver.count else int(results.command_tuples or 0)
     if plan.identity is not None and count:

@@ -16,7 +16,7 @@ from psycopg.pq.abc import PGresult
 from fakemssql.contract import Attention, ClientGone, ResponseWriter, SqlError
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.pg import PgError, Request
-from fakemssql.tsql.runtime.errors import DEADLOCK, translate
+from fakemssql.tsql.runtime.errors import DEADLOCK, no_way_back, translate, uncommittable
 from fakemssql.tsql.runtime.transacting import TransactingSession
 
 # Levels that PostgreSQL has; those by locks are READ COMMITTED there, with what compiler/locks.py adds.
@@ -60,8 +60,11 @@ class Transactions:
             self.pending[0] = self.begin_sql()
             self.snapshot = level == "SNAPSHOT"
 
-    def run(self, requests: list[Request], transient: bool = False) -> PGresult:
-        """Run the requests of one statement; the result of the last is returned. Undoes the statement on errors."""
+    def run(self, requests: list[Request], transient: bool = False, output: bool = False) -> PGresult:
+        """Run the requests of one statement; the result of the last is returned. Undoes the statement on errors.
+
+        ``output``: it changes rows and sends them to the client, who may cancel it until all of them are sent.
+        """
         inside = self.count > 0 and not self.doomed
         guarded = inside and (transient or not self.session.options.xact_abort)
         before: list[Request] = []
@@ -74,26 +77,33 @@ class Transactions:
                 if transient:
                     after.append(Request("ROLLBACK TO SAVEPOINT _s"))
                 after.append(Request("RELEASE SAVEPOINT _s"))
-        elif len(requests) > 1 or transient or self.session.options.isolation in _LEVELS:
+        elif len(requests) > 1 or transient or output or self.session.options.isolation in _LEVELS:
             before.append(Request(self.begin_sql()))
             after.append(Request("ROLLBACK" if transient else "COMMIT"))
+        pg, together = self.session.pg, [] if output else after
         try:
-            results = self.session.pg.run([*before, *requests, *after])
+            results = pg.run([*before, *requests, *together])
+            if output:
+                pg.check()
+                together = after
+                if after:
+                    pg.run(after)
         except PgError as error:
             self._undo(inside, guarded, error.sqlstate in DEADLOCK)
             raise
         except (Attention, ClientGone):
-            self._undo(inside, guarded, False)
+            self._undo(inside, guarded, False, cut_off=together is not after)
             raise
         return results[len(before) + len(requests) - 1]
 
-    def _undo(self, inside: bool, guarded: bool, everything: bool) -> None:
+    def _undo(self, inside: bool, guarded: bool, everything: bool, cut_off: bool = False) -> None:
+        """``cut_off``: PostgreSQL may have run the statement to its end, but not what would have kept it."""
         pg = self.session.pg
         if pg.conn.status != pq.ConnStatus.OK:
             raise SqlError(596, "Cannot continue the execution because the session is in the kill state.", severity=21)
         if pg.conn.transaction_status not in (pq.TransactionStatus.INERROR, pq.TransactionStatus.INTRANS):
             return
-        failed = pg.conn.transaction_status == pq.TransactionStatus.INERROR
+        failed = cut_off or pg.conn.transaction_status == pq.TransactionStatus.INERROR
         if not inside:
             pg.execute("ROLLBACK")
         elif everything or (failed and not guarded):
@@ -120,11 +130,7 @@ class Transactions:
     def check_usable(self) -> None:
         """Error 3930 in a transaction that an error has doomed."""
         if self.doomed:
-            raise SqlError(
-                3930,
-                "The current transaction cannot be committed and cannot support operations that write to the log file."
-                " Roll back the transaction.",
-            )
+            raise uncommittable()
 
     def commit(self, output: ResponseWriter | None) -> None:
         if self.count == 0:
@@ -155,7 +161,7 @@ class Transactions:
             raise SqlError(3903, "The ROLLBACK TRANSACTION request has no corresponding BEGIN TRANSACTION.")
         if name is not None and fold(name) in self.savepoints:
             if self.doomed:
-                raise self._no_way_back()
+                raise no_way_back()
             self._flush()
             self.session.pg.execute(f"ROLLBACK TO SAVEPOINT {quoted('u ' + fold(name))}")
             self.restore_settings()
@@ -171,17 +177,9 @@ class Transactions:
         if self.count == 0:
             raise SqlError(628, "Cannot issue SAVE TRANSACTION when there is no active transaction.")
         if self.doomed:
-            raise self._no_way_back()
+            raise no_way_back()
         self.pending.append(f"SAVEPOINT {quoted('u ' + fold(name))}")
         self.savepoints.append(fold(name))
-
-    @staticmethod
-    def _no_way_back() -> SqlError:
-        return SqlError(
-            3931,
-            "The current transaction cannot be committed and cannot be rolled back to a savepoint. Roll back the entire"
-            " transaction.",
-        )
 
     def start(self) -> None:
         """Begin in PostgreSQL what has only begun here."""
