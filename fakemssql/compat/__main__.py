@@ -17,8 +17,8 @@ _DATABASE = "compat"
 def main(names: Sequence[str]) -> int:
     started = time.monotonic()
     passed = failed = left_out = 0
-    sys.stdout.write("| client | version | encryption | " + " | ".join(scenario.STEPS) + " |\n")
-    sys.stdout.write("|---" * (3 + len(scenario.STEPS)) + "|\n")
+    sys.stdout.write("| client | version | TDS | encryption | " + " | ".join(scenario.STEPS) + " |\n")
+    sys.stdout.write("|---" * (4 + len(scenario.STEPS)) + "|\n")
     with FakeServer(databases=[_DATABASE]) as server:
         for client in (*OTHERS, *PYTHON):
             if names and client.name not in names:
@@ -26,13 +26,13 @@ def main(names: Sequence[str]) -> int:
             try:
                 command = client.make()
             except NotHere as error:
-                sys.stdout.write(f"| {client.name} | | | not run: {error} |\n")
+                sys.stdout.write(f"| {client.name} | | | | not run: {error} |\n")
                 left_out += 1
                 continue
             for mode in client.modes:
                 version, found = run(client, command, mode, server)
                 shown = " | ".join(wrong or "yes" for wrong in found.values())
-                sys.stdout.write(f"| {client.name} | {version} | {mode} | {shown} |\n")
+                sys.stdout.write(f"| {client.name} | {version} | {client.version(mode).name} | {mode} | {shown} |\n")
                 sys.stdout.flush()
                 passed, failed = (passed, failed + 1) if any(found.values()) else (passed + 1, failed)
     seconds = time.monotonic() - started

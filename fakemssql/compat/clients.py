@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fakemssql.tds.versions import TDS_7_1_REVISION_1, TDS_7_2, TDS_7_4, TDS_8_0, Version
+
 HERE = Path(__file__).parent
 BUILT = HERE / ".built"
 JARS = HERE.parents[1] / ".jars"
@@ -27,13 +29,19 @@ class NotHere(Exception):
 class Client:
     """One client. ``make`` returns the command of its program, and raises :class:`NotHere`.
 
-    ``hold`` is how long its relay holds back the answer to a login of mode ``login``.
+    ``tds`` is the version of the protocol that it asks for unless the mode is ``strict``. ``hold`` is how long its
+    relay holds back the answer to a login of mode ``login``.
     """
 
     name: str
     modes: tuple[str, ...]
     make: Callable[[], Sequence[str]]
+    tds: Version = TDS_7_4
     hold: float = 0.0
+
+    def version(self, mode: str) -> Version:
+        """The version of the protocol that it speaks."""
+        return TDS_8_0 if mode == "strict" else self.tds
 
 
 def _tool(name: str, package: str) -> str:
@@ -103,8 +111,8 @@ def _freetds(driver: str) -> Callable[[], Sequence[str]]:
 PYTHON = (
     Client("pyodbc-microsoft", ("login", "full", "strict"), _python("pyodbc-microsoft")),
     Client("pyodbc-freetds", ("plain", "full"), _freetds("pyodbc-freetds")),
-    Client("pyodbc-freetds-7.2", ("plain",), _freetds("pyodbc-freetds-7.2")),
-    Client("pyodbc-freetds-7.1", ("plain",), _freetds("pyodbc-freetds-7.1")),
+    Client("pyodbc-freetds-7.2", ("plain",), _freetds("pyodbc-freetds-7.2"), TDS_7_2),
+    Client("pyodbc-freetds-7.1", ("plain",), _freetds("pyodbc-freetds-7.1"), TDS_7_1_REVISION_1),
     Client("pymssql", ("plain", "full"), _python("pymssql")),
     Client("mssql-python", ("login", "full", "strict"), _python("mssql-python")),
 )
@@ -114,7 +122,7 @@ OTHERS = (
     Client("mssql-jdbc", ("login", "full", "strict"), lambda: _java("mssql-jdbc", "mssql-jdbc")),
     # Where Java closes TLS it skips what has arrived (since Java 11), and jTDS closes it when it has sent its login: an
     # answer that is there by then is lost, and jTDS waits for it for ever.
-    Client("jtds", ("plain", "login", "full"), lambda: _java("jtds", "jtds"), hold=0.5),
+    Client("jtds", ("plain", "login", "full"), lambda: _java("jtds", "jtds"), TDS_7_1_REVISION_1, hold=0.5),
     Client("go-mssqldb", ("plain", "login", "full", "strict"), _go),
     Client("tedious", ("plain", "full", "strict"), _node),
 )

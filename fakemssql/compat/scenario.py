@@ -14,7 +14,7 @@ SEND
     a statement with the parameters @Id, @Ttbr (NULL), @Headers and @Body
 RECEIVE
     a statement with the columns Id, Expired, Headers and Body
-ENCRYPTED, TABLES, COUNT
+CONNECTION, TABLES, COUNT
     queries with one value
 HOLD
     what the first connection changes in a transaction while the second meets errors and is blocked
@@ -53,7 +53,8 @@ def variables(mode: str) -> dict[str, str]:
         "DROP": f"DROP TABLE {queue}; DROP TABLE {other};",
         "SEND": transport.SEND_7.format(queue),
         "RECEIVE": transport.RECEIVE["7"].format(queue).replace("END,", "END AS Expired,", 1),
-        "ENCRYPTED": "SELECT encrypt_option FROM sys.dm_exec_connections WHERE session_id = @@SPID",
+        "CONNECTION": "SELECT CAST(protocol_version AS varchar(11)) + ' ' + encrypt_option "
+        "FROM sys.dm_exec_connections WHERE session_id = @@SPID",
         "TABLES": f"SELECT COUNT(*) FROM sys.tables WHERE object_id = OBJECT_ID(N'{queue}')",
         "COUNT": f"SELECT COUNT(*) FROM {queue} WITH (READPAST, READCOMMITTEDLOCK)",
         "HOLD": held,
@@ -79,11 +80,11 @@ def message(number: int) -> list[str]:
     return [f"00000000-0000-0000-0000-{number:012}", hashlib.sha256(headers.encode() + body).hexdigest()]
 
 
-def check(mode: str, said: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def check(mode: str, tds_version: int, said: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """What is wrong with each step, empty where nothing is; ``said`` are the lines of a program by their step."""
     first, second, third = map(message, (1, 2, 3))
     expected: dict[str, dict[str, Any]] = {
-        "login": {"encrypted": "TRUE" if mode in {"full", "strict"} else "FALSE"},
+        "login": {"connection": f"{tds_version} {'TRUE' if mode in {'full', 'strict'} else 'FALSE'}"},
         "create": {"tables": 1},
         "send": {"count": len(SIZES)},
         "receive": {"held": first, "others": [second, third, None], "again": first, "left": 0},

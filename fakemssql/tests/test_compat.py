@@ -14,6 +14,7 @@ from compat import __main__ as table
 from compat import scenario
 from compat.clients import OTHERS, PYTHON, Client, NotHere
 from compat.running import run
+from fakemssql.tds.versions import TDS_7_2, TDS_7_4
 from support.servers import Server
 
 
@@ -33,7 +34,7 @@ def said() -> dict[str, dict[str, Any]]:
     """What a program says when all is well."""
     first, second, third = map(scenario.message, (1, 2, 3))
     return {
-        "login": {"step": "login", "encrypted": "TRUE"},
+        "login": {"step": "login", "connection": f"{TDS_7_4.acknowledged} TRUE"},
         "create": {"step": "create", "tables": 1},
         "send": {"step": "send", "count": 3},
         "receive": {"step": "receive", "held": first, "others": [second, third, None], "again": first, "left": 0},
@@ -45,7 +46,8 @@ def said() -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("step", "fact", "value"),
     [
-        ("login", "encrypted", "FALSE"),
+        ("login", "connection", f"{TDS_7_4.acknowledged} FALSE"),
+        ("login", "connection", f"{TDS_7_2.acknowledged} TRUE"),
         ("create", "tables", 0),
         ("send", "count", 2),
         ("receive", "held", None),
@@ -58,22 +60,20 @@ def said() -> dict[str, dict[str, Any]]:
 )
 def test_what_is_wrong_shows(step: str, fact: str, value: object) -> None:
     facts = said()
-    assert not any(scenario.check("full", facts).values())
+    assert not any(scenario.check("full", TDS_7_4.acknowledged, facts).values())
     facts[step][fact] = value
-    assert [name for name, wrong in scenario.check("full", facts).items() if wrong] == [step]
+    assert [name for name, wrong in scenario.check("full", TDS_7_4.acknowledged, facts).items() if wrong] == [step]
     del facts[step]
-    assert scenario.check("full", facts)[step] == "not reached"
+    assert scenario.check("full", TDS_7_4.acknowledged, facts)[step] == "not reached"
 
 
 def test_a_login_in_clear_shows(server: Server) -> None:
     """A client that says it encrypts and does not."""
     liar = Client("liar", ("full",), list)
-    code = (
-        "import os, runpy, sys; mode = os.environ['COMPAT_MODE']; os.environ['COMPAT_MODE'] = 'plain';"
-        "os.environ['COMPAT_ENCRYPTED'] = 'SELECT ''TRUE'''; sys.argv = ['', 'pymssql'];"
-        f"runpy.run_path({str(Path(table.__file__).parent / 'python' / 'scenario.py')!r}, run_name='__main__')"
-    )
-    _, found = run(liar, [sys.executable, "-c", code.replace("''TRUE''", "\\'TRUE\\'")], "full", server)
+    program = str(Path(table.__file__).parent / "python" / "scenario.py")
+    lie = {"COMPAT_MODE": "plain", "COMPAT_CONNECTION": f"SELECT '{TDS_7_4.acknowledged} TRUE'"}
+    code = f"import os, runpy; os.environ.update({lie!r}); runpy.run_path({program!r}, run_name='__main__')"
+    _, found = run(liar, [sys.executable, "-c", code, "pymssql"], "full", server)
     assert found["login"] == "password and statement in clear: (True, True)"
 
 
@@ -102,7 +102,7 @@ def test_what_cannot_be_made_is_told_and_not_failed(
     monkeypatch.setattr(table, "FakeServer", StillServer)
     assert table.main(["go-mssqldb"]) == 0
     output, errors = capfd.readouterr()
-    assert "| go-mssqldb | | | not run: go build, which fetches the module failed (above) |" in output
+    assert "| go-mssqldb | | | | not run: go build, which fetches the module failed (above) |" in output
     assert output.endswith("1 client not run:\n0 passed, 0 failed\n")
     assert errors == "no such module\n\n"
 

@@ -153,7 +153,7 @@ func main() {
 		}
 	}
 	say("client", map[string]any{"version": version})
-	say("login", map[string]any{"encrypted": value[string](first, given("ENCRYPTED"))})
+	say("login", map[string]any{"connection": value[string](first, given("CONNECTION"))})
 	run(first, given("CREATE"))
 	run(first, given("PREPARE"))
 	say("create", map[string]any{"tables": value[int](first, given("TABLES"))})

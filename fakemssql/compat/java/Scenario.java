@@ -27,7 +27,7 @@ public class Scenario {
         try (Connection first = open(jtds); Connection second = open(jtds)) {
             String version = first.getMetaData().getDriverVersion();
             say("client", "\"version\": \"" + version + "\"");
-            say("login", "\"encrypted\": \"" + value(first, given("ENCRYPTED")) + "\"");
+            say("login", "\"connection\": \"" + value(first, given("CONNECTION")) + "\"");
             run(first, given("CREATE"));
             run(first, given("PREPARE"));
             say("create", "\"tables\": " + value(first, given("TABLES")));

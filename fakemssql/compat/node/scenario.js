@@ -14,6 +14,7 @@ function open() {
   if (given("MODE") === "strict") {
     options.cryptoCredentialsDetails = { ca: readFileSync(given("CERTIFICATE")) };
     options.serverName = "localhost";
+    options.tdsVersion = "8_0";
   } else {
     options.trustServerCertificate = true;
   }
@@ -98,7 +99,7 @@ async function cancelled(connection, text) {
 
 const [first, second] = [await open(), await open()];
 say("client", { version: createRequire(import.meta.url)("tedious/package.json").version });
-say("login", { encrypted: await value(first, given("ENCRYPTED")) });
+say("login", { connection: await value(first, given("CONNECTION")) });
 await request(first, given("CREATE"));
 await request(first, given("PREPARE"));
 say("create", { tables: await value(first, given("TABLES")) });

@@ -253,7 +253,7 @@ def main(name: str) -> None:
     driver = DRIVERS[name]
     first, second = driver.connect(), driver.connect()
     say("client", version=driver.version())
-    say("login", encrypted=value(first, given("ENCRYPTED")))
+    say("login", connection=value(first, given("CONNECTION")))
     run(first, given("CREATE"))
     run(first, given("PREPARE"))
     say("create", tables=value(first, given("TABLES")))

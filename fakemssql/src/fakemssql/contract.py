@@ -51,6 +51,7 @@ class Client:
     port: int = 0
     packet_size: int = 4096
     encrypted: bool = False
+    tds_version: int = 0x74000004
 
 
 class SqlError(Exception):

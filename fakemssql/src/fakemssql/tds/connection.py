@@ -184,6 +184,7 @@ class Connection:
             port,
             login.packet_size or 4096,
             transport.encrypted,
+            self._version.acknowledged,
         )
 
     def _refuse(self, error: SqlError, login: login7.Login) -> None:

@@ -102,7 +102,8 @@ class Activity:
             f'"backend": {self._backend}, "started": {self._started:.6f}, "login": {login}, "host": {host},'
             f' "program": {program}, "library": {library},'
             f' "process": {client.process}, "address": {json.dumps(client.address[:48])}, "port": {client.port},'
-            f' "packet_size": {client.packet_size}, "encrypted": {str(client.encrypted).lower()}'
+            f' "packet_size": {client.packet_size}, "encrypted": {str(client.encrypted).lower()},'
+            f' "tds_version": {client.tds_version}'
         )
 
     def begin(self, session: ActiveSession, text: str, parameters: Sequence[Parameter] = ()) -> None:
