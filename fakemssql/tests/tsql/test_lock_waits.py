@@ -192,7 +192,7 @@ def test_a_change_that_is_cancelled_among_its_results_is_undone(client: Any, num
     text = "REPLICATE(CAST('x' AS varchar(max)), 1000000)"
     client.ok(f"INSERT {numbers}_big SELECT {text} FROM {numbers} a CROSS JOIN {numbers} b CROSS JOIN {numbers} c")
     with pytest.raises(Attention):
-        client.session.batch(f"DELETE {numbers}_big OUTPUT deleted.a", _Bored())
+        client.engine.batch(f"DELETE {numbers}_big OUTPUT deleted.a", _Bored())
     assert client.rows(f"SELECT COUNT(*), @@TRANCOUNT FROM {numbers}_big") == [(27, 1 if begin else 0)]
 
 
