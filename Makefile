@@ -24,10 +24,10 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo bench test test-system test-ui screenshots faults contract lint format docs clean
+.PHONY: help setup jars demo bench bench-fakemssql test test-system test-ui compat screenshots faults contract lint format docs clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## Make the virtual environment and check the system parts
 
@@ -35,7 +35,7 @@ $(READY): pyproject.toml fakemssql/pyproject.toml requirements-dev.txt scripts/s
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 	@touch $@
 
-jars: $(READY) ## Fetch the jars that some tests need (Delta Lake, hadoop-aws, mssql-jdbc; 23 MB) from Maven Central, once
+jars: $(READY) ## Fetch the jars that some tests need (Delta Lake, hadoop-aws, mssql-jdbc, jTDS; 23 MB) from Maven Central, once
 	@$(RUN)/python scripts/jars.py
 
 demo: $(READY) ## Run the main job on fakemssql with realistic traffic
@@ -43,6 +43,9 @@ demo: $(READY) ## Run the main job on fakemssql with realistic traffic
 
 bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="drain growth" for some parts)
 	@$(RUN)/python scripts/bench.py $(PARTS)
+
+bench-fakemssql: $(READY) ## Measure what fakemssql takes (2 minutes; PARTS="reads idle" for some parts)
+	@$(RUN)/python fakemssql/bench $(PARTS)
 
 test: $(READY) ## Run the tests, those that compare rates by themselves
 	@$(RUN)/python scripts/jars.py --optional
@@ -56,6 +59,10 @@ test-system: $(READY) ## Run the tests that start Airflow, clusters of Spark and
 test-ui: $(READY) ## Try the page in Airflow with a browser (chromium; some minutes; skipped where that is not to be had)
 	@$(RUN)/python scripts/browser.py
 	@$(RUN)/python -m pytest tests/ui
+
+compat: $(READY) ## Try fakemssql with drivers of Java, Go, Node.js and Python (a minute; what is not installed is left out)
+	@$(RUN)/python scripts/jars.py --optional
+	@PYTHONPATH=fakemssql:fakemssql/tests:$(PYTHONPATH) $(RUN)/python -m compat $(CLIENTS)
 
 screenshots: $(READY) ## Take pictures of the page's views, light and dark, into docs/_screenshots
 	@$(RUN)/python scripts/browser.py

@@ -12,6 +12,7 @@ import pytest
 from fakemssql import FakeServer, odbc
 from fakemssql.contract import SqlError
 from fakemssql.tds import access_tokens, login, prelogin, tokens
+from fakemssql.tds.versions import TDS_7_4
 
 ATTRIBUTE = 1256  # SQL_COPT_SS_ACCESS_TOKEN
 
@@ -57,7 +58,7 @@ def test_a_token_is_for_one_login_and_ends() -> None:
 
 @pytest.mark.parametrize("feature", [b"", b"\x02\x08\0\0\0a\0", b"\x02\x02\0\0\0a\0nonce", b"\x04\x02\0\0\0a\0"])
 def test_requests_that_cannot_be_read_are_logins_that_fail(feature: bytes) -> None:
-    asked = login.Login(login.TDS_7_4, 4096, "", "", "", "", "", False, {access_tokens.FEDAUTH: feature})
+    asked = login.Login(TDS_7_4.acknowledged, 4096, "", "", "", "", "", False, {access_tokens.FEDAUTH: feature})
     with pytest.raises(SqlError) as raised:
         login.Credentials("sa", "pw").admit(asked)
     assert raised.value.number == 18456
@@ -66,7 +67,7 @@ def test_requests_that_cannot_be_read_are_logins_that_fail(feature: bytes) -> No
 def test_a_nonce_is_given_back_and_the_prelogin_option_only_to_who_asked() -> None:
     token, nonce = access_tokens.issue("sa", "pw", 60).encode("utf-16-le"), bytes(range(32))
     feature = b"\x02" + struct.pack("<I", len(token)) + token + nonce
-    asked = login.Login(login.TDS_7_4, 4096, "", "", "", "", "", False, {access_tokens.FEDAUTH: feature})
+    asked = login.Login(TDS_7_4.acknowledged, 4096, "", "", "", "", "", False, {access_tokens.FEDAUTH: feature})
     assert login.Credentials("sa", "pw").admit(asked) == login.Account("sa", None, nonce)
     assert tokens.feature_ack({2: nonce}) == b"\xae\x02" + struct.pack("<I", 32) + nonce + b"\xff"
     for options in ({}, {prelogin.FEDAUTH_REQUIRED: b"\x01"}):

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from psycopg.adapt import PyFormat, Transformer
 
 from fakemssql import text
-from fakemssql.contract import Column, SqlError
+from fakemssql.contract import ResultColumn, SqlError
 from fakemssql.tds import pgvalues, typeinfo, values
 from fakemssql.tds.decode import read_parameter_value
 from fakemssql.tds.encode import RowEncoder, column_encoder, column_metadata
 from fakemssql.tds.reader import Reader
+from fakemssql.tds.versions import TDS_7_4
 from fakemssql.types import MAX, SqlType
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=[]), max_size=200).filter(
@@ -43,7 +44,7 @@ def postgres_binary(value: Any) -> tuple[bytes, int]:
 
 def decoded(declared: SqlType, encoded: bytes) -> Any:
     """The value of a column as a client reads it: a parameter's TYPE_INFO and value have the same form."""
-    reader = Reader(typeinfo.type_info(typeinfo.wire_type(declared)) + encoded)
+    reader = Reader(typeinfo.type_info(typeinfo.wire_type(declared, TDS_7_4)) + encoded)
     _, value = read_parameter_value(reader)
     assert reader.left == 0
     return value
@@ -52,7 +53,7 @@ def decoded(declared: SqlType, encoded: bytes) -> Any:
 def through(declared: SqlType, value: Any, oid: int | None = None) -> Any:
     """``value`` from PostgreSQL to a client, by the column encoder; the encoder of Python values must agree."""
     data, dumped_oid = postgres_binary(value)
-    encoded = column_encoder(declared, oid or dumped_oid)(data)
+    encoded = column_encoder(declared, oid or dumped_oid, TDS_7_4)(data)
     return decoded(declared, encoded)
 
 
@@ -73,15 +74,18 @@ def test_any_text_survives_postgres(value: str) -> None:
 @pytest.mark.parametrize("declared", [SqlType("nvarchar", MAX), SqlType("nvarchar", 4000), SqlType("xml")], ids=str)
 @given(value=ANY_TEXT)
 def test_unicode_columns(declared: SqlType, value: str) -> None:
-    encoded = column_encoder(declared, pgvalues.TEXT)(text.to_pg(value))
+    encoded = column_encoder(declared, pgvalues.TEXT, TDS_7_4)(text.to_pg(value))
     found = decoded(declared, encoded)
     assert found == (utf16(value).lstrip("\ufeff") if declared.name == "xml" else utf16(value))
-    assert values.encoder(typeinfo.wire_type(declared))(utf16(value)) == encoded
+    assert values.encoder(typeinfo.wire_type(declared, TDS_7_4))(utf16(value)) == encoded
 
 
 @given(st.text(st.characters(codec="cp1252"), max_size=100))
 def test_varchar_columns_hold_their_code_page(value: str) -> None:
-    assert decoded(SqlType("varchar", 100), column_encoder(SqlType("varchar", 100), 25)(text.to_pg(value))) == value
+    assert (
+        decoded(SqlType("varchar", 100), column_encoder(SqlType("varchar", 100), 25, TDS_7_4)(text.to_pg(value)))
+        == value
+    )
 
 
 def test_varchar_shows_a_question_mark_for_each_unit_that_does_not_fit() -> None:
@@ -98,9 +102,9 @@ def test_binary_columns(value: bytes) -> None:
 
 
 def test_values_are_cut_or_padded_to_the_declared_length() -> None:
-    assert decoded(SqlType("nvarchar", 3), column_encoder(SqlType("nvarchar", 3), 25)(b"abcdef")) == "abc"
-    assert decoded(SqlType("nchar", 4), column_encoder(SqlType("nchar", 4), 25)(b"ab")) == "ab  "
-    assert decoded(SqlType("char", 4), column_encoder(SqlType("char", 4), 25)(b"abcdef")) == "abcd"
+    assert decoded(SqlType("nvarchar", 3), column_encoder(SqlType("nvarchar", 3), 25, TDS_7_4)(b"abcdef")) == "abc"
+    assert decoded(SqlType("nchar", 4), column_encoder(SqlType("nchar", 4), 25, TDS_7_4)(b"ab")) == "ab  "
+    assert decoded(SqlType("char", 4), column_encoder(SqlType("char", 4), 25, TDS_7_4)(b"abcdef")) == "abcd"
 
 
 @given(INT8)
@@ -127,7 +131,7 @@ def test_integers(value: int) -> None:
 )
 def test_a_value_outside_of_its_type_is_error_8115(declared: SqlType, value: Any) -> None:
     data, oid = postgres_binary(value)
-    encoder = RowEncoder([Column("a", declared, oid)])
+    encoder = RowEncoder([ResultColumn("a", declared, oid)], TDS_7_4)
     with pytest.raises(SqlError) as caught:
         list(encoder.encode(FakeRows([[data]])))
     assert caught.value.number == 8115
@@ -239,7 +243,7 @@ def test_datetimeoffsets(value: dt.datetime, minutes: int) -> None:
     ids=str,
 )
 def test_null_of_every_type(declared: SqlType) -> None:
-    assert decoded(declared, column_encoder(declared, pgvalues.TEXT)(None)) is None
+    assert decoded(declared, column_encoder(declared, pgvalues.TEXT, TDS_7_4)(None)) is None
 
 
 def test_a_value_in_parts_of_unknown_length() -> None:
@@ -286,9 +290,12 @@ class FakeRows:
 
 @given(st.lists(st.tuples(st.none() | st.integers(-(2**31), 2**31 - 1), st.none() | st.binary()), max_size=50))
 def test_rows_in_order(rows: list[tuple[int | None, bytes | None]]) -> None:
-    columns = [Column("a", SqlType("int"), pgvalues.INT4), Column("b", SqlType("varbinary", MAX), pgvalues.BYTEA)]
+    columns = [
+        ResultColumn("a", SqlType("int"), pgvalues.INT4),
+        ResultColumn("b", SqlType("varbinary", MAX), pgvalues.BYTEA),
+    ]
     stored = [[None if a is None else struct.pack(">i", a), b] for a, b in rows]
-    data = b"".join(RowEncoder(columns).encode(FakeRows(stored)))
+    data = b"".join(RowEncoder(columns, TDS_7_4).encode(FakeRows(stored)))
     reader, found = Reader(data), []
     while reader.left:
         assert reader.byte() == 0xD1
@@ -301,7 +308,7 @@ def test_rows_in_order(rows: list[tuple[int | None, bytes | None]]) -> None:
 
 
 def test_metadata_names_the_columns() -> None:
-    data = column_metadata([Column("Ω", SqlType("int"), 23, nullable=False, identity=True)])
+    data = column_metadata([ResultColumn("Ω", SqlType("int"), 23, nullable=False, identity=True)], TDS_7_4)
     assert data == b"\x81\x01\x00" + b"\0\0\0\0" + b"\x18\0" + b"\x26\x04" + b"\x01" + "Ω".encode("utf-16-le")
 
 

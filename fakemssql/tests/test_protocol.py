@@ -14,6 +14,7 @@ from fakemssql.tds import declarations, login, prelogin, requests
 from fakemssql.tds.declarations import Declared
 from fakemssql.tds.packets import EOM, HEADER, Framer
 from fakemssql.tds.reader import Truncated
+from fakemssql.tds.versions import TDS_7_1, TDS_7_4
 from fakemssql.types import MAX, SqlType
 from support.tds_client import all_headers, login7, parameter_int, rpc_by_id
 
@@ -66,7 +67,7 @@ def test_an_obscured_password_as_documented() -> None:
 def test_login_fields() -> None:
     found = login.parse(login7("sa", "geheim;}", "orders", features={0x0A: b"\x01"}))
     assert (found.user, found.password, found.database) == ("sa", "geheim;}", "orders")
-    assert found.tds_version == login.TDS_7_4
+    assert found.tds_version == TDS_7_4.acknowledged
     assert found.features == {0x0A: b"\x01"}
     assert "geheim" not in repr(found)
 
@@ -96,7 +97,7 @@ def test_credentials(user: str, password: str, administrator: bool | None) -> No
 
 def test_several_calls_in_one_message() -> None:
     data = all_headers() + b"\xff".join(rpc_by_id(12, parameter_int("", n)) for n in (1, 2, 3))
-    found = list(requests.calls(data))
+    found = list(requests.calls(data, TDS_7_4))
     assert [(call.procedure, call.parameters[0].value, call.last) for call in found] == [
         ("sp_execute", 1, False),
         ("sp_execute", 2, False),
@@ -105,7 +106,9 @@ def test_several_calls_in_one_message() -> None:
 
 
 def test_flags_of_parameters() -> None:
-    call = next(requests.calls(all_headers() + rpc_by_id(10, parameter_int("@a", 5, 1) + parameter_int("@b", 6, 2))))
+    call = next(
+        requests.calls(all_headers() + rpc_by_id(10, parameter_int("@a", 5, 1) + parameter_int("@b", 6, 2)), TDS_7_4)
+    )
     assert call.parameters == (Parameter("@a", SqlType("int"), 5, True),)
 
 
@@ -115,7 +118,7 @@ def test_a_cut_request_is_truncated(cut: int) -> None:
     if cut >= len(data):
         return
     with contextlib.suppress(Truncated):
-        list(requests.calls(data[:cut]))
+        list(requests.calls(data[:cut], TDS_7_4))
 
 
 @given(st.binary(max_size=200))
@@ -123,16 +126,24 @@ def test_requests_survive_anything(noise: bytes) -> None:
     with contextlib.suppress(
         Truncated, SqlError, ValueError, KeyError, OverflowError, struct.error, UnicodeDecodeError
     ):
-        list(requests.calls(all_headers() + noise))
+        list(requests.calls(all_headers() + noise, TDS_7_4))
 
 
 def test_transaction_requests() -> None:
     begin = all_headers() + struct.pack("<HB", 5, 2) + b"\0"
-    assert requests.transaction_request(begin) == requests.TransactionRequest("begin", 2)
+    assert requests.transaction_request(begin, TDS_7_4) == requests.TransactionRequest("begin", 2)
     commit = all_headers() + struct.pack("<HBBBB", 7, 0, 1, 4, 0)
-    assert requests.transaction_request(commit) == requests.TransactionRequest("commit", 0, "", 4)
+    assert requests.transaction_request(commit, TDS_7_4) == requests.TransactionRequest("commit", 0, "", 4)
     with pytest.raises(SqlError):
-        requests.transaction_request(all_headers() + struct.pack("<H", 0))
+        requests.transaction_request(all_headers() + struct.pack("<H", 0), TDS_7_4)
+
+
+def test_before_7_2_requests_have_no_headers() -> None:
+    assert requests.batch_text("SELECT 1".encode("utf-16-le"), TDS_7_1) == "SELECT 1"
+    found = list(requests.calls(b"\x80".join(rpc_by_id(12, parameter_int("", n)) for n in (1, 2)), TDS_7_1))
+    assert [(call.parameters[0].value, call.last) for call in found] == [(1, False), (2, True)]
+    with pytest.raises(Truncated):
+        requests.transaction_request(struct.pack("<HB", 5, 2) + b"\0", TDS_7_1)
 
 
 def test_declarations() -> None:

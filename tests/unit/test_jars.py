@@ -58,7 +58,7 @@ def test_the_lock_file(tmp_path: Path) -> None:
     import pyspark
 
     jars = locked(LOCK)
-    assert {jar.use for jar in jars} == {"delta", "s3a", "mssql-jdbc"}
+    assert {jar.use for jar in jars} == {"delta", "s3a", "jtds", "mssql-jdbc"}
     assert len({jar.name for jar in jars}) == len(jars)
     assert all(len(jar.sha256) == 64 for jar in jars)
     version = {jar.artifact: jar.version for jar in jars}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fakemssql.tds import login
 from fakemssql.tds.packets import EOM, HEADER
 from fakemssql.tds.reader import Reader
+from fakemssql.tds.versions import TDS_7_4
 
 
 def all_headers() -> bytes:
@@ -38,8 +39,15 @@ def parameter_text(name: str, value: str, flags: int = 0) -> bytes:
     return _name(name) + bytes((flags,)) + head + struct.pack("<H", len(data)) + data
 
 
-def login7(user: str, password: str, database: str, *, features: dict[int, bytes] | None = None) -> bytes:
-    fixed = struct.pack("<IIIIIBBBBiI", login.TDS_7_4, 4096, 0, 1, 0, 0, 0, 0, 0x10 if features else 0, 0, 0)
+def login7(
+    user: str,
+    password: str,
+    database: str,
+    *,
+    features: dict[int, bytes] | None = None,
+    version: int = TDS_7_4.acknowledged,
+) -> bytes:
+    fixed = struct.pack("<IIIIIBBBBiI", version, 4096, 0, 1, 0, 0, 0, 0, 0x10 if features else 0, 0, 0)
     texts = ["host", user, password, "tests", "server", None, "", "", database]
     table, body = b"", b""
     start = 94

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fakemssql.contract import Client, ClientGone, Engine, OpenEngine, SqlError
-from fakemssql.tds import access_tokens, prelogin, tls, tokens
+from fakemssql.tds import access_tokens, prelogin, tls, tokens, versions
 from fakemssql.tds import login as login7
 from fakemssql.tds.packets import MAX_SIZE, MIN_SIZE, Message, PacketType
 from fakemssql.tds.prelogin import Encryption
@@ -19,16 +19,11 @@ from fakemssql.tds.request_loop import RequestLoop, describe
 from fakemssql.tds.stream import Stream
 from fakemssql.tds.tokens import Change, Done, DoneKind
 from fakemssql.tds.transport import LoginLimitReached, LoginLimits, Transport
+from fakemssql.tds.versions import Version
 
 log = logging.getLogger(__name__)
 
 _TLS_RECORD_HANDSHAKE = 0x16
-_SUPPORTED = {
-    0x73: login7.TDS_7_3,
-    0x74: login7.TDS_7_4,
-    0x08: login7.TDS_8_0,
-}
-"""What is answered to a client by the first byte of the version it asks for. Before 7.3 there were no date types."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +67,7 @@ class Connection:
         self._front = front
         self._admission = admission
         self._encryption = Encryption.NOT_SUPPORTED
+        self._version = versions.TDS_7_4
 
     def run(self) -> None:
         """From the first byte to the end. Raises :class:`ClientGone` when the client left."""
@@ -83,7 +79,7 @@ class Connection:
             if self._stream.gone:
                 raise ClientGone
             self._stream.transport.logged_in()
-            RequestLoop(self._stream, engine).run()
+            RequestLoop(self._stream, engine, self._version).run()
         finally:
             engine.close()
 
@@ -98,7 +94,7 @@ class Connection:
         if message.type == PacketType.PRELOGIN:
             self._prelogin(message, strict=strict)
             message = stream.read_message()
-        if message.type != PacketType.LOGIN7:
+        if message.type != PacketType.LOGIN7 or message.taken_back:
             raise ClientGone
         self._warn_of_clear_login()
         if self._encryption is Encryption.OFF:
@@ -110,6 +106,8 @@ class Connection:
             raise ClientGone from error
 
     def _prelogin(self, message: Message, *, strict: bool) -> None:
+        if message.taken_back:
+            raise ClientGone
         try:
             asked = prelogin.parse(message.data)
         except ValueError as error:
@@ -139,10 +137,11 @@ class Connection:
         """Check the login and open its engine; None after a login that failed."""
         stream = self._stream
         stream.begin()
-        version = _SUPPORTED.get(login.tds_version >> 24)
+        version = versions.spoken(login.tds_version)
         try:
             if version is None:
-                raise SqlError(17828, "fakemssql speaks TDS 7.3, 7.4 and 8.0.", severity=20)
+                raise SqlError(17828, f"fakemssql speaks {versions.SPOKEN}.", severity=20)
+            self._version = version
             self._admission.enter()
             account = self._front.credentials.admit(login)
             engine = self._front.open_engine(login.database, account.name, stream.wait, account.password)
@@ -156,10 +155,10 @@ class Connection:
             return None
         engine.introduce(self._client(login))
         stream.write(tokens.text_change(Change.DATABASE, engine.database, "master"))
-        stream.write(_info(5701, f"Changed database context to '{engine.database}'."))
+        stream.write(_info(version, 5701, f"Changed database context to '{engine.database}'."))
         stream.write(tokens.collation_change())
         stream.write(tokens.text_change(Change.LANGUAGE, "us_english", ""))
-        stream.write(_info(5703, "Changed language setting to us_english."))
+        stream.write(_info(version, 5703, "Changed language setting to us_english."))
         stream.write(tokens.login_ack(version))
         if account.nonce is not None:
             stream.write(tokens.feature_ack({access_tokens.FEDAUTH: account.nonce}))
@@ -167,7 +166,7 @@ class Connection:
         if login.packet_size:
             size = min(MAX_SIZE, max(MIN_SIZE, login.packet_size))
         stream.write(tokens.text_change(Change.PACKET_SIZE, str(size), str(stream.framer.size)))
-        stream.write(tokens.done(DoneKind.DONE, Done.FINAL))
+        stream.write(tokens.done(self._version, DoneKind.DONE, Done.FINAL))
         stream.end()
         stream.framer.size = size
         return engine
@@ -185,13 +184,14 @@ class Connection:
             port,
             login.packet_size or 4096,
             transport.encrypted,
+            self._version.acknowledged,
         )
 
     def _refuse(self, error: SqlError, login: login7.Login) -> None:
-        self._stream.write(tokens.message(error))
+        self._stream.write(tokens.message(self._version, error))
         if error.number in (4060, 4064):
-            self._stream.write(tokens.message(login7.login_failed(login.user)))
-        self._stream.write(tokens.done(DoneKind.DONE, Done.ERROR))
+            self._stream.write(tokens.message(self._version, login7.login_failed(login.user)))
+        self._stream.write(tokens.done(self._version, DoneKind.DONE, Done.ERROR))
         self._stream.end()
 
 
@@ -204,5 +204,5 @@ def is_loopback(address: str) -> bool:
     return (mapped or found).is_loopback
 
 
-def _info(number: int, text: str) -> bytes:
-    return tokens.message(SqlError(number, text, severity=0, state=1))
+def _info(version: Version, number: int, text: str) -> bytes:
+    return tokens.message(version, SqlError(number, text, severity=0, state=1))

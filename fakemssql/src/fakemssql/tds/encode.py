@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
 
 from fakemssql import text
-from fakemssql.contract import Column, Rows, SqlError
-from fakemssql.tds import pgvalues, typeinfo, values
-from fakemssql.tds.tokens import b_varchar
+from fakemssql.contract import ResultColumn, Rows, SqlError
+from fakemssql.tds import pgvalues, temporal, typeinfo, values
+from fakemssql.tds.tokens import b_varchar, us_varchar
+from fakemssql.tds.versions import Version
 from fakemssql.types import SqlType
 
 Encoder = Callable[["bytes | None"], bytes]
@@ -30,14 +31,18 @@ _INTEGER_OID = {"smallint": pgvalues.INT2, "int": pgvalues.INT4, "bigint": pgval
 _FLOAT_OID = {"real": pgvalues.FLOAT4, "float": pgvalues.FLOAT8}
 
 
-def column_metadata(columns: Sequence[Column]) -> bytes:
+def column_metadata(columns: Sequence[ResultColumn], version: Version) -> bytes:
     """The COLMETADATA token."""
     parts = [struct.pack("<BH", 0x81, len(columns))]
     for column in columns:
         flags = _UPDATABLE_UNKNOWN | (_NULLABLE if column.nullable else 0) | (_IDENTITY if column.identity else 0)
         user_type = _USER_TYPE_TIMESTAMP if column.type.name in {"timestamp", "rowversion"} else 0
-        parts.append(struct.pack("<IH", user_type, flags))
-        parts.append(typeinfo.type_info(typeinfo.wire_type(column.type)))
+        parts.append(struct.pack("<IH" if version.wide else "<HH", user_type, flags))
+        wire = typeinfo.wire_type(column.type, version)
+        parts.append(typeinfo.type_info(wire))
+        if wire.name in typeinfo.LONG:
+            # TableName, which nobody asks for: "" (2.2.7.4; before 7.2 it has one part).
+            parts.append(us_varchar(""))
         parts.append(b_varchar(column.name))
     return b"".join(parts)
 
@@ -45,8 +50,8 @@ def column_metadata(columns: Sequence[Column]) -> bytes:
 class RowEncoder:
     """Turns the rows of one result set into ROW tokens."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
-        self._encoders = [column_encoder(column.type, column.pg_oid) for column in columns]
+    def __init__(self, columns: Sequence[ResultColumn], version: Version) -> None:
+        self._encoders = [column_encoder(column.type, column.pg_oid, version) for column in columns]
 
     def encode(self, rows: Rows) -> Iterator[bytes]:
         """Whole ROW tokens, about 256 KB at a time. Raises :class:`SqlError` 8115 for a value out of range."""
@@ -70,14 +75,14 @@ class RowEncoder:
         return b"".join(chain.from_iterable(zip(repeat(_ROW, stop - start), *cells, strict=True)))
 
 
-def column_encoder(declared: SqlType, oid: int) -> Encoder:
+def column_encoder(declared: SqlType, oid: int, version: Version) -> Encoder:
     """Encodes values, None for NULL, of the PostgreSQL type ``oid`` as ``declared``."""
-    wire = typeinfo.wire_type(declared)
+    wire = typeinfo.wire_type(declared, version)
     null = typeinfo.null(wire)
     direct = _direct(wire, oid, null)
     if direct is not None:
         return direct
-    decode, convert = pgvalues.decoder(oid), values.encoder(wire)
+    decode, convert = pgvalues.decoder(oid), values.encoder_of(declared, version)
     return lambda data: null if data is None else convert(decode(data))
 
 
@@ -93,17 +98,17 @@ def _direct(wire: SqlType, oid: int, null: bytes) -> Encoder | None:
         return lambda data: null if data is None else b"\x01" + data
     if name == "uniqueidentifier" and oid == pgvalues.UUID:
         return lambda data: null if data is None else b"\x10" + data[3::-1] + data[5:3:-1] + data[7:5:-1] + data[8:]
-    if "binary" in name and oid in {pgvalues.BYTEA, pgvalues.INT8}:
+    if ("binary" in name or name == "image") and oid in {pgvalues.BYTEA, pgvalues.INT8}:
         # A rowversion may be kept as bigint: its big-endian bytes are the rowversion's.
         return _plp_bytes if typeinfo.is_plp(wire) else _sized(wire, bytes, null)
-    if oid in pgvalues.TEXTUAL and name in {"nvarchar", "nchar", "xml"}:
+    if oid in pgvalues.TEXTUAL and name in {"nvarchar", "nchar", "xml", "ntext"}:
         return _plp_utf16 if typeinfo.is_plp(wire) else _sized(wire, text.utf16_from_pg, null)
-    if oid in pgvalues.TEXTUAL and name in {"varchar", "char"}:
+    if oid in pgvalues.TEXTUAL and name in {"varchar", "char", "text"}:
         return _sized(wire, text.cp1252_from_pg, null)
     if oid in {pgvalues.TIMESTAMP, pgvalues.TIMESTAMPTZ} and name in {"datetime", "smalldatetime", "datetime2"}:
         return _timestamp(wire, null)
     if oid == pgvalues.TIMESTAMPTZ and name == "datetimeoffset":
-        encode = values.datetimeoffset_value(wire.scale or 0)
+        encode = temporal.datetimeoffset_value(wire.scale or 0)
         return lambda data: null if data is None else encode(*_days(data), 0)
     if oid == pgvalues.DATE and name == "date":
         return lambda data: (
@@ -112,7 +117,7 @@ def _direct(wire: SqlType, oid: int, null: bytes) -> Encoder | None:
             else b"\x03" + (int.from_bytes(data, "big", signed=True) + pgvalues.DAYS_TO_2000).to_bytes(3, "little")
         )
     if oid == pgvalues.TIME and name == "time":
-        clock = values.time_value(wire.scale or 0)
+        clock = temporal.time_value(wire.scale or 0)
         return lambda data: null if data is None else clock(int.from_bytes(data, "big"))
     return None
 
@@ -141,13 +146,13 @@ def _tinyint(data: bytes) -> bytes:
 
 def _timestamp(wire: SqlType, null: bytes) -> Encoder:
     if wire.name == "datetime2":
-        encode = values.datetime2_value(wire.scale or 0)
+        encode = temporal.datetime2_value(wire.scale or 0)
     else:
-        encode = values.datetime_value if wire.name == "datetime" else values.smalldatetime_value
+        encode = temporal.datetime_value if wire.name == "datetime" else temporal.smalldatetime_value
     return lambda data: null if data is None else encode(*_days(data))
 
 
 def _days(data: bytes) -> tuple[int, int]:
     """Days since 0001-01-01 and microseconds of a timestamp."""
-    days, microseconds = divmod(int.from_bytes(data, "big", signed=True), values.DAY_US)
+    days, microseconds = divmod(int.from_bytes(data, "big", signed=True), temporal.DAY_US)
     return days + pgvalues.DAYS_TO_2000, microseconds

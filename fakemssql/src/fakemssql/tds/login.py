@@ -10,10 +10,6 @@ from dataclasses import dataclass, field
 from fakemssql.contract import SqlError
 from fakemssql.tds import access_tokens
 
-TDS_7_3 = 0x730A0003
-TDS_7_4 = 0x74000004
-TDS_8_0 = 0x08000000
-
 _FIXED = struct.Struct("<IIIIIIBBBBiI")
 _EXTENSION_USED = 0x10
 """fExtension in OptionFlags3: the client appended feature requests."""

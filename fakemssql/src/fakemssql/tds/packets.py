@@ -44,6 +44,11 @@ class Message:
     status: int
     data: bytes
 
+    @property
+    def taken_back(self) -> bool:
+        """Whether the client wants it ignored; it has no data then."""
+        return bool(self.status & IGNORE)
+
 
 class Framer:
     """Cuts what a response says into packets of the size that was negotiated."""

@@ -13,13 +13,15 @@ from fakemssql.tds.procedures import Procedures
 from fakemssql.tds.reader import Truncated
 from fakemssql.tds.response import Response
 from fakemssql.tds.stream import Stream
+from fakemssql.tds.versions import Version
 
 
 class RequestLoop:
     """Answers what one client asks of its engine."""
 
-    def __init__(self, stream: Stream, engine: Engine) -> None:
+    def __init__(self, stream: Stream, engine: Engine, version: Version) -> None:
         self._stream = stream
+        self._version = version
         self._engine = engine
         self._procedures = Procedures(engine)
 
@@ -29,27 +31,33 @@ class RequestLoop:
         while not fatal:
             message = self._stream.read_message()
             self._stream.begin()
-            response = Response(self._stream)
-            if message.type == PacketType.ATTENTION:
-                # It came after the response: it is acknowledged all the same.
-                response.attention(running=False)
-            else:
+            response = Response(self._stream, self._version)
+            # An attention that came after the response is acknowledged all the same.
+            attention = message.type == PacketType.ATTENTION
+            if not attention:
                 self._answer(message, response)
-            self._stream.end()
+                self._stream.end()
+                attention = self._stream.attention
+            if attention:
+                self._stream.begin()
+                response.attention()
+                self._stream.end()
             if self._stream.gone:
                 raise ClientGone
             fatal = response.fatal
 
     def _answer(self, message: Message, response: Response) -> None:
+        if message.taken_back:
+            response.cut_off()
+            return
         try:
             if message.status & (RESET | RESET_KEEP_TRANSACTION):
                 self._procedures.forget()
                 self._engine.reset(bool(message.status & RESET_KEEP_TRANSACTION))
                 response.reset_done()
             self._dispatch(message, response)
-            self._stream.check()
         except Attention:
-            response.attention(running=True)
+            response.cut_off()
 
     def _dispatch(self, message: Message, response: Response) -> None:
         if message.type == PacketType.RPC:
@@ -57,7 +65,7 @@ class RequestLoop:
             return
         try:
             if message.type == PacketType.BATCH:
-                self._engine.batch(requests.batch_text(message.data), response)
+                self._engine.batch(requests.batch_text(message.data, self._version), response)
             elif message.type == PacketType.TRANSACTION:
                 self._transaction(message.data, response)
             else:
@@ -69,7 +77,7 @@ class RequestLoop:
         response.end_batch()
 
     def _rpc(self, data: bytes, response: Response) -> None:
-        calls = requests.calls(data)
+        calls = requests.calls(data, self._version)
         last = False
         while not last:
             response.begin_call()
@@ -89,7 +97,7 @@ class RequestLoop:
             response.end_call(status, last=last)
 
     def _transaction(self, data: bytes, response: Response) -> None:
-        request = requests.transaction_request(data)
+        request = requests.transaction_request(data, self._version)
         self._engine.transaction_request(request.kind, request.isolation, request.name, response)
         if request.then_begin is not None:
             self._engine.transaction_request("begin", request.then_begin, "", response)

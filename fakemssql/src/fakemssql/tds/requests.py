@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fakemssql.contract import Parameter, SqlError
 from fakemssql.tds.decode import read_parameter_value
 from fakemssql.tds.reader import Reader, Truncated
+from fakemssql.tds.versions import Version
 
 _SEPARATORS = frozenset((0x80, 0xFE, 0xFF))
 """BatchFlag before and since TDS 7.2, and NoExecFlag (MS-TDS 2.2.6.6 RPC Request)."""
@@ -36,17 +37,19 @@ _KINDS = {5: "begin", 7: "commit", 8: "rollback", 9: "save"}
 _BEGIN_AFTER = 0x01
 
 
-def skip_headers(reader: Reader) -> None:
+def skip_headers(reader: Reader, version: Version) -> None:
     """ALL_HEADERS (2.2.5.3): transaction descriptor, notifications, activity id. None of them matters here."""
+    if not version.wide:
+        return
     total = reader.long()
     if total < 4:
         raise Truncated
     reader.take(total - 4)
 
 
-def batch_text(data: bytes) -> str:
+def batch_text(data: bytes, version: Version) -> str:
     reader = Reader(data)
-    skip_headers(reader)
+    skip_headers(reader, version)
     return str(reader.rest(), "utf-16-le", "surrogatepass")
 
 
@@ -59,10 +62,10 @@ class Call:
     last: bool
 
 
-def calls(data: bytes) -> Iterator[Call]:
+def calls(data: bytes, version: Version) -> Iterator[Call]:
     """The calls of an RPC message, each decoded when it is its turn."""
     reader = Reader(data)
-    skip_headers(reader)
+    skip_headers(reader, version)
     last = False
     while not last:
         length = reader.short()
@@ -103,10 +106,12 @@ class TransactionRequest:
     then_begin: int | None = None
 
 
-def transaction_request(data: bytes) -> TransactionRequest:
+def transaction_request(data: bytes, version: Version) -> TransactionRequest:
     """MS-TDS 2.2.6.9. Raises :class:`SqlError` for what concerns distributed transactions."""
+    if not version.wide:
+        raise Truncated
     reader = Reader(data)
-    skip_headers(reader)
+    skip_headers(reader, version)
     number = reader.short()
     if number not in _KINDS:
         raise SqlError(40510, "Distributed transactions are not supported by fakemssql.")

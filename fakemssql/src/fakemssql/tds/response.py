@@ -5,11 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from fakemssql.contract import Column, Parameter, Rows, SqlError
+from fakemssql.contract import Parameter, ResultColumn, Rows, SqlError
 from fakemssql.tds import tokens, typeinfo, values
 from fakemssql.tds.encode import RowEncoder, column_metadata
 from fakemssql.tds.stream import Stream
 from fakemssql.tds.tokens import Change, Done, DoneKind
+from fakemssql.tds.versions import Version
 
 _SELECT, _CHANGE = 0xC1, 0xC5
 """CurCmd of a statement that returned rows and of one that did not."""
@@ -19,15 +20,16 @@ FATAL = 20
 
 
 class Response:
-    """Implements :class:`contract.Output` for one message of the client.
+    """Implements :class:`contract.ResponseWriter` for one message of the client.
 
     In a batch the DONE of a statement is held back until it is known whether anything follows, because DONE_MORE says
     so. In a procedure call (between :meth:`begin_call` and :meth:`end_call`) statements end with DONEINPROC, which
     something always follows; output parameters wait for the return status, which comes before them.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, version: Version) -> None:
         self._stream = stream
+        self._version = version
         self._rows: RowEncoder | None = None
         self._held: tuple[int, int, int] | None = None
         self._in_call = False
@@ -37,11 +39,11 @@ class Response:
         self.last_error = 0
         self.fatal = False
 
-    # contract.Output
+    # contract.ResponseWriter
 
-    def columns(self, columns: Sequence[Column]) -> None:
+    def columns(self, columns: Sequence[ResultColumn]) -> None:
         self._close_rows()
-        encoder, metadata = RowEncoder(columns), column_metadata(columns)
+        encoder, metadata = RowEncoder(columns, self._version), column_metadata(columns, self._version)
         self._write(metadata)
         self._rows = encoder
 
@@ -69,19 +71,20 @@ class Response:
             # What an unfinished result set showed was all of it: the error comes in place of its end.
             self._failed, self.last_error = True, error.number
             self.fatal = self.fatal or error.severity >= FATAL
-        self._write(tokens.message(error))
+        self._write(tokens.message(self._version, error))
 
     def database(self, new: str, old: str) -> None:
         self._write(tokens.text_change(Change.DATABASE, new, old))
         self._write(
-            tokens.message(SqlError(5701, f"Changed database context to '{new}'.", severity=0, state=1)),
+            tokens.message(self._version, SqlError(5701, f"Changed database context to '{new}'.", severity=0, state=1)),
         )
 
     def transaction(self, event: str, descriptor: int) -> None:
-        self._write(tokens.transaction_change(event, descriptor))
+        if self._version.wide:
+            self._write(tokens.transaction_change(event, descriptor))
 
     def return_value(self, parameter: Parameter) -> None:
-        self._outputs.append(_return_value(parameter, len(self._outputs)))
+        self._outputs.append(_return_value(self._version, parameter, len(self._outputs)))
 
     # The frame around it
 
@@ -96,6 +99,7 @@ class Response:
 
     def end_call(self, status: int, *, last: bool) -> None:
         """The return status, the output parameters and the DONEPROC of a call."""
+        self._stream.check()
         self._close_rows()
         failed = self._failed or self._call_failed
         self._write(tokens.return_status(status))
@@ -103,27 +107,30 @@ class Response:
             self._write(output)
         self._outputs, self._in_call, self._failed = [], False, False
         bits = (Done.FINAL if last else Done.MORE | Done.RPC_IN_BATCH) | (Done.ERROR if failed else 0)
-        self._write(tokens.done(DoneKind.PROC, bits))
+        self._write(tokens.done(self._version, DoneKind.PROC, bits))
 
     def end_batch(self) -> None:
         """The last DONE of a batch or of a transaction request."""
+        # Of a cancelled one rows were left out: it must not seem complete.
+        self._stream.check()
         self._close_rows()
         if self._held is None or self._failed:
             self._release()
             self._held = (Done.ERROR if self._failed else Done.FINAL, 0, 0)
         self._release(more=False)
 
-    def attention(self, *, running: bool) -> None:
-        """Acknowledge an attention; if a request was ``running``, in place of the rest of its response.
-
-        The statement that was cut off gets a DONE of its own: without one Microsoft's driver takes the
-        acknowledgement for the statement's good end.
-        """
+    def cut_off(self) -> None:
+        """The end of a response to a request that was cancelled, or of one that the client took back (2.2.1.7)."""
         self._release()
-        if running:
-            kind = DoneKind.IN_PROC if self._in_call else DoneKind.DONE
-            self._stream.write(tokens.done(kind, Done.ERROR | Done.MORE))
-        self._stream.write(tokens.done(DoneKind.DONE, Done.ATTENTION))
+        self._stream.write(tokens.done(self._version, DoneKind.DONE, Done.ERROR))
+
+    def attention(self) -> None:
+        """Acknowledge an attention, in a message of its own.
+
+        SQL Server always ends the response before: Microsoft's JDBC driver waits for a second message, and its ODBC
+        driver takes an acknowledgement in the first one for the statement's good end.
+        """
+        self._stream.write(tokens.done(self._version, DoneKind.DONE, Done.ATTENTION))
 
     def _close_rows(self) -> None:
         if self._rows is not None:
@@ -135,7 +142,7 @@ class Response:
             status, count = Done.ERROR, 0
         self._call_failed, self._failed = self._failed, False
         if self._in_call:
-            self._stream.write(tokens.done(DoneKind.IN_PROC, status | Done.MORE, command, count))
+            self._stream.write(tokens.done(self._version, DoneKind.IN_PROC, status | Done.MORE, command, count))
             return
         self._release()
         self._held = (status, command, count)
@@ -144,16 +151,19 @@ class Response:
         if self._held is not None:
             status, command, count = self._held
             self._held = None
-            self._stream.write(tokens.done(DoneKind.DONE, status | (Done.MORE if more else 0), command, count))
+            self._stream.write(
+                tokens.done(self._version, DoneKind.DONE, status | (Done.MORE if more else 0), command, count)
+            )
 
     def _write(self, data: bytes) -> None:
         self._release()
         self._stream.write(data)
 
 
-def _return_value(parameter: Parameter, ordinal: int) -> bytes:
+def _return_value(version: Version, parameter: Parameter, ordinal: int) -> bytes:
     """RETURNVALUE (2.2.7.18) of an output parameter."""
-    wire = typeinfo.wire_type(parameter.type)
-    value = typeinfo.null(wire) if parameter.value is None else values.encoder(wire)(parameter.value)
+    wire = typeinfo.wire_type(parameter.type, version)
+    encode = values.encoder_of(parameter.type, version)
+    value = typeinfo.null(wire) if parameter.value is None else encode(parameter.value)
     head = struct.pack("<BH", 0xAC, ordinal) + tokens.b_varchar(parameter.name) + b"\x01"
-    return head + struct.pack("<IH", 0, 1) + typeinfo.type_info(wire) + value
+    return head + struct.pack("<IH" if version.wide else "<HH", 0, 1) + typeinfo.type_info(wire) + value

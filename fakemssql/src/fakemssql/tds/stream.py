@@ -31,7 +31,7 @@ class Stream:
     # Reading
 
     def read_message(self) -> Message:
-        """The client's next message. Raises :class:`ClientGone`."""
+        """The client's next message; one that it took back (IGNORE) has no data. Raises :class:`ClientGone`."""
         parts: list[bytes] = []
         kind, status = 0, 0
         while True:
@@ -42,9 +42,8 @@ class Stream:
             parts.append(packet[2])
             if not packet[1] & EOM:
                 continue
-            if packet[1] & IGNORE:
-                parts, status = [], 0
-                continue
+            if status & IGNORE:
+                return Message(kind, IGNORE, b"")
             return Message(kind, status, b"".join(parts))
 
     def _packet(self) -> tuple[int, int, bytes]:

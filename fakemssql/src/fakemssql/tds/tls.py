@@ -92,7 +92,7 @@ def handshake_in_prelogin(stream: Stream, context: ssl.SSLContext) -> ssl.SSLObj
     complete = False
     while not complete:
         message = stream.read_message()
-        if message.type != PacketType.PRELOGIN:
+        if message.type != PacketType.PRELOGIN or message.taken_back:
             raise ClientGone
         complete, answer = stream.transport.handshake_step(tls, message.data)
         if answer:

@@ -8,6 +8,7 @@ from enum import IntEnum, IntFlag
 
 from fakemssql.contract import SqlError
 from fakemssql.tds import prelogin
+from fakemssql.tds.versions import Version
 
 SERVER_NAME = "fakemssql"
 COLLATION = bytes.fromhex("0904d00034")
@@ -62,18 +63,20 @@ def us_varchar(text: str) -> bytes:
     return struct.pack("<H", len(data) // 2) + data
 
 
-def done(kind: int, status: int, command: int = 0, count: int = 0) -> bytes:
+def done(version: Version, kind: int, status: int, command: int = 0, count: int = 0) -> bytes:
+    if not version.wide:
+        return struct.pack("<BHHI", kind, status, command, min(count, 0xFFFFFFFF))
     return struct.pack("<BHHQ", kind, status, command, count)
 
 
-def message(error: SqlError) -> bytes:
+def message(version: Version, error: SqlError) -> bytes:
     """ERROR for severity 11 and above, else INFO. The text is cut to the 2,048 characters SQL Server allows."""
     body = (
         struct.pack("<iBB", error.number, error.state & 0xFF, error.severity)
         + us_varchar(error.message[:2048])
         + b_varchar(SERVER_NAME)
         + b_varchar(error.procedure)
-        + struct.pack("<i", error.line)
+        + (struct.pack("<i", error.line) if version.wide else struct.pack("<H", min(error.line, 0xFFFF)))
     )
     return struct.pack("<BH", 0xAA if error.severity > 10 else 0xAB, len(body)) + body
 
@@ -104,10 +107,10 @@ def transaction_change(event: str, descriptor: int) -> bytes:
     return _env_change(Change.COMMIT if event == "commit" else Change.ROLLBACK, b"\0" + name)
 
 
-def login_ack(tds_version: int) -> bytes:
+def login_ack(version: Version) -> bytes:
     """LOGINACK (2.2.7.14); the version is written with its most significant byte first."""
     major, minor, build = prelogin.SERVER_VERSION
-    body = b"\x01" + struct.pack(">I", tds_version) + b_varchar("Microsoft SQL Server")
+    body = b"\x01" + struct.pack(">I", version.acknowledged) + b_varchar("Microsoft SQL Server")
     body += struct.pack(">BBH", major, minor, build)
     return struct.pack("<BH", 0xAD, len(body)) + body
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 from fakemssql.tds.tokens import COLLATION
+from fakemssql.tds.versions import Version
 from fakemssql.types import MAX, SqlType
 
 INTEGER_SIZES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
@@ -17,6 +18,12 @@ PLP_MAX = 0xFFFF
 PLP_NULL = b"\xff" * 8
 SHORT_NULL = b"\xff\xff"
 BYTE_NULL = b"\0"
+
+LONG = {"text": 0x23, "ntext": 0x63, "image": 0x22}
+"""What the types without a limit were before TDS 7.2. Their values have a length of 4 bytes behind a text pointer."""
+_FORMERLY = {"varchar": "text", "nvarchar": "ntext", "varbinary": "image", "xml": "ntext"}
+LITERAL_SIZES = {"date": 10, "time": 8, "datetime2": 19, "datetimeoffset": 26}
+"""Characters of the texts that dates were before TDS 7.3, without fractions of a second."""
 
 _VARIABLE = {
     "varbinary": 0xA5,
@@ -43,11 +50,22 @@ _ALIASES = {
 }
 
 
-def wire_type(declared: SqlType) -> SqlType:
+def wire_type(declared: SqlType, version: Version) -> SqlType:
     """The type that values of ``declared`` travel as, with every length, precision and scale filled in.
 
-    A character or binary type without a length travels as ``max``, as does one that is longer than its limit.
+    A character or binary type without a length travels as ``max``, as does one that is longer than its limit. What the
+    client's version does not have travels as what it was before: dates as texts ("Backward Compatibility for Down-level
+    Clients" in the description of each type), ``max`` as ``text``, ``ntext`` and ``image``.
     """
+    wire = _wire_type(declared)
+    if not version.wide and is_plp(wire):
+        return SqlType(_FORMERLY[wire.name])
+    if not version.dates and wire.name in LITERAL_SIZES:
+        return SqlType("nvarchar", LITERAL_SIZES[wire.name] + (1 + wire.scale if wire.scale else 0))
+    return wire
+
+
+def _wire_type(declared: SqlType) -> SqlType:
     name = declared.name
     if name in {"decimal", "numeric", "dec"}:
         precision = 18 if declared.precision is None else declared.precision
@@ -102,6 +120,9 @@ def type_info(wire: SqlType) -> bytes:
         return b"\x24\x10"
     if name == "xml":
         return b"\xf1\x00"
+    if name in LONG:
+        size = 0x7FFFFFFE if name == "ntext" else 0x7FFFFFFF
+        return struct.pack("<BI", LONG[name], size) + (b"" if name == "image" else COLLATION)
     if name in _VARIABLE:
         assert wire.length is not None
         size = PLP_MAX if wire.length == MAX else wire.length * (2 if name in {"nvarchar", "nchar"} else 1)

@@ -5,7 +5,6 @@ Formats: MS-TDS 2.2.5.5 Data Type Dependent Data Streams.
 
 from __future__ import annotations
 
-import datetime as dt
 import struct
 import uuid
 from collections.abc import Callable
@@ -14,13 +13,12 @@ from typing import Any
 
 from fakemssql import text
 from fakemssql.contract import SqlError
-from fakemssql.tds import typeinfo
+from fakemssql.tds import temporal, typeinfo
+from fakemssql.tds.versions import Version
 from fakemssql.types import SqlType
 
-DAY_US = 86_400_000_000
-DAYS_TO_1900 = dt.date(1900, 1, 1).toordinal() - 1
-"""Days from 0001-01-01, where ``date`` starts, to 1900-01-01, where ``datetime`` does."""
-
+_TEXT_POINTER = b"\x10" + bytes(16) + bytes(8)
+"""A text pointer of 16 bytes and a timestamp, which a server invents for a value that is in no table (2.2.7.19 ROW)."""
 _EXACT = Context(prec=80)
 PLP_END = b"\0\0\0\0"
 PLP_EMPTY = b"\0" * 12
@@ -43,6 +41,15 @@ def encoder(wire: SqlType) -> Callable[[Any], bytes]:
     return checked
 
 
+def encoder_of(declared: SqlType, version: Version) -> Callable[[Any], bytes]:
+    """Encodes values other than None of a declared type as a client of this version reads them."""
+    encode = encoder(typeinfo.wire_type(declared, version))
+    if not version.dates and declared.name in typeinfo.LITERAL_SIZES:
+        literal = temporal.literal(declared)
+        return lambda value: encode(literal(value))
+    return encode
+
+
 def overflow(wire: SqlType) -> SqlError:
     return SqlError(8115, f"Arithmetic overflow error converting expression to data type {wire.name}.", state=2)
 
@@ -63,15 +70,15 @@ def _encoder(wire: SqlType) -> Callable[[Any], bytes]:
         return lambda value: decimal(unscaled(value, scale), wire.precision or 18, size)
     if name in typeinfo.MONEY_SIZES:
         return money if name == "money" else lambda value: struct.pack("<Bi", 4, unscaled(value, 4))
-    if name in _TEMPORAL:
-        return _TEMPORAL[name](scale)
+    if name in temporal.ENCODERS:
+        return temporal.ENCODERS[name](scale)
     if name == "uniqueidentifier":
         return lambda value: b"\x10" + (value if isinstance(value, uuid.UUID) else uuid.UUID(str(value))).bytes_le
-    if "binary" in name:
+    if "binary" in name or name == "image":
         return sized(wire, _to_bytes)
-    if name in {"nvarchar", "nchar", "xml"}:
+    if name in {"nvarchar", "nchar", "xml", "ntext"}:
         return sized(wire, lambda value: as_text(value).encode("utf-16-le", "surrogatepass"))
-    if name in {"varchar", "char"}:
+    if name in {"varchar", "char", "text"}:
         return sized(wire, lambda value: text.to_cp1252(as_text(value)))
     raise ValueError(f"no TDS value for {wire}")
 
@@ -80,6 +87,8 @@ def sized(wire: SqlType, convert: Callable[[Any], bytes]) -> Callable[[Any], byt
     """What ``convert`` makes of a value, with its length: cut or padded to the declared length, or in parts."""
     if typeinfo.is_plp(wire):
         return lambda value: plp(convert(value))
+    if wire.name in typeinfo.LONG:
+        return lambda value: long(convert(value))
     assert wire.length is not None
     unit = 2 if wire.name in {"nvarchar", "nchar"} else 1
     limit = wire.length * unit
@@ -108,6 +117,11 @@ def plp(data: bytes) -> bytes:
     if not size:
         return PLP_EMPTY
     return b"".join((struct.pack("<QI", size, size), data, PLP_END))
+
+
+def long(data: bytes) -> bytes:
+    """A value of ``text``, ``ntext`` or ``image``."""
+    return b"".join((_TEXT_POINTER, struct.pack("<I", len(data)), data))
 
 
 def unscaled(value: Any, scale: int) -> int:
@@ -145,114 +159,3 @@ def as_text(value: Any) -> str:
     if isinstance(value, uuid.UUID):
         return str(value).upper()
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-# Dates and times: days count from 0001-01-01, times are microseconds of the day.
-
-
-def datetime_value(days: int, microseconds: int) -> bytes:
-    """``datetime``: days since 1900 and 1/300 s, rounded."""
-    ticks = (microseconds * 3 + 5000) // 10000
-    if ticks == 25_920_000:
-        days, ticks = days + 1, 0
-    return struct.pack("<BiI", 8, days - DAYS_TO_1900, ticks)
-
-
-def smalldatetime_value(days: int, microseconds: int) -> bytes:
-    """``smalldatetime``: days since 1900 and minutes; seconds up to 29.998 round down."""
-    minutes = (microseconds + 30_001_000) // 60_000_000
-    if minutes == 1440:
-        days, minutes = days + 1, 0
-    return struct.pack("<BHH", 4, days - DAYS_TO_1900, minutes)
-
-
-def time_units(microseconds: int, scale: int) -> int:
-    """Units of 10**-scale seconds, rounded half up; the last moment of a day can round to the next day's first."""
-    if scale >= 6:
-        return microseconds * (10 if scale == 7 else 1)
-    step = int(10 ** (6 - scale))
-    return (microseconds + step // 2) // step
-
-
-def time_size(scale: int) -> int:
-    return 3 if scale <= 2 else 4 if scale <= 4 else 5
-
-
-def time_value(scale: int) -> Callable[[int], bytes]:
-    size, limit = time_size(scale), 86_400 * 10**scale
-    prefix = bytes((size,))
-    # A time has no next day: SQL Server wraps around, too.
-    return lambda microseconds: prefix + (time_units(microseconds, scale) % limit).to_bytes(size, "little")
-
-
-def datetime2_value(scale: int) -> Callable[[int, int], bytes]:
-    size, limit = time_size(scale), 86_400 * 10**scale
-    prefix = bytes((size + 3,))
-
-    def encode(days: int, microseconds: int) -> bytes:
-        units = time_units(microseconds, scale)
-        if units == limit:
-            days, units = days + 1, 0
-        return prefix + units.to_bytes(size, "little") + days.to_bytes(3, "little")
-
-    return encode
-
-
-def datetimeoffset_value(scale: int) -> Callable[[int, int, int], bytes]:
-    """Days and microseconds are UTC, the offset is in minutes."""
-    inner, prefix = datetime2_value(scale), bytes((time_size(scale) + 5,))
-    return lambda days, microseconds, offset: (
-        prefix + inner(days, microseconds)[1:] + offset.to_bytes(2, "little", signed=True)
-    )
-
-
-def split(value: Any) -> tuple[int, int]:
-    """Days and microseconds of a date, a naive datetime, a time (of 1900-01-01) or the text of one."""
-    if isinstance(value, str):
-        value = dt.datetime.fromisoformat(value)
-    if isinstance(value, dt.datetime):
-        return value.toordinal() - 1, time_of(value.time())
-    if isinstance(value, dt.date):
-        return value.toordinal() - 1, 0
-    return DAYS_TO_1900, time_of(value)
-
-
-def time_of(value: dt.time | str) -> int:
-    if isinstance(value, str):
-        value = dt.time.fromisoformat(value)
-    return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
-
-
-def _offset_parts(value: Any) -> tuple[int, int, int]:
-    if isinstance(value, str):
-        value = parse_offset(value)
-    offset: dt.timedelta = value.utcoffset() or dt.timedelta()
-    days, microseconds = split(value.replace(tzinfo=None))
-    extra, microseconds = divmod(microseconds - offset // dt.timedelta(microseconds=1), DAY_US)
-    return days + extra, microseconds, offset // dt.timedelta(minutes=1)
-
-
-def parse_offset(value: str) -> dt.datetime:
-    """SQL Server's text of a datetimeoffset, ``2024-05-06 07:08:09.1234567 +02:00``, to the microsecond."""
-    date, _, rest = value.strip().replace("T", " ").partition(" ")
-    clock, _, zone = rest.partition(" ")
-    clock, _, fraction = clock.partition(".")
-    return dt.datetime.fromisoformat(f"{date} {clock}.{fraction[:6]:0<6}{zone.replace('Z', '+00:00') or '+00:00'}")
-
-
-_TEMPORAL: dict[str, Callable[[int], Callable[[Any], bytes]]] = {
-    "datetime": lambda scale: lambda value: datetime_value(*split(value)),
-    "smalldatetime": lambda scale: lambda value: smalldatetime_value(*split(value)),
-    "date": lambda scale: lambda value: b"\x03" + split(value)[0].to_bytes(3, "little"),
-    "time": lambda scale: _after(time_value(scale), time_of),
-    "datetime2": lambda scale: _spread(datetime2_value(scale), split),
-    "datetimeoffset": lambda scale: _spread(datetimeoffset_value(scale), _offset_parts),
-}
-
-
-def _after(encode: Callable[[int], bytes], first: Callable[[Any], int]) -> Callable[[Any], bytes]:
-    return lambda value: encode(first(value))
-
-
-def _spread(encode: Callable[..., bytes], first: Callable[[Any], tuple[int, ...]]) -> Callable[[Any], bytes]:
-    return lambda value: encode(*first(value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from fakemssql.contract import Attention, ClientGone, Wait
 from fakemssql.text import from_pg, to_pg
 
 OK = pq.ExecStatus
+_READY = os.open(os.devnull, os.O_RDONLY)
 _ROWS = (OK.SINGLE_TUPLE, OK.TUPLES_CHUNK, OK.TUPLES_OK)
 
 
@@ -147,6 +149,10 @@ class Pg:
             if interruption is not None and conn.is_busy():
                 break
         return conn.get_result(), interruption
+
+    def check(self) -> None:
+        """Raise what ``wait`` would, without waiting."""
+        self.wait(_READY)
 
     def _cancel(self) -> None:
         self.conn.get_cancel().cancel()

@@ -262,3 +262,10 @@ FROM mssql_information_schema.table_constraints;
 CREATE VIEW mssql.system_views AS
 SELECT -(c.oid::bigint % 2000000000)::int AS object_id, replace(n.nspname, 'mssql_', '') AS schema_folded, c.relname::text AS folded
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname IN ('mssql_sys', 'mssql_information_schema');
+CREATE VIEW mssql_sys.system_views AS
+SELECT CASE WHEN v.schema_folded = 'sys' THEN v.folded ELSE upper(v.folded) END::mssql.sysname AS name, v.object_id, NULL::int AS principal_id,
+  CASE WHEN v.schema_folded = 'sys' THEN 4 ELSE 3 END AS schema_id, 0 AS parent_object_id, 'V '::mssql.char2 AS type, 'VIEW'::mssql.n60 AS type_desc,
+  d.created::mssql.datetime AS create_date, d.created::mssql.datetime AS modify_date, 1::mssql.bit AS is_ms_shipped, 0::mssql.bit AS is_published,
+  0::mssql.bit AS is_schema_published, 0::mssql.bit AS is_replicated, 0::mssql.bit AS has_replication_filter, 0::mssql.bit AS has_opaque_metadata,
+  0::mssql.bit AS has_unchecked_assembly_data, 0::mssql.bit AS with_check_option, 0::mssql.bit AS is_date_correlation_view
+FROM mssql.system_views v CROSS JOIN (SELECT min(created) AS created FROM mssql.databases) d;

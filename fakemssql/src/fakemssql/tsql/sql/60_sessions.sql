@@ -62,7 +62,7 @@ FROM mssql.sessions() AS s;
 
 CREATE VIEW mssql_sys.dm_exec_connections AS
 SELECT s.session_id, s.session_id AS most_recent_session_id, s.started::mssql.datetime AS connect_time, 'TCP'::mssql.n60 AS net_transport,
-  'TSQL'::mssql.n60 AS protocol_type, 1946157060 AS protocol_version, 4 AS endpoint_id,
+  'TSQL'::mssql.n60 AS protocol_type, (s.record->>'tds_version')::int AS protocol_version, 4 AS endpoint_id,
   CASE WHEN (s.record->>'encrypted')::bool THEN 'TRUE' ELSE 'FALSE' END::mssql.n60 AS encrypt_option, 'SQL'::mssql.n60 AS auth_scheme,
   0::smallint AS node_affinity, 0 AS num_reads, 0 AS num_writes, mssql.moment(s.record->>'began')::mssql.datetime AS last_read,
   mssql.moment(s.record->>'ended')::mssql.datetime AS last_write, (s.record->>'packet_size')::int AS net_packet_size,

@@ -1,0 +1,128 @@
+"""The clients: what each needs, how its program is made and started, and which kinds of encryption it can be told."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fakemssql.tds.versions import TDS_7_1_REVISION_1, TDS_7_2, TDS_7_4, TDS_8_0, Version
+
+HERE = Path(__file__).parent
+BUILT = HERE / ".built"
+JARS = HERE.parents[1] / ".jars"
+FREETDS = Path("/usr/lib/x86_64-linux-gnu/odbc/libtdsodbc.so")
+"""The driver where the driver manager knows it by no name."""
+_SECONDS = 300
+"""For fetching what a program needs and making it."""
+
+
+class NotHere(Exception):
+    """A client cannot be run on this machine; the text says what is missing."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client. ``make`` returns the command of its program, and raises :class:`NotHere`.
+
+    ``tds`` is the version of the protocol that it asks for unless the mode is ``strict``. ``hold`` is how long its
+    relay holds back the answer to a login of mode ``login``.
+    """
+
+    name: str
+    modes: tuple[str, ...]
+    make: Callable[[], Sequence[str]]
+    tds: Version = TDS_7_4
+    hold: float = 0.0
+
+    def version(self, mode: str) -> Version:
+        """The version of the protocol that it speaks."""
+        return TDS_8_0 if mode == "strict" else self.tds
+
+
+def _tool(name: str, package: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise NotHere(f"{package} is not installed (no {name})")
+    return found
+
+
+def _run(command: Sequence[str], folder: Path, what: str) -> None:
+    environment = os.environ | {"GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -mod=readonly".strip()}
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NotHere(f"{what} took more than {_SECONDS} seconds") from error
+    if done.returncode:
+        sys.stderr.write(f"{done.stdout}{done.stderr}\n")
+        raise NotHere(f"{what} failed (above)")
+
+
+def _java(program: str, jar: str) -> Sequence[str]:
+    compiler, java = _tool("javac", "a JDK"), _tool("java", "a JDK")
+    found = sorted(JARS.glob(f"{jar}-[0-9]*.jar"))
+    if not found:
+        raise NotHere(f"{jar} is not in {JARS.name}/ (make jars)")
+    BUILT.mkdir(exist_ok=True)
+    source = HERE / "java" / "Scenario.java"
+    made = BUILT / "Scenario.class"
+    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
+        _run([compiler, "--release", "17", "-d", str(BUILT), str(source)], HERE, "javac")
+    return [java, "-XX:TieredStopAtLevel=1", "-cp", f"{BUILT}{os.pathsep}{found[-1]}", "Scenario", program]
+
+
+def _go() -> Sequence[str]:
+    BUILT.mkdir(exist_ok=True)
+    made = BUILT / "go-scenario"
+    _run([_tool("go", "Go"), "build", "-o", str(made), "."], HERE / "go", "go build, which fetches the module")
+    return [str(made)]
+
+
+def _node() -> Sequence[str]:
+    folder = HERE / "node"
+    node, npm = _tool("node", "Node.js"), _tool("npm", "npm")
+    locked, installed = folder / "package-lock.json", folder / "node_modules" / ".package-lock.json"
+    if not installed.exists() or installed.stat().st_mtime < locked.stat().st_mtime:
+        _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder, "npm ci")
+    return [node, str(folder / "scenario.js")]
+
+
+def _python(driver: str) -> Callable[[], Sequence[str]]:
+    return lambda: [sys.executable, str(HERE / "python" / "scenario.py"), driver]
+
+
+def _freetds(driver: str) -> Callable[[], Sequence[str]]:
+    def make() -> Sequence[str]:
+        import pyodbc
+
+        if "FreeTDS" not in pyodbc.drivers() and not FREETDS.exists():
+            raise NotHere("FreeTDS is not installed (package tdsodbc)")
+        return _python(driver)()
+
+    return make
+
+
+PYTHON = (
+    Client("pyodbc-microsoft", ("login", "full", "strict"), _python("pyodbc-microsoft")),
+    Client("pyodbc-freetds", ("plain", "full"), _freetds("pyodbc-freetds")),
+    Client("pyodbc-freetds-7.2", ("plain",), _freetds("pyodbc-freetds-7.2"), TDS_7_2),
+    Client("pyodbc-freetds-7.1", ("plain",), _freetds("pyodbc-freetds-7.1"), TDS_7_1_REVISION_1),
+    Client("pymssql", ("plain", "full"), _python("pymssql")),
+    Client("mssql-python", ("login", "full", "strict"), _python("mssql-python")),
+)
+"""These need nothing that the tests do not have, so that the tests run them too."""
+
+OTHERS = (
+    Client("mssql-jdbc", ("login", "full", "strict"), lambda: _java("mssql-jdbc", "mssql-jdbc")),
+    # Where Java closes TLS it skips what has arrived (since Java 11), and jTDS closes it when it has sent its login: an
+    # answer that is there by then is lost, and jTDS waits for it for ever.
+    Client("jtds", ("plain", "login", "full"), lambda: _java("jtds", "jtds"), TDS_7_1_REVISION_1, hold=0.5),
+    Client("go-mssqldb", ("plain", "login", "full", "strict"), _go),
+    Client("tedious", ("plain", "full", "strict"), _node),
+)

@@ -1,0 +1,278 @@
+"""What a user of queue tables does, through a driver of Python. The variables are those of ``compat/scenario.py``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+SIZES = (300, 0, 100_000)
+Cancel = Callable[[Any, Any], None]
+"""Cancels what runs on a cursor of a connection."""
+
+
+def given(name: str) -> str:
+    return os.environ[f"COMPAT_{name}"]
+
+
+def say(step: str, **facts: object) -> None:
+    print(json.dumps({"step": step, **facts}), flush=True)  # noqa: T201 - its output is what it is for
+
+
+class Driver:
+    """One driver: how it connects, marks parameters, tells of errors and cancels."""
+
+    mark = "?"
+    binary: Callable[[bytes], Any] = bytes
+
+    def connect(self) -> Any:
+        raise NotImplementedError
+
+    def version(self) -> str:
+        raise NotImplementedError
+
+    def number(self, connection: Any, text: str) -> int:
+        """The number of the error that a statement ends with."""
+        try:
+            run(connection, text)
+        except Exception as error:
+            # ODBC's message ends with it in parentheses: "... (208) (SQLExecDirectW)".
+            return int(re.findall(r"\((\d+)\)", str(error))[-1])
+        return 0
+
+    def cancelled(self, connection: Any, text: str) -> float | None:
+        """After how many seconds a statement ended by an error."""
+        cursor = connection.cursor()
+        timer = threading.Timer(0.5, self.cancel, (connection, cursor))
+        started = time.monotonic()
+        timer.start()
+        try:
+            cursor.execute(text)
+        except Exception:
+            return time.monotonic() - started
+        finally:
+            timer.cancel()
+        return None
+
+    def cancel(self, connection: Any, cursor: Any) -> None:
+        cursor.cancel()
+
+
+class PyODBC(Driver):
+    """pyodbc with Microsoft's driver, or with FreeTDS speaking a version of TDS."""
+
+    def __init__(self, tds_version: str | None = None) -> None:
+        self._tds_version = tds_version
+
+    def connect(self) -> Any:
+        import pyodbc
+
+        from fakemssql import odbc
+
+        pyodbc.pooling = False
+        driver, mode = odbc.find_driver(), given("MODE")
+        keywords = {"Encrypt": {"login": "no", "plain": "no", "full": "yes", "strict": "strict"}[mode]}
+        if self._tds_version:
+            driver = "FreeTDS" if "FreeTDS" in pyodbc.drivers() else given("FREETDS")
+            keywords["TDS_Version"] = self._tds_version
+        elif mode == "strict":
+            keywords["ServerCertificate"] = given("CERTIFICATE")
+        else:
+            keywords["TrustServerCertificate"] = "yes"
+        assert driver, "there is no driver"
+        login = odbc.ServerLogin(given("HOST"), int(given("PORT")), given("USER"), given("PASSWORD"))
+        text = odbc.connection_string(driver, login, given("DATABASE"), keywords)
+        return pyodbc.connect(text, autocommit=True, timeout=20)
+
+    def version(self) -> str:
+        import pyodbc
+
+        with_driver = self.connect()
+        try:
+            driver = with_driver.getinfo(pyodbc.SQL_DRIVER_VER)
+        finally:
+            with_driver.close()
+        return f"{pyodbc.version}, driver {driver}"
+
+
+class PyMsSql(Driver):
+    """pymssql, which brings FreeTDS."""
+
+    mark = "%s"
+    # It writes parameters into the text, and bytes that are empty as a string.
+    binary = bytearray
+
+    def connect(self) -> Any:
+        import pymssql
+
+        encryption = "require" if given("MODE") == "full" else "off"
+        login = given("HOST"), given("USER"), given("PASSWORD"), given("DATABASE")
+        return pymssql.connect(
+            *login, port=given("PORT"), login_timeout=20, encryption=encryption, autocommit=True, tds_version="7.4"
+        )
+
+    def version(self) -> str:
+        import pymssql
+
+        return str(pymssql.__version__)
+
+    def number(self, connection: Any, text: str) -> int:
+        try:
+            run(connection, text)
+        except Exception as error:
+            return int(error.args[0])
+        return 0
+
+    def cancel(self, connection: Any, cursor: Any) -> None:
+        # The module has no public way but a timeout, after which it gives the connection up.
+        connection._conn.cancel()
+
+
+class MsSqlPython(Driver):
+    """Microsoft's driver for Python."""
+
+    def connect(self) -> Any:
+        import mssql_python
+
+        mssql_python.pooling(enabled=False)
+        mode = given("MODE")
+        trust = f"ServerCertificate={given('CERTIFICATE')}" if mode == "strict" else "TrustServerCertificate=yes"
+        encrypt = {"login": "no", "full": "yes", "strict": "strict"}[mode]
+        return mssql_python.connect(
+            f"SERVER={given('HOST')},{given('PORT')};DATABASE={given('DATABASE')};UID={given('USER')};"
+            f"PWD={{{given('PASSWORD')}}};Encrypt={encrypt};{trust}",
+            autocommit=True,
+        )
+
+    def version(self) -> str:
+        import mssql_python
+
+        return str(mssql_python.__version__)
+
+    def number(self, connection: Any, text: str) -> int:
+        # Its exceptions have the text of an error, not its number.
+        inner = text.replace("'", "''")
+        caught = f"BEGIN TRY EXECUTE (N'{inner}') END TRY BEGIN CATCH SELECT ERROR_NUMBER() END CATCH"
+        return int(rows_of(connection.cursor(), caught)[0][0])
+
+    def cancelled(self, connection: Any, text: str) -> float | None:
+        # Nothing cancels but a timeout, in whole seconds.
+        connection.timeout = 1
+        started = time.monotonic()
+        try:
+            connection.cursor().execute(text)
+        except Exception:
+            return time.monotonic() - started
+        finally:
+            connection.timeout = 0
+        return None
+
+
+DRIVERS: dict[str, Driver] = {
+    "pyodbc-microsoft": PyODBC(),
+    "pyodbc-freetds": PyODBC("7.4"),
+    "pyodbc-freetds-7.1": PyODBC("7.1"),
+    "pyodbc-freetds-7.2": PyODBC("7.2"),
+    "pymssql": PyMsSql(),
+    "mssql-python": MsSqlPython(),
+}
+
+
+def rows_of(cursor: Any, text: str) -> list[Any]:
+    """The rows of the first result set, all results read."""
+    cursor.execute(text)
+    while cursor.description is None:
+        if not cursor.nextset():
+            return []
+    found: list[Any] = cursor.fetchall()
+    while cursor.nextset():
+        pass
+    return found
+
+
+def run(connection: Any, text: str) -> None:
+    cursor = connection.cursor()
+    cursor.execute(text)
+    while cursor.nextset():
+        pass
+
+
+def value(connection: Any, text: str) -> Any:
+    return rows_of(connection.cursor(), text)[0][0]
+
+
+def set_autocommit(connection: Any, on: bool) -> None:
+    switch = connection.autocommit
+    if callable(switch):
+        switch(on)
+    else:
+        connection.autocommit = on
+
+
+def send(connection: Any, driver: Driver, number: int) -> None:
+    headers = json.dumps({"Number": str(number), "Greeting": "Grüße Ω 😀"}, ensure_ascii=False, separators=(",", ":"))
+    values = {
+        "Id": f"00000000-0000-0000-0000-{number:012}",
+        "Ttbr": None,
+        "Headers": headers,
+        "Body": driver.binary(bytes((index * 7 + number) % 256 for index in range(SIZES[number - 1]))),
+    }
+    names = re.findall(r"@(\w+)", given("SEND"))
+    text = re.sub(r"@\w+", driver.mark, given("SEND"))
+    connection.cursor().execute(text, tuple(values[name] for name in names))
+
+
+def received(connection: Any) -> list[str] | None:
+    rows = rows_of(connection.cursor(), given("RECEIVE"))
+    if not rows:
+        return None
+    identity, _, headers, body = rows[0]
+    return [str(identity).lower(), hashlib.sha256(headers.encode() + body).hexdigest()]
+
+
+def receive(first: Any, second: Any) -> None:
+    set_autocommit(first, False)
+    set_autocommit(second, False)
+    held = received(first)
+    others = [received(second) for _ in range(3)]
+    first.rollback()
+    again = received(second)
+    second.commit()
+    set_autocommit(first, True)
+    set_autocommit(second, True)
+    say("receive", held=held, others=others, again=again, left=value(first, given("COUNT")))
+
+
+def main(name: str) -> None:
+    driver = DRIVERS[name]
+    first, second = driver.connect(), driver.connect()
+    say("client", version=driver.version())
+    say("login", connection=value(first, given("CONNECTION")))
+    run(first, given("CREATE"))
+    run(first, given("PREPARE"))
+    say("create", tables=value(first, given("TABLES")))
+    for number in range(1, len(SIZES) + 1):
+        send(first, driver, number)
+    say("send", count=value(first, given("COUNT")))
+    receive(first, second)
+    set_autocommit(first, False)
+    run(first, given("HOLD"))
+    say("errors", numbers=[driver.number(second, text) for text in given("ERRORS").split("\n")])
+    run(second, "SET LOCK_TIMEOUT -1")
+    waiting, blocked = (driver.cancelled(second, given(name)) for name in ("WAIT", "BLOCKED"))
+    say("cancel", waiting=waiting, blocked=blocked, after=value(second, "SELECT 7"))
+    first.rollback()
+    set_autocommit(first, True)
+    run(first, given("DROP"))
+    first.close()
+    second.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
