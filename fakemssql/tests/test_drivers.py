@@ -264,11 +264,11 @@ def test_the_odbc_catalogue(table: str, cursor: pyodbc.Cursor) -> None:
     assert [row.column_name for row in cursor.columns(table=name)] == ["id", "body"]
 
 
-@pytest.fixture
-def dblib(server: Server) -> Iterator[pymssql.Connection]:
-    connection = pymssql.connect(
-        server.host, server.user, server.password, server.databases[0], port=str(server.port), login_timeout=20
-    )
+@pytest.fixture(params=["7.1", "7.2", "7.4"])
+def dblib(server: Server, request: pytest.FixtureRequest) -> Iterator[pymssql.Connection]:
+    login = server.host, server.user, server.password, server.databases[0]
+    connection = pymssql.connect(*login, port=str(server.port), login_timeout=20, tds_version=request.param)
+    assert str(connection._conn.tds_version) == request.param
     yield connection
     connection.close()
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 SIZES = (300, 0, 100_000)
@@ -77,10 +78,11 @@ class PyODBC(Driver):
 
         pyodbc.pooling = False
         driver, mode = odbc.find_driver(), given("MODE")
-        keywords = {"Encrypt": {"login": "no", "plain": "no", "full": "yes", "strict": "strict"}[mode]}
+        keywords = {"Encrypt": {"login": "no", "full": "yes"}.get(mode, mode)}
         if self._tds_version:
             driver = "FreeTDS" if "FreeTDS" in pyodbc.drivers() else given("FREETDS")
             keywords["TDS_Version"] = self._tds_version
+            keywords["Encrypt"] = {"plain": "no", "login": "request", "full": "yes"}[mode]
         elif mode == "strict":
             keywords["ServerCertificate"] = given("CERTIFICATE")
         else:
@@ -111,16 +113,14 @@ class PyMsSql(Driver):
     def connect(self) -> Any:
         import pymssql
 
-        encryption = "require" if given("MODE") == "full" else "off"
+        encryption = {"plain": "off", "login": "request", "full": "require"}[given("MODE")]
         login = given("HOST"), given("USER"), given("PASSWORD"), given("DATABASE")
         return pymssql.connect(
             *login, port=given("PORT"), login_timeout=20, encryption=encryption, autocommit=True, tds_version="7.4"
         )
 
     def version(self) -> str:
-        import pymssql
-
-        return str(pymssql.__version__)
+        return metadata.version("pymssql")
 
     def number(self, connection: Any, text: str) -> int:
         try:
@@ -151,9 +151,7 @@ class MsSqlPython(Driver):
         )
 
     def version(self) -> str:
-        import mssql_python
-
-        return str(mssql_python.__version__)
+        return metadata.version("mssql-python")
 
     def number(self, connection: Any, text: str) -> int:
         # Its exceptions have the text of an error, not its number.
