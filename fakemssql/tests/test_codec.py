@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from psycopg.adapt import PyFormat, Transformer
 
 from fakemssql import text
-from fakemssql.contract import Column, SqlError
+from fakemssql.contract import ResultColumn, SqlError
 from fakemssql.tds import pgvalues, typeinfo, values
 from fakemssql.tds.decode import read_parameter_value
 from fakemssql.tds.encode import RowEncoder, column_encoder, column_metadata
@@ -131,7 +131,7 @@ def test_integers(value: int) -> None:
 )
 def test_a_value_outside_of_its_type_is_error_8115(declared: SqlType, value: Any) -> None:
     data, oid = postgres_binary(value)
-    encoder = RowEncoder([Column("a", declared, oid)], TDS_7_4)
+    encoder = RowEncoder([ResultColumn("a", declared, oid)], TDS_7_4)
     with pytest.raises(SqlError) as caught:
         list(encoder.encode(FakeRows([[data]])))
     assert caught.value.number == 8115
@@ -290,7 +290,10 @@ class FakeRows:
 
 @given(st.lists(st.tuples(st.none() | st.integers(-(2**31), 2**31 - 1), st.none() | st.binary()), max_size=50))
 def test_rows_in_order(rows: list[tuple[int | None, bytes | None]]) -> None:
-    columns = [Column("a", SqlType("int"), pgvalues.INT4), Column("b", SqlType("varbinary", MAX), pgvalues.BYTEA)]
+    columns = [
+        ResultColumn("a", SqlType("int"), pgvalues.INT4),
+        ResultColumn("b", SqlType("varbinary", MAX), pgvalues.BYTEA),
+    ]
     stored = [[None if a is None else struct.pack(">i", a), b] for a, b in rows]
     data = b"".join(RowEncoder(columns, TDS_7_4).encode(FakeRows(stored)))
     reader, found = Reader(data), []
@@ -305,7 +308,7 @@ def test_rows_in_order(rows: list[tuple[int | None, bytes | None]]) -> None:
 
 
 def test_metadata_names_the_columns() -> None:
-    data = column_metadata([Column("Ω", SqlType("int"), 23, nullable=False, identity=True)], TDS_7_4)
+    data = column_metadata([ResultColumn("Ω", SqlType("int"), 23, nullable=False, identity=True)], TDS_7_4)
     assert data == b"\x81\x01\x00" + b"\0\0\0\0" + b"\x18\0" + b"\x26\x04" + b"\x01" + "Ω".encode("utf-16-le")
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fakemssql import postgres
 from fakemssql.connections import MAX_LOGGING_IN, MAX_SESSIONS, Connections
 from fakemssql.contract import SqlError
 from fakemssql.listener import MAX_IDLE
+from fakemssql.postgres_settings import SETTINGS
 from support.small_server import SmallServer, small_server
 from support.tds_client import Client, Tokens, login7, read_tokens
 
@@ -121,9 +121,7 @@ def test_a_process_that_waits_ends_with_the_listener(tmp_path: Path) -> None:
 
 
 def test_postgresql_has_room_for_all_sessions() -> None:
-    assert int(postgres.SETTINGS["max_connections"]) - MAX_SESSIONS - MAX_IDLE >= 10, (
-        "for creating databases and maintenance"
-    )
+    assert int(SETTINGS["max_connections"]) - MAX_SESSIONS - MAX_IDLE >= 10, "for creating databases and maintenance"
 
 
 def test_places_are_given_back() -> None:

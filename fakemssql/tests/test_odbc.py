@@ -10,7 +10,7 @@ import pytest
 
 from fakemssql import FakeServer, FakeServerError, odbc
 
-LOGIN = odbc.Login("localhost", 14330, "sa", "a}b")
+LOGIN = odbc.ServerLogin("localhost", 14330, "sa", "a}b")
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ class PyODBC(Driver):
         else:
             keywords["TrustServerCertificate"] = "yes"
         assert driver, "there is no driver"
-        login = odbc.Login(given("HOST"), int(given("PORT")), given("USER"), given("PASSWORD"))
+        login = odbc.ServerLogin(given("HOST"), int(given("PORT")), given("USER"), given("PASSWORD"))
         text = odbc.connection_string(driver, login, given("DATABASE"), keywords)
         return pyodbc.connect(text, autocommit=True, timeout=20)
 

@@ -153,7 +153,7 @@ def announce(options: argparse.Namespace, facts: dict[str, Any], database: str) 
     if options.json:
         line = json.dumps(facts)
     else:
-        login = odbc.Login(options.host, facts["port"], options.user, facts.get("password", "..."))
+        login = odbc.ServerLogin(options.host, facts["port"], options.user, facts.get("password", "..."))
         line = odbc.url(login, database)
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

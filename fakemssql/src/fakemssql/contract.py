@@ -1,8 +1,8 @@
 """What the TDS front and the T-SQL engine know of each other, and nothing else.
 
 One process serves one client connection. The front decodes requests and calls an :class:`Engine`; the engine runs
-T-SQL and reports what happens, in order, to an :class:`Output` that writes TDS tokens. Result rows stay in PostgreSQL's
-binary format from libpq to the encoder, so that a large body is never turned into a Python value on its way out.
+T-SQL and reports what happens, in order, to a :class:`ResponseWriter` that writes TDS tokens. Result rows stay in
+PostgreSQL's binary format from libpq to the encoder: a large body is never turned into a Python value on its way out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Parameter(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Column:
+class ResultColumn:
     """One column of a result set. ``pg_oid`` is the PostgreSQL type in whose binary format its values arrive."""
 
     name: str
@@ -63,6 +63,7 @@ class SqlError(Exception):
         super().__init__(f"Msg {number}, Level {severity}, State {state}: {message}")
         self.number, self.message, self.severity, self.state = number, message, severity, state
         self.line, self.procedure = line, procedure
+        self.seen: object | None = None  # the engine's: where it was raised
 
 
 class Attention(Exception):
@@ -81,10 +82,10 @@ class Rows(Protocol):
     def get_value(self, row_number: int, column_number: int) -> bytes | None: ...
 
 
-class Output(Protocol):
+class ResponseWriter(Protocol):
     """Receives what a request produces, in order. Implemented by the TDS front."""
 
-    def columns(self, columns: Sequence[Column]) -> None:
+    def columns(self, columns: Sequence[ResultColumn]) -> None:
         """A result set begins."""
 
     def rows(self, rows: Rows) -> None:
@@ -107,7 +108,7 @@ class Output(Protocol):
 
 
 class Engine(Protocol):
-    """Runs requests for one connection. Implemented by ``tsql.runtime.session.Session``.
+    """Runs requests for one connection. Implemented by ``tsql.runtime.requests.SessionEngine``.
 
     Every method reports errors of statements through ``output`` and does not raise for them; it raises
     :class:`Attention` or :class:`ClientGone` when ``wait`` did, after the statement was cancelled on PostgreSQL.
@@ -124,16 +125,16 @@ class Engine(Protocol):
     def introduce(self, client: Client) -> None:
         """Who the client is, for the views and functions that tell of sessions."""
 
-    def batch(self, text: str, output: Output) -> None:
+    def batch(self, text: str, output: ResponseWriter) -> None:
         """A SQL batch."""
 
-    def parameterised(self, text: str, parameters: Sequence[Parameter], output: Output) -> None:
+    def parameterised(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter) -> None:
         """sp_executesql, and the execution of a prepared handle: a batch with declared variables.
 
         Output parameters are reported through ``output.return_value`` at the end.
         """
 
-    def call(self, procedure: str, parameters: Sequence[Parameter], output: Output) -> int:
+    def call(self, procedure: str, parameters: Sequence[Parameter], output: ResponseWriter) -> int:
         """A stored procedure by name (sp_getapplock, sp_columns, sp_describe_undeclared_parameters ...).
 
         Returns the return status. A procedure that is not known: error 2812.
@@ -142,7 +143,7 @@ class Engine(Protocol):
     def prepare(self, text: str, parameters: Sequence[Parameter]) -> None:
         """Check a text as sp_prepare does; raises :class:`SqlError`."""
 
-    def transaction_request(self, kind: str, isolation: int, name: str, output: Output) -> None:
+    def transaction_request(self, kind: str, isolation: int, name: str, output: ResponseWriter) -> None:
         """A TDS transaction manager request: ``begin``, ``commit``, ``rollback``, ``save``.
 
         ``isolation`` is 0 (unchanged), 1 read uncommitted, 2 read committed, 3 repeatable read, 4 serializable,

@@ -21,7 +21,7 @@ _LINUX_FAMILIES = {
 
 
 @dataclass(frozen=True)
-class Login:
+class ServerLogin:
     """Where a server is, and who logs in."""
 
     host: str
@@ -30,7 +30,7 @@ class Login:
     password: str = field(repr=False)
 
 
-def url(login: Login, database: str) -> str:
+def url(login: ServerLogin, database: str) -> str:
     """``mssql://user:password@host:port/database`` with the ODBC keywords that a client needs as its query."""
     host = f"[{login.host}]" if ":" in login.host else login.host
     user, password, name = (quote(text, safe="") for text in (login.user, login.password, database))
@@ -38,7 +38,7 @@ def url(login: Login, database: str) -> str:
     return f"mssql://{user}:{password}@{host}:{login.port}/{name}?Encrypt=yes&TrustServerCertificate=yes"
 
 
-def connection_string(driver: str, login: Login, database: str, keywords: Mapping[str, str]) -> str:
+def connection_string(driver: str, login: ServerLogin, database: str, keywords: Mapping[str, str]) -> str:
     """A connection string. ``keywords`` are those of Microsoft's driver; FreeTDS gets its own words for them."""
     words = {"DRIVER": driver, "SERVER": f"{login.host},{login.port}", "DATABASE": database, **keywords}
     freetds = "freetds" in driver.lower() or "tdsodbc" in driver.lower()

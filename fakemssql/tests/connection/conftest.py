@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fakemssql.connections import Connections
-from fakemssql.contract import Output, SqlError, Wait
+from fakemssql.contract import ResponseWriter, SqlError, Wait
 from fakemssql.tds import tls
 from fakemssql.tds.connection import Front, serve
 from fakemssql.tds.login import Credentials
@@ -31,7 +31,7 @@ def open_client(contexts: tls.TlsContexts) -> Iterator[Open]:
     engines: list[Scripted] = []
 
     def connect(
-        script: Callable[[Scripted, str, Output], None] | None = None,
+        script: Callable[[Scripted, str, ResponseWriter], None] | None = None,
         *,
         login: bool = True,
         engine_list: list[Scripted] | None = None,

@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 
-from fakemssql.contract import Attention, Output
+from fakemssql.contract import Attention, ResponseWriter
 from support.scripted import ATTN, COUNT, ERROR, INT, Open, Rows, Scripted
 from support.tds_client import all_headers, read_tokens
 
@@ -22,7 +22,7 @@ def test_attention_while_the_engine_waits(open_client: Open) -> None:
     started = threading.Event()
     never, other = os.pipe()
 
-    def script(engine: Scripted, text: str, output: Output) -> None:
+    def script(engine: Scripted, text: str, output: ResponseWriter) -> None:
         if text == "again":
             return output.done(1)
         output.columns(INT)
@@ -52,7 +52,7 @@ def test_attention_while_results_are_written(open_client: Open) -> None:
     ready, other = os.pipe()
     os.write(other, b"x")
 
-    def script(engine: Scripted, text: str, output: Output) -> None:
+    def script(engine: Scripted, text: str, output: ResponseWriter) -> None:
         if text == "again":
             return output.done(1)
         output.columns(INT)
@@ -81,7 +81,7 @@ def test_a_client_that_leaves_ends_the_request(open_client: Open) -> None:
     started = threading.Event()
     never, _ = os.pipe()
 
-    def script(engine: Scripted, text: str, output: Output) -> None:
+    def script(engine: Scripted, text: str, output: ResponseWriter) -> None:
         started.set()
         engine.wait(never)
 

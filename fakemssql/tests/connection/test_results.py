@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from fakemssql.contract import Column, Output, SqlError
+from fakemssql.contract import ResponseWriter, ResultColumn, SqlError
 from fakemssql.types import SqlType
 from support.scripted import COUNT, ERROR, INT, MORE, Open, Rows, Scripted
 from support.tds_client import Tokens, parameter_text, rpc_by_id
 
 
-def two_results(engine: Scripted, text: str, output: Output) -> None:
+def two_results(engine: Scripted, text: str, output: ResponseWriter) -> None:
     output.message(SqlError(0, "hello", severity=0))
     output.columns(INT)
     output.rows(Rows(1, -2))
@@ -48,7 +48,7 @@ def test_an_empty_batch_is_done(open_client: Open) -> None:
 
 
 def test_statements_without_a_count_stay_silent(open_client: Open) -> None:
-    def script(engine: Scripted, text: str, output: Output) -> None:
+    def script(engine: Scripted, text: str, output: ResponseWriter) -> None:
         output.done(None)
         output.columns(INT)
         output.rows(Rows(1))
@@ -59,7 +59,7 @@ def test_statements_without_a_count_stay_silent(open_client: Open) -> None:
 
 
 def test_an_error_in_the_middle(open_client: Open) -> None:
-    def script(engine: Scripted, text: str, output: Output) -> None:
+    def script(engine: Scripted, text: str, output: ResponseWriter) -> None:
         output.columns(INT)
         output.rows(Rows(1))
         output.message(SqlError(8134, "Divide by zero error encountered."))
@@ -74,8 +74,8 @@ def test_an_error_in_the_middle(open_client: Open) -> None:
 
 
 def test_a_value_that_does_not_fit_ends_its_result_set(open_client: Open) -> None:
-    def script(engine: Scripted, text: str, output: Output) -> None:
-        output.columns([Column("a", SqlType("tinyint"), 23)])
+    def script(engine: Scripted, text: str, output: ResponseWriter) -> None:
+        output.columns([ResultColumn("a", SqlType("tinyint"), 23)])
         output.rows(Rows(1))
         output.rows(Rows(2, 256))
         output.rows(Rows(3))
@@ -88,7 +88,7 @@ def test_a_value_that_does_not_fit_ends_its_result_set(open_client: Open) -> Non
 
 
 def test_an_error_at_the_end(open_client: Open) -> None:
-    def script(engine: Scripted, text: str, output: Output) -> None:
+    def script(engine: Scripted, text: str, output: ResponseWriter) -> None:
         output.done(1)
         output.message(SqlError(2627, "Violation."))
 
@@ -98,7 +98,7 @@ def test_an_error_at_the_end(open_client: Open) -> None:
 
 
 def test_a_defect_is_reported_without_its_text(open_client: Open, caplog: pytest.LogCaptureFixture) -> None:
-    def script(engine: Scripted, text: str, output: Output) -> None:
+    def script(engine: Scripted, text: str, output: ResponseWriter) -> None:
         raise KeyError("secret body")
 
     client = open_client(script)
@@ -117,7 +117,7 @@ def test_a_fatal_error_ends_the_connection(open_client: Open) -> None:
 
 
 def test_a_large_request_and_a_large_response(open_client: Open) -> None:
-    def script(engine: Scripted, text: str, output: Output) -> None:
+    def script(engine: Scripted, text: str, output: ResponseWriter) -> None:
         output.columns(INT)
         output.rows(Rows(*range(200_000)))
         output.done(len(text))

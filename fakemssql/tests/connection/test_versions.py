@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from fakemssql.contract import Column, Output, Parameter, SqlError
+from fakemssql.contract import Parameter, ResponseWriter, ResultColumn, SqlError
 from fakemssql.tds import tokens, values, versions
 from fakemssql.tds.encode import RowEncoder, column_metadata
 from fakemssql.tds.tokens import COLLATION, utf16
@@ -50,7 +50,7 @@ def test_other_versions_are_refused_in_words(open_client: Open, asked: int) -> N
 
 
 def test_a_batch_before_7_2(open_client: Open) -> None:
-    def script(engine: Scripted, text: str, output: Output) -> None:
+    def script(engine: Scripted, text: str, output: ResponseWriter) -> None:
         assert text == "x"
         output.columns(INT)
         output.rows(Rows(7))
@@ -77,7 +77,7 @@ def test_a_batch_before_7_2(open_client: Open) -> None:
 
 
 def test_a_call_before_7_2(open_client: Open) -> None:
-    def script(engine: Scripted, text: str, output: Output) -> None:
+    def script(engine: Scripted, text: str, output: ResponseWriter) -> None:
         output.return_value(Parameter("@a", SqlType("int"), 4, True))
 
     client, _ = logged_in(open_client, 0x71000001, script)
@@ -109,10 +109,10 @@ class Stored:
 
 def test_types_without_a_limit_before_7_2() -> None:
     columns = [
-        Column("n", SqlType("nvarchar", MAX), 25),
-        Column("v", SqlType("varchar", MAX), 25),
-        Column("b", SqlType("varbinary", MAX), 17),
-        Column("x", SqlType("xml"), 25),
+        ResultColumn("n", SqlType("nvarchar", MAX), 25),
+        ResultColumn("v", SqlType("varchar", MAX), 25),
+        ResultColumn("b", SqlType("varbinary", MAX), 17),
+        ResultColumn("x", SqlType("xml"), 25),
     ]
     unnamed = b"\0\0"
     head = struct.pack("<HH", 0, 9)
@@ -152,7 +152,7 @@ def test_types_without_a_limit_before_7_2() -> None:
 )
 def test_dates_before_7_3_are_texts(version: versions.Version, declared: SqlType, value: object, text: str) -> None:
     """Of the lengths that "Backward Compatibility for Down-level Clients" gives for each type."""
-    column = Column("a", declared, 25)
+    column = ResultColumn("a", declared, 25)
     size = struct.pack("<BH", 0xE7, 2 * len(text))
     assert size + COLLATION in column_metadata([column], version)
     assert values.encoder_of(declared, version)(value) == struct.pack("<H", 2 * len(text)) + utf16(text)

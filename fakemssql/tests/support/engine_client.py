@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fakemssql.contract import Column, Parameter, Rows, SqlError
+from fakemssql.contract import Parameter, ResultColumn, Rows, SqlError
 from fakemssql.tsql.datatypes.codec import decode
 from fakemssql.tsql.datatypes.sqltypes import oid
-from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.requests import SessionEngine
 from fakemssql.types import SqlType
 
 
@@ -17,14 +17,14 @@ class Recorder:
 
     def __init__(self) -> None:
         self.results: list[list[tuple[Any, ...]]] = []
-        self.shapes: list[list[Column]] = []
+        self.shapes: list[list[ResultColumn]] = []
         self.counts: list[int | None] = []
         self.messages: list[SqlError] = []
         self.events: list[tuple[str, int]] = []
         self.databases: list[str] = []
         self.returned: dict[str, Any] = {}
 
-    def columns(self, columns: Sequence[Column]) -> None:
+    def columns(self, columns: Sequence[ResultColumn]) -> None:
         for column in columns:
             # What the encoder gets must be what the type is stored as.
             assert column.pg_oid == oid(column.type), (column.name, str(column.type), column.pg_oid)
@@ -60,17 +60,17 @@ class Recorder:
 class Client:
     """A session and the shortest ways to use it."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, engine: SessionEngine) -> None:
+        self.engine, self.session = engine, engine.session
 
     def run(self, text: str, **parameters: tuple[SqlType, Any]) -> Recorder:
         """Run a batch; parameters are ``name=(type, value)``."""
         recorder = Recorder()
         if parameters:
             given = [Parameter(f"@{name}", kind, value) for name, (kind, value) in parameters.items()]
-            self.session.parameterised(text, given, recorder)
+            self.engine.parameterised(text, given, recorder)
         else:
-            self.session.batch(text, recorder)
+            self.engine.batch(text, recorder)
         return recorder
 
     def ok(self, text: str, **parameters: tuple[SqlType, Any]) -> Recorder:
@@ -99,4 +99,4 @@ class Client:
             type(None): SqlType("nvarchar", length=4000),
         }
         given = [Parameter(f"@{name}", kinds[type(value)], value) for name, value in parameters.items()]
-        return self.session.call(procedure, given, recorder), recorder
+        return self.engine.call(procedure, given, recorder), recorder

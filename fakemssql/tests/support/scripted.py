@@ -5,13 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from fakemssql.contract import Column, Output, Parameter, SqlError, Wait
+from fakemssql.contract import Parameter, ResponseWriter, ResultColumn, SqlError, Wait
 from fakemssql.types import SqlType
 from support.tds_client import Client
 
 MORE, ERROR, COUNT, ATTN, RPC_IN_BATCH = 1, 2, 0x10, 0x20, 0x80
 """Bits of the status of a DONE token."""
-INT = [Column("a", SqlType("int"), 23)]
+INT = [ResultColumn("a", SqlType("int"), 23)]
 
 
 class Rows:
@@ -26,7 +26,7 @@ class Rows:
 class Scripted:
     """``script(engine, text, output)`` runs for every batch and parameterised text."""
 
-    script: Callable[[Scripted, str, Output], None] = staticmethod(lambda engine, text, output: None)
+    script: Callable[[Scripted, str, ResponseWriter], None] = staticmethod(lambda engine, text, output: None)
 
     def __init__(self, database: str, login: str, wait: Wait) -> None:
         if database == "missing":
@@ -37,14 +37,14 @@ class Scripted:
     def introduce(self, client: object) -> None:
         self.client = client
 
-    def batch(self, text: str, output: Output) -> None:
+    def batch(self, text: str, output: ResponseWriter) -> None:
         self.script(self, text, output)
 
-    def parameterised(self, text: str, parameters: Sequence[Parameter], output: Output) -> None:
+    def parameterised(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter) -> None:
         self.seen.append([(p.name, p.value) for p in parameters])
         self.script(self, text, output)
 
-    def call(self, procedure: str, parameters: Sequence[Parameter], output: Output) -> int:
+    def call(self, procedure: str, parameters: Sequence[Parameter], output: ResponseWriter) -> int:
         if procedure != "dbo.echo":
             raise SqlError(2812, f"Could not find stored procedure '{procedure}'.")
         for parameter in parameters:
@@ -55,7 +55,7 @@ class Scripted:
         if text == "wrong":
             raise SqlError(102, "Incorrect syntax.", severity=15)
 
-    def transaction_request(self, kind: str, isolation: int, name: str, output: Output) -> None:
+    def transaction_request(self, kind: str, isolation: int, name: str, output: ResponseWriter) -> None:
         output.transaction(kind, 5)
 
     def reset(self, keep_transaction: bool) -> None:

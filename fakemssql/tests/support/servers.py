@@ -40,7 +40,7 @@ class RemoteServer:
     ) -> str:
         driver = driver or odbc.find_driver()
         assert driver, "no ODBC driver for SQL Server is installed"
-        login = odbc.Login(self.host, self.port, self.user, self.password)
+        login = odbc.ServerLogin(self.host, self.port, self.user, self.password)
         keywords = {"Encrypt": encrypt, "TrustServerCertificate": "yes"}
         return odbc.connection_string(driver, login, database or self.databases[0], keywords)
 
@@ -50,5 +50,5 @@ def odbc_string_of(server: Server, user: str, password: str, database: str | Non
     driver = odbc.find_driver()
     assert driver, "no ODBC driver for SQL Server is installed"
     keywords = {"Encrypt": "yes", "TrustServerCertificate": "yes"}
-    login = odbc.Login(server.host, server.port, user, password)
+    login = odbc.ServerLogin(server.host, server.port, user, password)
     return odbc.connection_string(driver, login, database or server.databases[0], keywords)

@@ -15,7 +15,7 @@ from fakemssql.server import SNAPSHOT_VARIABLE
 from fakemssql.tsql import install
 from fakemssql.tsql.engine import Engines
 from fakemssql.tsql.parser import batches
-from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.requests import SessionEngine
 from support.engine_client import Client
 from support.folders import data_folder
 from support.grammar import MAXDOP
@@ -55,6 +55,30 @@ def engines(conninfo: str) -> Iterator[Engines]:
     opener.close()
 
 
+@pytest.fixture(scope="session", params=["OFF", "ON"], ids=lambda setting: f"versions {setting}")
+def versions(request: pytest.FixtureRequest) -> str:
+    """READ_COMMITTED_SNAPSHOT of ``database``."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def database(engines: Engines, versions: str) -> str:
+    """A database with a setting of READ_COMMITTED_SNAPSHOT; it allows SNAPSHOT. No test changes that."""
+    engine = engines.open("shop", "sa", _readable)
+    name = _database(Client(engine), versions)
+    Client(engine).ok(f"ALTER DATABASE {name} SET ALLOW_SNAPSHOT_ISOLATION ON")
+    engine.close()
+    return name
+
+
+@pytest.fixture
+def numbers(client: Client, database: str, table: str) -> str:
+    """A table of ``database`` with the keys 1 to 3 in column k and 0 in column v."""
+    name = f"{database}.dbo.{table}"
+    client.ok(f"CREATE TABLE {name} (k int NOT NULL PRIMARY KEY, v int); INSERT {name} VALUES (1, 0), (2, 0), (3, 0)")
+    return name
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _as_the_grammar_has_it() -> Iterator[None]:
     """What the tests of a module have fakemssql accept, Microsoft's grammar accepts as well, and mutants of it alike.
@@ -74,16 +98,16 @@ def _as_the_grammar_has_it() -> Iterator[None]:
 @pytest.fixture
 def connect(engines: Engines) -> Iterator[Callable[..., Client]]:
     """Open sessions, of the administrator or of a login with a password; all are closed in the end."""
-    opened: list[Session] = []
+    opened: list[SessionEngine] = []
 
     def make(login: str = "sa", password: str | None = None, database: str = "shop") -> Client:
-        session = engines.open(database, login, lambda fd: _readable(fd), password)
-        opened.append(session)
-        return Client(session)
+        engine = engines.open(database, login, _readable, password)
+        opened.append(engine)
+        return Client(engine)
 
     yield make
-    for session in opened:
-        session.close()
+    for engine in opened:
+        engine.close()
 
 
 def _readable(fd: int) -> None:

@@ -27,13 +27,13 @@ def following(conninfo: str) -> Iterator[Callable[..., Client]]:
 
     def make(login: str = "sa", password: str | None = None) -> Client:
         if opened:
-            opened[-1].session.close()
+            opened[-1].engine.close()
         opened.append(Client(engines.open("shop", login, lambda fd: None, password)))
         assert len({client.session.spid for client in opened}) == 1, "another backend"
         return opened[-1]
 
     yield make
-    opened[-1].session.close()
+    opened[-1].engine.close()
     engines.close()
 
 
@@ -102,7 +102,7 @@ def test_a_refused_login_leaves_the_backend_to_the_next(conninfo: str) -> None:
         with pytest.raises(SqlError):
             engines.open(database, login, lambda fd: None, password)
     second = engines.open("shop", "sa", lambda fd: None)
-    assert second.spid == first.spid
+    assert second.session.spid == first.session.spid
     second.close()
     engines.close()
 
@@ -116,14 +116,14 @@ def test_switches_hold_for_the_sessions_that_they_are_for(conninfo: str) -> None
             switched["EngineEdition"] = edition
         client = Client(engines.open("shop", "sa", lambda fd: None))
         assert client.value("SELECT CAST(SERVERPROPERTY('EngineEdition') AS int)") == (edition or 3)
-        client.session.close()
+        client.engine.close()
     engines.close()
 
 
 def test_a_backend_that_has_ended_is_not_used_again(conninfo: str, client: Client) -> None:
     engines = Engines(conninfo)
     first = engines.open("shop", "sa", lambda fd: None)
-    client.session.pg.query("SELECT pg_terminate_backend($1::int)", first.spid)
+    client.session.pg.query("SELECT pg_terminate_backend($1::int)", first.session.spid)
     first.close()
     second = engines.open("shop", "sa", lambda fd: None)
     assert Client(second).value("SELECT 1") == 1

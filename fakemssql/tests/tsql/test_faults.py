@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.compiler.compilation import Compilation
+from fakemssql.tsql.compiler.compiler import compile_statement
 from fakemssql.tsql.compiler.plan import Plan
 from fakemssql.tsql.parser import nodes
 
-compile_statement = Compiler.compile
 
-
-def broken(change: Callable[[Plan], object]) -> Callable[[Compiler, nodes.Statement], Plan]:
+def broken(change: Callable[[Plan], object]) -> Callable[[Compilation, nodes.Statement], Plan]:
     """A compiler with a fault in the plans of statements that speak of ``secret``."""
 
-    def compiled(compiler: Compiler, node: nodes.Statement) -> Plan:
-        plan = compile_statement(compiler, node)
+    def compiled(c: Compilation, node: nodes.Statement) -> Plan:
+        plan = compile_statement(c, node)
         if "secret" in plan.sql:
             change(plan)
         return plan
@@ -48,7 +47,7 @@ def test_a_fault_of_the_planner(
     severity: int,
     logged: str,
 ) -> None:
-    monkeypatch.setattr(Compiler, "compile", broken(change))
+    monkeypatch.setattr("fakemssql.tsql.runtime.plans.compile_statement", broken(change))
     # Plans are kept with their texts, so each case has a text of its own.
     found = client.run(f"SELECT N'secret' AS [{logged}]; SELECT 1")
     (error,) = found.messages
@@ -58,6 +57,6 @@ def test_a_fault_of_the_planner(
     assert reference is not None
     assert f"internal error {reference[1]}" in caplog.text
     assert logged in caplog.text
-    assert re.search(r"session\.py:\d+ in ", caplog.text)
+    assert re.search(r"plans\.py:\d+ in ", caplog.text)
     assert "secret" not in error.message + caplog.text
     assert client.value("SELECT 1") == 1

@@ -1,20 +1,20 @@
-"""What two connections see of each other: READPAST, UPDLOCK, LOCK_TIMEOUT, deadlocks, application locks."""
+"""What two connections see of each other's row locks: READPAST, UPDLOCK, and hints that hold locks.
+
+All of it is the same with READ_COMMITTED_SNAPSHOT ON and OFF. Sources, on learn.microsoft.com: "Table hints
+(Transact-SQL)" (/sql/t-sql/queries/hints-transact-sql-table), "Transaction locking and row versioning guide" with its
+"Lock compatibility" (/sql/relational-databases/sql-server-transaction-locking-and-row-versioning-guide).
+"""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from support.waiting import waiting
+
 Connect = Callable[..., Any]
-
-
-@pytest.fixture
-def numbers(client: Any, table: str) -> str:
-    client.ok(f"CREATE TABLE {table} (k int NOT NULL PRIMARY KEY, v int); INSERT {table} VALUES (1, 0), (2, 0), (3, 0)")
-    return table
 
 
 def test_readpast_skips_what_another_transaction_holds(connect: Connect, numbers: str) -> None:
@@ -31,11 +31,14 @@ def test_readpast_skips_what_another_transaction_holds(connect: Connect, numbers
 def test_a_change_does_not_step_over_what_others_only_read(connect: Connect, numbers: str, hints: str) -> None:
     """It waits for them instead, as its update lock becomes an exclusive one."""
     one, two = connect(), connect()
-    one.ok(f"BEGIN TRAN; SELECT * FROM {numbers} WITH (READCOMMITTEDLOCK)")
-    one.session.pg.execute(f"SELECT * FROM {one.session.catalog.find((numbers,), 'shop').pg} FOR KEY SHARE")
-    assert two.error(f"SET LOCK_TIMEOUT 1; WITH m AS (SELECT * FROM {numbers} WITH ({hints})) DELETE m").number == 1222
-    one.ok("ROLLBACK")
-    assert two.ok(f"WITH m AS (SELECT * FROM {numbers} WITH ({hints})) DELETE m").counts == [3]
+    one.ok(f"BEGIN TRAN; SELECT * FROM {numbers} WITH (REPEATABLEREAD) WHERE k = 1")
+    two.ok("SET LOCK_TIMEOUT 0")
+    for change in ("UPDATE m SET v = 1", "DELETE m"):
+        text = f"WITH m AS (SELECT * FROM {numbers} WITH ({hints}) WHERE k <= {{}}) {change}"
+        assert two.error(text.format(1)).number == 1222
+        one.ok("ROLLBACK")
+        assert two.ok(text.format(1)).counts == [1]
+        one.ok(f"BEGIN TRAN; SELECT * FROM {numbers} WITH (REPEATABLEREAD)")
 
 
 def test_a_shared_lock_does_not_outlive_its_statement(connect: Connect, numbers: str) -> None:
@@ -64,7 +67,63 @@ def test_update_locks_exclude_each_other_and_not_readers(connect: Connect, numbe
     assert two.value("SELECT @@LOCK_TIMEOUT") == 0
 
 
-def test_a_blocking_claim_sees_what_the_other_committed(connect: Connect, numbers: str) -> None:
+def test_an_update_lock_goes_together_with_held_shared_ones(connect: Connect, numbers: str) -> None:
+    """And READPAST does not step over rows that others only read."""
+    reader, one, two = connect(), connect(), connect()
+    reader.ok(f"BEGIN TRAN; SELECT * FROM {numbers} WITH (REPEATABLEREAD)")
+    one.ok("SET LOCK_TIMEOUT 0; BEGIN TRAN")
+    assert len(one.rows(f"SELECT * FROM {numbers} WITH (UPDLOCK) WHERE k = 1")) == 1
+    assert two.rows(f"SELECT k FROM {numbers} WITH (UPDLOCK, READPAST) ORDER BY k") == [(2,), (3,)]
+    assert one.error(f"SELECT * FROM {numbers} WITH (XLOCK)").number == 1222
+    assert two.rows(f"SELECT k FROM {numbers} WITH (XLOCK, READPAST)") == []
+
+
+def test_readers_wait_for_rows_that_an_update_with_readpast_has_changed(connect: Connect, numbers: str) -> None:
+    one, two = connect(), connect()
+    assert one.ok(f"BEGIN TRAN; UPDATE {numbers} WITH (READPAST) SET v = 9 WHERE k < 3").counts[-1] == 2
+    two.ok("SET LOCK_TIMEOUT 0")
+    assert two.error(f"SELECT * FROM {numbers} WITH (READCOMMITTEDLOCK)").number == 1222
+    assert two.rows(f"SELECT k FROM {numbers} WITH (READPAST, READCOMMITTEDLOCK)") == [(3,)]
+    assert two.ok(f"UPDATE {numbers} WITH (READPAST) SET v = v + 1 OUTPUT inserted.v").results == [[(1,)]]
+    one.ok("COMMIT")
+    assert two.rows(f"SELECT v FROM {numbers} ORDER BY k") == [(9,), (9,), (1,)]
+
+
+_MERGE = (
+    "MERGE {0} AS t USING (VALUES (1, 5), (4, 5)) AS s (k, v) ON t.k = s.k WHEN MATCHED THEN {1}"
+    " WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, s.v){2};"
+)
+
+
+@pytest.mark.parametrize("action", ["UPDATE SET v = s.v", "DELETE"])
+def test_a_merge_locks_the_rows_that_it_changes(connect: Connect, numbers: str, action: str) -> None:
+    one, two = connect(), connect()
+    two.ok("SET LOCK_TIMEOUT 0")
+    one.ok(f"BEGIN TRAN; SELECT * FROM {numbers} WITH (REPEATABLEREAD)")
+    assert two.error(_MERGE.format(numbers, action, "")).number == 1222
+    one.ok(
+        "ROLLBACK; BEGIN TRAN; " + _MERGE.format(numbers, action, " WHEN NOT MATCHED BY SOURCE THEN UPDATE SET v = 7")
+    )
+    assert two.rows(f"SELECT k FROM {numbers} WITH (READPAST, READCOMMITTEDLOCK)") == []
+    one.ok("ROLLBACK; BEGIN TRAN; " + _MERGE.format(numbers, action, ""))
+    assert two.rows(f"SELECT k FROM {numbers} WITH (READPAST, READCOMMITTEDLOCK) ORDER BY k") == [(2,), (3,)]
+
+
+def test_an_exclusive_table_lock_and_readers(connect: Connect, numbers: str, versions: str) -> None:
+    """Readers by locks wait for it; versions and uncommitted rows are read without locks."""
+    one, two = connect(), connect()
+    one.ok(f"BEGIN TRAN; SELECT * FROM {numbers} WITH (TABLOCKX)")
+    two.ok("SET LOCK_TIMEOUT 0")
+    for hints in ("READCOMMITTEDLOCK", "READCOMMITTEDLOCK, READPAST", "UPDLOCK, READPAST", "TABLOCK", "REPEATABLEREAD"):
+        assert two.error(f"SELECT * FROM {numbers} WITH ({hints})").number == 1222
+    assert len(two.rows(f"SELECT * FROM {numbers} WITH (NOLOCK)")) == 3
+    plain = two.run(f"SELECT * FROM {numbers}")
+    assert plain.errors == ([] if versions == "ON" else [1222])
+    two.ok("SET TRANSACTION ISOLATION LEVEL SNAPSHOT")
+    assert len(two.rows(f"SELECT * FROM {numbers}")) == 3
+
+
+def test_a_blocking_claim_sees_what_the_other_committed(connect: Connect, client: Any, numbers: str) -> None:
     one, two = connect(), connect()
     claim = (
         f"WITH c AS (SELECT TOP (1) * FROM {numbers} WITH (UPDLOCK) ORDER BY k)"
@@ -72,42 +131,12 @@ def test_a_blocking_claim_sees_what_the_other_committed(connect: Connect, number
     )
     one.ok("BEGIN TRAN")
     assert one.value(claim) == 1
-    result: list[Any] = []
-    other = threading.Thread(target=lambda: result.append(two.value(claim)))
-    other.start()
-    _wait_for_waiter(connect)
-    one.ok("COMMIT")
-    other.join()
-    assert result == [2]
+    with waiting(client, two, claim) as waiter:
+        one.ok("COMMIT")
+    assert waiter.result.results == [[(2,)]]
 
 
-def _wait_for_waiter(connect: Connect) -> None:
-    """Return when some other connection waits for a lock."""
-    watcher = connect()
-    while watcher.value("SELECT COUNT(*) FROM sys.dm_exec_requests WHERE blocking_session_id <> 0") == 0:
-        pass
-
-
-def test_deadlock(connect: Connect, numbers: str) -> None:
-    one, two = connect(), connect()
-    one.ok(f"BEGIN TRAN; UPDATE {numbers} SET v = 1 WHERE k = 1")
-    two.ok(f"BEGIN TRAN; UPDATE {numbers} SET v = 2 WHERE k = 2")
-    found: list[Any] = []
-    other = threading.Thread(target=lambda: found.append(one.run(f"UPDATE {numbers} SET v = 1 WHERE k = 2; SELECT 1")))
-    other.start()
-    _wait_for_waiter(connect)
-    found.append(two.run(f"UPDATE {numbers} SET v = 2 WHERE k = 1; SELECT 1"))
-    other.join()
-    losers = [recorder for recorder in found if recorder.errors]
-    assert [recorder.errors for recorder in losers] == [[1205]]
-    assert losers[0].messages[0].severity == 13
-    assert losers[0].events[0][0] == "rollback"
-    assert losers[0].results == []
-    counts = {one.value("SELECT @@TRANCOUNT"), two.value("SELECT @@TRANCOUNT")}
-    assert counts == {0, 1}
-
-
-@pytest.mark.parametrize("level", ["SERIALIZABLE", "SNAPSHOT", "READ UNCOMMITTED"])
+@pytest.mark.parametrize("level", ["SERIALIZABLE", "READ UNCOMMITTED"])
 def test_readpast_needs_a_fitting_isolation_level(client: Any, numbers: str, level: str) -> None:
     client.ok(f"SET TRANSACTION ISOLATION LEVEL {level}")
     error = client.error(f"WITH m AS (SELECT TOP(1) * FROM {numbers} WITH (UPDLOCK, READPAST)) DELETE FROM m")
@@ -147,26 +176,6 @@ def test_the_deadlock_priority_is_shown(client: Any) -> None:
     for value, shown in (("LOW", -5), ("HIGH", 5), ("NORMAL", 0), ("-3", -3), ("'LOW'", -5)):
         client.ok(f"SET DEADLOCK_PRIORITY {value}")
         assert client.value(query) == shown
-
-
-def test_application_locks(connect: Connect) -> None:
-    one, two = connect(), connect()
-    take = (
-        "DECLARE @rc int; EXEC @rc = sp_getapplock @Resource = 'r', @LockMode = 'Exclusive', @LockOwner = '{}',"
-        " @LockTimeout = 0; SELECT @rc"
-    )
-    assert one.value("BEGIN TRAN;" + take.format("Transaction")) == 0
-    assert two.value(take.format("Session")) == -1
-    one.ok("COMMIT")
-    assert two.value(take.format("Session")) == 0
-    assert two.value(take.format("Session")) == 0
-    release = "DECLARE @rc int; EXEC @rc = sp_releaseapplock @Resource = 'r', @LockOwner = 'Session'; SELECT @rc"
-    assert two.value(release) == 0
-    assert one.value(take.format("Session")) == -1
-    assert two.value(release) == 0
-    assert one.value(take.format("Session")) == 0
-    status, recorder = two.call("sp_getapplock", Resource="x", LockMode="Exclusive")
-    assert (status, recorder.errors) == (-999, [50000])
 
 
 def test_a_transaction_spans_catalogs(client: Any, table: str) -> None:

@@ -25,7 +25,7 @@ _TEXT = (
 @pytest.fixture
 def other(connect: Any) -> Any:
     found = connect()
-    found.session.introduce(Client("sa", "büro", "Sales 'Endpoint\\", "ODBC", 4711, "10.0.0.7", 5123, 8000, True))
+    found.engine.introduce(Client("sa", "büro", "Sales 'Endpoint\\", "ODBC", 4711, "10.0.0.7", 5123, 8000, True))
     return found
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
 
 from fakemssql import text
-from fakemssql.contract import Column, Rows, SqlError
+from fakemssql.contract import ResultColumn, Rows, SqlError
 from fakemssql.tds import pgvalues, temporal, typeinfo, values
 from fakemssql.tds.tokens import b_varchar, us_varchar
 from fakemssql.tds.versions import Version
@@ -31,7 +31,7 @@ _INTEGER_OID = {"smallint": pgvalues.INT2, "int": pgvalues.INT4, "bigint": pgval
 _FLOAT_OID = {"real": pgvalues.FLOAT4, "float": pgvalues.FLOAT8}
 
 
-def column_metadata(columns: Sequence[Column], version: Version) -> bytes:
+def column_metadata(columns: Sequence[ResultColumn], version: Version) -> bytes:
     """The COLMETADATA token."""
     parts = [struct.pack("<BH", 0x81, len(columns))]
     for column in columns:
@@ -50,7 +50,7 @@ def column_metadata(columns: Sequence[Column], version: Version) -> bytes:
 class RowEncoder:
     """Turns the rows of one result set into ROW tokens."""
 
-    def __init__(self, columns: Sequence[Column], version: Version) -> None:
+    def __init__(self, columns: Sequence[ResultColumn], version: Version) -> None:
         self._encoders = [column_encoder(column.type, column.pg_oid, version) for column in columns]
 
     def encode(self, rows: Rows) -> Iterator[bytes]:

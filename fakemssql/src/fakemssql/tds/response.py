@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from fakemssql.contract import Column, Parameter, Rows, SqlError
+from fakemssql.contract import Parameter, ResultColumn, Rows, SqlError
 from fakemssql.tds import tokens, typeinfo, values
 from fakemssql.tds.encode import RowEncoder, column_metadata
 from fakemssql.tds.stream import Stream
@@ -20,7 +20,7 @@ FATAL = 20
 
 
 class Response:
-    """Implements :class:`contract.Output` for one message of the client.
+    """Implements :class:`contract.ResponseWriter` for one message of the client.
 
     In a batch the DONE of a statement is held back until it is known whether anything follows, because DONE_MORE says
     so. In a procedure call (between :meth:`begin_call` and :meth:`end_call`) statements end with DONEINPROC, which
@@ -39,9 +39,9 @@ class Response:
         self.last_error = 0
         self.fatal = False
 
-    # contract.Output
+    # contract.ResponseWriter
 
-    def columns(self, columns: Sequence[Column]) -> None:
+    def columns(self, columns: Sequence[ResultColumn]) -> None:
         self._close_rows()
         encoder, metadata = RowEncoder(columns, self._version), column_metadata(columns, self._version)
         self._write(metadata)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import fakemssql.tsql.procedures  # noqa: F401 - the system procedures register themselves
 from fakemssql.contract import Client, SqlError, Wait
 from fakemssql.switches import Switches
+from fakemssql.tsql.procedures.table import PROCEDURES
 from fakemssql.tsql.runtime.backend import Backend
-from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.requests import SessionEngine
+from fakemssql.tsql.runtime.session import StatementTables
+from fakemssql.tsql.runtime.statements import STATEMENTS
 from fakemssql.tsql.security.accounts import administrator, authenticate
+
+TABLES = StatementTables(STATEMENTS, PROCEDURES)
 
 
 class Engines:
@@ -22,7 +26,7 @@ class Engines:
         self._conninfo, self._switches = conninfo, switches
         self._spare: list[Backend] = []
 
-    def open(self, database: str, login: str, wait: Wait, password: str | None = None) -> Session:
+    def open(self, database: str, login: str, wait: Wait, password: str | None = None) -> SessionEngine:
         """An engine for one connection of the administrator, or with ``password`` of a login of CREATE LOGIN.
 
         Raises :class:`SqlError` 18456 and 18470 for a login that fails, 4060 for a database that is not there or in
@@ -32,20 +36,21 @@ class Engines:
         backend = self._backend(wait, switches)
         try:
             account = administrator(login) if password is None else authenticate(backend.pg, login, password)
-            session = Session(backend, database or account.database, account, switches, self._let_go)
+            engine = SessionEngine(backend, database or account.database, account, switches, TABLES, self._let_go)
         except BaseException:
             self._let_go(backend)
             raise
+        session = engine.session
         try:
             entry = session.catalog.database(session.database)
             if entry is None or session.security.entrant(session.database) is None:
                 raise _no_database(database)
             session.database = session.home = entry[1]
-            session.introduce(Client(login))
+            engine.introduce(Client(login))
         except BaseException:
-            session.close()
+            engine.close()
             raise
-        return session
+        return engine
 
     def close(self) -> None:
         """End the connections that no engine uses."""

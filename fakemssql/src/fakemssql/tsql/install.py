@@ -63,10 +63,17 @@ def name_administrator(conninfo: str, name: str) -> None:
 
 
 def version_reads(conninfo: str, on: bool) -> None:
-    """Whether databases that are made from now on have READ_COMMITTED_SNAPSHOT ON."""
+    """Whether databases that are made from now on have READ_COMMITTED_SNAPSHOT and ALLOW_SNAPSHOT_ISOLATION ON.
+
+    Those of Azure SQL Database have both, those of a SQL Server that was just installed neither.
+    """
     pg = _open(conninfo)
     try:
-        pg.query("UPDATE mssql.databases SET read_committed_snapshot = $1::smallint WHERE folded = 'model'", int(on))
+        pg.query(
+            "UPDATE mssql.databases SET read_committed_snapshot = $1::smallint, snapshot_isolation = $1::smallint"
+            " WHERE folded = 'model'",
+            int(on),
+        )
     finally:
         pg.close()
 

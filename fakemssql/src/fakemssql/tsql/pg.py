@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from fakemssql.contract import Attention, ClientGone, Wait
 from fakemssql.text import from_pg, to_pg
 
 OK = pq.ExecStatus
+_READY = os.open(os.devnull, os.O_RDONLY)
 _ROWS = (OK.SINGLE_TUPLE, OK.TUPLES_CHUNK, OK.TUPLES_OK)
 
 
@@ -162,6 +164,10 @@ class Pg:
             yield
         finally:
             self.wait = wait
+
+    def check(self) -> None:
+        """Raise what ``wait`` would, without waiting."""
+        self.wait(_READY)
 
     def _cancel(self) -> None:
         self.conn.get_cancel().cancel()

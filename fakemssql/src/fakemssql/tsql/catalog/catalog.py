@@ -117,6 +117,13 @@ class Catalog:
             self._versioned[folded] = bool(rows) and rows[0][0] == "1"
         return self._versioned[folded]
 
+    def snapshots(self, database: str) -> bool:
+        """Whether ALLOW_SNAPSHOT_ISOLATION is ON in a database."""
+        rows = self.pg.query(
+            "SELECT 1 FROM mssql.databases WHERE folded = $1 AND snapshot_isolation = 1", fold(database)
+        )
+        return bool(rows)
+
     def schema(self, database: str, name: str) -> tuple[int, str, str] | None:
         """Id, name as written and PostgreSQL name of a schema."""
         key = (fold(database), fold(name))

@@ -1,42 +1,105 @@
-"""The entry to the compiler: one statement to the method that compiles it."""
+"""Which function compiles which node and statement. The entry is :func:`compile_statement`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from fakemssql.contract import SqlError
-from fakemssql.tsql.compiler.assignments import Assignments
-from fakemssql.tsql.compiler.changes import Changes
-from fakemssql.tsql.compiler.inserts import Inserts
-from fakemssql.tsql.compiler.merges import Merges
-from fakemssql.tsql.compiler.plan import Plan
+from fakemssql.tsql.compiler import changes, inserts, merges, predicates, queries, references, scalars, sources
+from fakemssql.tsql.compiler.assignments import assigning
+from fakemssql.tsql.compiler.compilation import Compilation, NodeTables, PredicateFunction, ScalarFunction
+from fakemssql.tsql.compiler.environment import Environment
+from fakemssql.tsql.compiler.functions import call
+from fakemssql.tsql.compiler.plan import Plan, finish
 from fakemssql.tsql.parser import nodes
 
+_SCALARS: dict[type, ScalarFunction] = {
+    nodes.Literal: scalars.literal_value,
+    nodes.Variable: references.variable,
+    nodes.Column: references.column,
+    nodes.Function: call,
+    nodes.Cast: scalars.cast,
+    nodes.Collate: scalars.collated,
+    nodes.AtTimeZone: scalars.at_time_zone,
+    nodes.Unary: scalars.unary,
+    nodes.Binary: scalars.binary,
+    nodes.Case: scalars.case,
+    nodes.Subquery: scalars.subquery,
+    nodes.Star: scalars.no_value,
+    nodes.Updated: scalars.no_value,
+    nodes.Exists: scalars.no_value,
+    nodes.In: scalars.no_value,
+    nodes.Like: scalars.no_value,
+    nodes.Between: scalars.no_value,
+    nodes.IsNull: scalars.no_value,
+    nodes.IsDistinct: scalars.no_value,
+    nodes.Quantified: scalars.no_value,
+}
 
-class Compiler(Assignments, Inserts, Changes, Merges):
-    """Statement compiler; one instance compiles one statement."""
+_PREDICATES: dict[type, PredicateFunction] = {
+    **dict.fromkeys(_SCALARS, predicates.no_condition),
+    nodes.Unary: predicates.unary,
+    nodes.Binary: predicates.binary,
+    nodes.Exists: predicates.exists,
+    nodes.In: predicates.is_in,
+    nodes.Like: predicates.is_like,
+    nodes.Between: predicates.between,
+    nodes.IsNull: predicates.is_null,
+    nodes.IsDistinct: predicates.is_distinct,
+    nodes.Quantified: predicates.quantified,
+}
 
-    def compile(self, statement: nodes.Statement) -> Plan:
-        """Compile a SELECT or a statement that changes rows."""
-        if isinstance(statement, nodes.SelectStatement):
-            return self.select(statement.query)
-        if isinstance(statement, nodes.Insert):
-            return self.insert(statement)
-        if isinstance(statement, nodes.Update):
-            return self.update(statement)
-        if isinstance(statement, nodes.Delete):
-            return self.delete(statement)
-        assert isinstance(statement, nodes.Merge)
-        return self.merge(statement)
+NODES = NodeTables(
+    scalars=_SCALARS,
+    predicates=_PREDICATES,
+    sources={
+        nodes.Join: sources.join,
+        nodes.QuerySource: sources.query_source,
+        nodes.VariableSource: sources.variable_source,
+        nodes.FunctionSource: sources.function_source,
+        nodes.TableSource: sources.named_source,
+    },
+    bodies={
+        nodes.Select: queries.select,
+        nodes.SetOperation: queries.set_operation,
+        nodes.Values: queries.values,
+        nodes.Query: queries.parenthesised,
+    },
+)
 
-    def select(self, query: nodes.Query) -> Plan:
-        body = query.body
-        if isinstance(body, nodes.Select) and any(item.variable for item in body.items):
-            if not all(item.variable for item in body.items):
-                raise SqlError(
-                    141,
-                    "A SELECT statement that assigns a value to a variable must not be combined with data-retrieval"
-                    " operations.",
-                    severity=15,
-                )
-            return self._assigning(query, body)
-        compiled = self.compile_query(query, None)
-        return self.finish(compiled.sql, columns=compiled.columns, selects=True)
+
+def select(c: Compilation, node: nodes.SelectStatement) -> Plan:
+    """A query whose rows go to the client or, all of its items, into variables."""
+    query = node.query
+    body = query.body
+    if isinstance(body, nodes.Select) and any(item.variable for item in body.items):
+        if not all(item.variable for item in body.items):
+            raise SqlError(
+                141,
+                "A SELECT statement that assigns a value to a variable must not be combined with data-retrieval"
+                " operations.",
+                severity=15,
+            )
+        return assigning(c, query, body)
+    compiled = c.query(query, None)
+    return finish(c, compiled.sql, columns=compiled.columns, selects=True)
+
+
+STATEMENTS: dict[type, Callable[[Compilation, Any], Plan]] = {
+    nodes.SelectStatement: select,
+    nodes.Insert: inserts.insert,
+    nodes.Update: changes.update,
+    nodes.Delete: changes.delete,
+    nodes.Merge: merges.merge,
+}
+
+
+def compilation(env: Environment) -> Compilation:
+    """For one statement or expression."""
+    return Compilation(env, NODES)
+
+
+def compile_statement(c: Compilation, statement: nodes.Statement) -> Plan:
+    """Compile a SELECT or a statement that changes rows."""
+    return STATEMENTS[type(statement)](c, statement)

@@ -10,7 +10,7 @@ from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.datatypes.sqltypes import (
     INT,
 )
-from fakemssql.tsql.security.context import Security
+from fakemssql.tsql.security.context import SecurityContext
 from fakemssql.types import SqlType
 
 SYSTEM_VARIABLES = {
@@ -54,7 +54,7 @@ class Environment:
     in_transaction: bool = False
     identity_insert: str = ""
     errors: bool = False
-    security: Security | None = None  # None: a definition, compiled for nobody
+    security: SecurityContext | None = None  # None: a definition, compiled for nobody
     properties: Mapping[str, str | int | None] = field(default_factory=dict)  # of SERVERPROPERTY, instead of its own
     page_locks: bool = False  # see fakemssql.switches.Switches
 

@@ -2,8 +2,8 @@
 
 Source: "Table hints (Transact-SQL)", "SET TRANSACTION ISOLATION LEVEL (Transact-SQL)".
 
-A shared lock is FOR KEY SHARE while it lasts for the statement and FOR SHARE when it is held, an update lock FOR NO KEY
-UPDATE, an exclusive one FOR UPDATE, which is what PostgreSQL's DELETE takes.
+A shared lock is FOR KEY SHARE, an update lock FOR NO KEY UPDATE, which goes together with it, an exclusive one FOR
+UPDATE, which is what PostgreSQL's DELETE takes.
 """
 
 from __future__ import annotations
@@ -71,13 +71,15 @@ def check_hints(hints: list[Hint], table: TableInfo, target: bool) -> set[str]:
 class Reading:
     """What besides its hints decides which locks a table source takes.
 
-    ``versioned``: READ_COMMITTED_SNAPSHOT is ON in the table's database. ``target``: the rows are about to be changed.
-    ``bare``: locks may be taken where no hint asks for them. ``pages``: see :class:`fakemssql.switches.Switches`.
+    ``versioned``: READ_COMMITTED_SNAPSHOT is ON in the table's database; ``snapshots``: ALLOW_SNAPSHOT_ISOLATION is.
+    ``target``: the rows are about to be changed. ``bare``: locks may be taken where no hint asks for them. ``pages``:
+    see :class:`fakemssql.switches.Switches`.
     """
 
     isolation: str
     in_transaction: bool
     versioned: bool
+    snapshots: bool = True
     pages: bool = False
     target: bool = False
     bare: bool = False
@@ -86,20 +88,33 @@ class Reading:
 _LOCKING = frozenset(("READCOMMITTEDLOCK", "REPEATABLEREAD", "UPDLOCK", "XLOCK", "TABLOCK", "TABLOCKX"))
 """Hints beside which READPAST has locks to read past, whatever the database's option."""
 
+_LEVELS = {
+    "HOLDLOCK": "SERIALIZABLE",
+    "SERIALIZABLE": "SERIALIZABLE",
+    "REPEATABLEREAD": "REPEATABLE READ",
+    "READCOMMITTED": "READ COMMITTED",
+    "READCOMMITTEDLOCK": "READ COMMITTED",
+    "NOLOCK": "READ UNCOMMITTED",
+    "READUNCOMMITTED": "READ UNCOMMITTED",
+    "SNAPSHOT": "SNAPSHOT",
+}
+"""Hints that name an isolation level, the strictest first."""
+
+
+def _level(names: set[str], isolation: str) -> str:
+    """The isolation level at which a source is read: that of its hints, else that of the session."""
+    return next((level for name, level in _LEVELS.items() if name in names), isolation)
+
 
 def _check_readpast(names: set[str], reading: Reading) -> None:
     """Msg 650 where READPAST is not allowed."""
-    isolation = reading.isolation
-    level = isolation
-    if names & {"HOLDLOCK", "SERIALIZABLE"}:
-        level = "SERIALIZABLE"
-    elif isolation != "SNAPSHOT":
-        if names & {"READCOMMITTED", "READCOMMITTEDLOCK"}:
-            level = "READ COMMITTED"
-        elif "REPEATABLEREAD" in names:
-            level = "REPEATABLE READ"
+    level = _level(names, reading.isolation)
     unlocked = level == "READ COMMITTED" and reading.versioned and not reading.target and not names & _LOCKING
-    if unlocked or level not in ("READ COMMITTED", "REPEATABLE READ"):
+    if reading.isolation == "SNAPSHOT":
+        refused = not names & {*_LOCKING, "HOLDLOCK", "SERIALIZABLE"}
+    else:
+        refused = unlocked or level not in ("READ COMMITTED", "REPEATABLE READ")
+    if refused:
         raise SqlError(
             650, "You can only specify the READPAST lock in the READ COMMITTED or REPEATABLE READ isolation levels."
         )
@@ -123,11 +138,18 @@ def locking(hints: list[Hint], table: TableInfo, reading: Reading) -> Locking:
         if target and not table.local:
             result.strength = "UPDATE"
         return result
-    held = names & {"HOLDLOCK", "SERIALIZABLE", "REPEATABLEREAD"} or (
-        reading.isolation == "REPEATABLE READ"
-        and reading.in_transaction
-        and not names & {"NOLOCK", "READUNCOMMITTED", "READCOMMITTED", "READCOMMITTEDLOCK"}
-    )
+    level = _level(names, reading.isolation)
+    if level == "SNAPSHOT" and not reading.snapshots:
+        raise SqlError(
+            3952,
+            f"Snapshot isolation transaction failed accessing database '{table.database}' because snapshot isolation is"
+            " not allowed in this database. Use ALTER DATABASE to allow snapshot isolation.",
+        )
+    serial = level == "SERIALIZABLE"
+    if names & {"HOLDLOCK", "SERIALIZABLE", "REPEATABLEREAD"}:
+        held = True
+    else:
+        held = (level == "REPEATABLE READ" and reading.in_transaction) or (serial and reading.bare)
     if "XLOCK" in names:
         result.strength = "UPDATE"
     elif target:
@@ -136,7 +158,7 @@ def locking(hints: list[Hint], table: TableInfo, reading: Reading) -> Locking:
     elif "UPDLOCK" in names:
         result.strength = "NO KEY UPDATE"
     elif held:
-        result.strength = "SHARE"
+        result.strength = "KEY SHARE"
     elif names & {"READPAST", "READCOMMITTEDLOCK"} or (reading.bare and _reads_with_locks(names, reading)):
         result.strength, result.transient = "KEY SHARE", True
     if result.strength:
@@ -144,8 +166,8 @@ def locking(hints: list[Hint], table: TableInfo, reading: Reading) -> Locking:
         pages = "PAGLOCK" in names or (reading.pages and "ROWLOCK" not in names)
         result.wait = " SKIP LOCKED" if "READPAST" in names and not pages else " NOWAIT" if "NOWAIT" in names else ""
     if "TABLOCKX" in names or ("TABLOCK" in names and names & {"XLOCK", "UPDLOCK"}):
-        result.table_mode = "ACCESS EXCLUSIVE"
-    elif names & {"HOLDLOCK", "SERIALIZABLE"}:
+        result.table_mode = "EXCLUSIVE"
+    elif serial:
         # Key ranges cannot be locked: no other transaction may write to the table instead.
         result.table_mode = "SHARE ROW EXCLUSIVE" if target or names & {"UPDLOCK", "XLOCK"} else "SHARE"
     elif "TABLOCK" in names:
@@ -155,5 +177,5 @@ def locking(hints: list[Hint], table: TableInfo, reading: Reading) -> Locking:
 
 def _reads_with_locks(names: set[str], reading: Reading) -> bool:
     """Whether a read without a hint on locks takes shared ones, for as long as it reads."""
-    committed = reading.isolation == "READ COMMITTED" or "READCOMMITTED" in names
-    return committed and not reading.versioned and not names & {"NOLOCK", "READUNCOMMITTED", "SNAPSHOT"}
+    level = _level(names, reading.isolation)
+    return level == "REPEATABLE READ" or (level == "READ COMMITTED" and not reading.versioned)

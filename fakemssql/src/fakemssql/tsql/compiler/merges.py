@@ -5,90 +5,100 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
-from fakemssql.tsql.compiler.outputs import Outputs
+from fakemssql.tsql.compiler.base_tables import lookup, table_scope
+from fakemssql.tsql.compiler.compilation import Compilation, RowLock
+from fakemssql.tsql.compiler.outputs import with_outputs
 from fakemssql.tsql.compiler.plan import Plan
-from fakemssql.tsql.compiler.sources import RowLock
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed
+from fakemssql.tsql.compiler.targets import (
+    assigned,
+    check_target,
+    identity_on,
+    lock_target,
+    refuse_identity,
+    to_column,
+    writable,
+)
+from fakemssql.tsql.compiler.typed import Names, Scope, Typed, with_ctes
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
 
 
-class Merges(Outputs):
-    """Compiles MERGE."""
+def merge(c: Compilation, node: nodes.Merge) -> Plan:
+    c.statement = "merge"
+    if node.top is not None:
+        raise SqlError(40517, "MERGE TOP is not supported by fakemssql.")
+    parent = with_ctes(node.ctes, None)
+    table = lookup(c, node.target, node.line)
+    c.env.require(table, "SELECT")
+    for action in node.actions:
+        c.env.require(table, action.action.upper())
+    if table.type == "V":
+        raise SqlError(40517, f"MERGE into the view '{table.name}' is not supported by fakemssql.")
+    for event in {"update": "UPDATE", "delete": "DELETE", "insert": "INSERT"}.values():
+        check_target(c, table, node.outputs, event)
+    lock_target(c, node.hints, table)
+    target = table_scope(c, table, node.alias or node.target[-1], "d", (node.alias,) if node.alias else node.target)
+    names = Names([], parent)
+    locks: list[RowLock] = []
+    source = c.source(node.source, names, locks)
+    source_scopes = list(names.scopes)
+    names.scopes = [target, *source_scopes]
+    text = f"MERGE INTO {table.pg} AS d USING {source} ON {c.predicate(node.on, names)}"
+    prelock = ""
+    if table.type == "U" and not table.local and any(action.matched != "target" for action in node.actions):
+        # The lock that PostgreSQL's own MERGE takes lets others' shared locks in.
+        join = "LEFT JOIN" if any(action.matched == "source" for action in node.actions) else "JOIN"
+        pairs = f"{table.pg} AS d {join} {source} ON {c.predicate(node.on, names)}"
+        prelock = f"SELECT count(*) FROM (SELECT 1 FROM {pairs} FOR UPDATE OF d) AS m"
+    for action in node.actions:
+        text += _merge_action(c, action, table, names, target, source_scopes, parent)
+    inserted, deleted = table_scope(c, table, "inserted", "new"), table_scope(c, table, "deleted", "old")
+    special = Scope("", [Typed("merge_action()", SqlType("nvarchar", length=10), False, name="$action")])
+    outputs = Names([inserted, deleted, special, *source_scopes])
+    plan = with_outputs(c, text, node.outputs, outputs, [], table=table, identity=table if table.identity else None)
+    plan.prelock = prelock
+    return plan
 
-    def merge(self, node: nodes.Merge) -> Plan:
-        self.statement = "merge"
-        if node.top is not None:
-            raise SqlError(40517, "MERGE TOP is not supported by fakemssql.")
-        parent = self.with_ctes(node.ctes, None)
-        table = self.lookup(node.target, node.line)
-        self.env.require(table, "SELECT")
-        for action in node.actions:
-            self.env.require(table, action.action.upper())
-        if table.type == "V":
-            raise SqlError(40517, f"MERGE into the view '{table.name}' is not supported by fakemssql.")
-        for event in {"update": "UPDATE", "delete": "DELETE", "insert": "INSERT"}.values():
-            self._check_target(table, node.outputs, event)
-        self._direct_lock(node.hints, table)
-        target = self.table_scope(
-            table, node.alias or node.target[-1], "d", (node.alias,) if node.alias else node.target
-        )
-        names = Names([], parent)
-        locks: list[RowLock] = []
-        source = self.source(node.source, names, locks)
-        source_scopes = list(names.scopes)
-        names.scopes = [target, *source_scopes]
-        text = f"MERGE INTO {table.pg} AS d USING {source} ON {self.predicate(node.on, names)}"
-        for action in node.actions:
-            text += self._merge_action(action, table, names, target, source_scopes, parent)
-        inserted, deleted = self.table_scope(table, "inserted", "new"), self.table_scope(table, "deleted", "old")
-        special = Scope("", [Typed("merge_action()", SqlType("nvarchar", length=10), False, name="$action")])
-        outputs = Names([inserted, deleted, special, *source_scopes])
-        return self._with_outputs(
-            text, node.outputs, outputs, [], table=table, identity=table if table.identity else None
-        )
 
-    def _merge_action(
-        self,
-        action: nodes.MergeAction,
-        table: TableInfo,
-        names: Names,
-        target: Scope,
-        source: list[Scope],
-        parent: Names | None,
-    ) -> str:
-        head = {"matched": "MATCHED", "target": "NOT MATCHED", "source": "NOT MATCHED BY SOURCE"}[action.matched]
-        visible = names
-        if action.matched == "target":
-            visible = Names(source, parent)
-        elif action.matched == "source":
-            visible = Names([target], parent)
-        text = f" WHEN {head}"
-        if action.condition is not None:
-            text += f" AND {self.predicate(action.condition, visible)}"
-        if action.action == "delete":
-            return text + " THEN DELETE"
-        if action.action == "update":
-            sets, variables = self._sets(action.assignments, table, visible)
-            if variables:
-                raise SqlError(40517, "Assigning variables in MERGE is not supported by fakemssql.")
-            return text + " THEN UPDATE SET " + ", ".join(f"{quoted(column.pg)} = {sql}" for column, sql in sets)
-        columns = [self._writable(table, name, False) for name in action.columns] or [
-            c for c in table.columns if c.computed is None and not c.identity
-        ]
-        if any(column.identity for column in columns) and not self._identity_on(table):
-            self._refuse_identity(table)
-        if action.values is None:
-            return text + " THEN INSERT DEFAULT VALUES"
-        if len(action.values) != len(columns):
-            raise SqlError(
-                10709, "The number of columns in the INSERT clause of MERGE must match the number of values."
-            )
-        cells = []
-        for value, column in zip(action.values, columns, strict=True):
-            if isinstance(value, nodes.Literal) and value.kind == "default":
-                cells.append("DEFAULT")
-            else:
-                cells.append(self.to_column(self.scalar(value, visible), table, column))
-        return f"{text} THEN INSERT ({', '.join(quoted(c.pg) for c in columns)}) VALUES ({', '.join(cells)})"
+def _merge_action(
+    c: Compilation,
+    action: nodes.MergeAction,
+    table: TableInfo,
+    names: Names,
+    target: Scope,
+    source: list[Scope],
+    parent: Names | None,
+) -> str:
+    head = {"matched": "MATCHED", "target": "NOT MATCHED", "source": "NOT MATCHED BY SOURCE"}[action.matched]
+    visible = names
+    if action.matched == "target":
+        visible = Names(source, parent)
+    elif action.matched == "source":
+        visible = Names([target], parent)
+    text = f" WHEN {head}"
+    if action.condition is not None:
+        text += f" AND {c.predicate(action.condition, visible)}"
+    if action.action == "delete":
+        return text + " THEN DELETE"
+    if action.action == "update":
+        sets, variables = assigned(c, action.assignments, table, visible)
+        if variables:
+            raise SqlError(40517, "Assigning variables in MERGE is not supported by fakemssql.")
+        return text + " THEN UPDATE SET " + ", ".join(f"{quoted(column.pg)} = {sql}" for column, sql in sets)
+    columns = [writable(table, name, False) for name in action.columns] or [
+        each for each in table.columns if each.computed is None and not each.identity
+    ]
+    if any(column.identity for column in columns) and not identity_on(c, table):
+        refuse_identity(table)
+    if action.values is None:
+        return text + " THEN INSERT DEFAULT VALUES"
+    if len(action.values) != len(columns):
+        raise SqlError(10709, "The number of columns in the INSERT clause of MERGE must match the number of values.")
+    cells = []
+    for value, column in zip(action.values, columns, strict=True):
+        if isinstance(value, nodes.Literal) and value.kind == "default":
+            cells.append("DEFAULT")
+        else:
+            cells.append(to_column(c.scalar(value, visible), table, column))
+    return f"{text} THEN INSERT ({', '.join(quoted(each.pg) for each in columns)}) VALUES ({', '.join(cells)})"

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.compilation import Compilation, Compiled, RowLock
 from fakemssql.tsql.compiler.convert import convert
-from fakemssql.tsql.compiler.functions.aggregates import order_sql
-from fakemssql.tsql.compiler.sources import Compiled, RowLock, Sources
+from fakemssql.tsql.compiler.operators import order_key
 from fakemssql.tsql.compiler.typed import Names, Scope, Typed
 from fakemssql.tsql.datatypes import sqltypes
 from fakemssql.tsql.datatypes.sqltypes import BIGINT
@@ -14,192 +14,196 @@ from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 
 
-class Order(Sources):
-    """Adds the order of rows and how many there are."""
+def ordered(c: Compilation, compiled: Compiled, query: nodes.Query, parent: Names | None) -> Compiled:
+    """ORDER BY and OFFSET over a finished query, by its output columns."""
+    if not query.order and query.offset is None:
+        return compiled
+    alias = c.fresh("o")
+    columns = [column.with_(sql=f"{alias}.c{i}") for i, column in enumerate(compiled.columns, 1)]
+    names = Names([Scope("", columns)], parent)
+    order = order_by(c, query.order, columns, columns, names, distinct=True)
+    sql = f"SELECT * FROM ({compiled.sql}) AS {alias}{order}{offset(c, query, names)}"
+    return Compiled(sql, compiled.columns)
 
-    def _ordered(self, compiled: Compiled, query: nodes.Query, parent: Names | None) -> Compiled:
-        """ORDER BY and OFFSET over a finished query, by its output columns."""
-        if not query.order and query.offset is None:
-            return compiled
-        alias = self.fresh("o")
-        columns = [column.with_(sql=f"{alias}.c{i}") for i, column in enumerate(compiled.columns, 1)]
-        names = Names([Scope("", columns)], parent)
-        order = self._order(query.order, columns, columns, names, distinct=True)
-        sql = f"SELECT * FROM ({compiled.sql}) AS {alias}{order}{self._offset(query, names)}"
-        return Compiled(sql, compiled.columns)
 
-    def _order(
-        self,
-        items: list[nodes.OrderItem],
-        outputs: list[Typed],
-        values: list[Typed],
-        names: Names,
-        distinct: bool = False,
-    ) -> str:
-        if not items:
-            return ""
-        parts = []
-        for item in items:
-            node = item.value
-            value: Typed | None = None
-            if isinstance(node, nodes.Literal) and node.kind == "int":
-                if not 1 <= node.value <= len(values):
+def order_by(
+    c: Compilation,
+    items: list[nodes.OrderItem],
+    outputs: list[Typed],
+    values: list[Typed],
+    names: Names,
+    distinct: bool = False,
+) -> str:
+    """ORDER BY with its blank before, empty without items; a position or an alias stands for an output column."""
+    if not items:
+        return ""
+    parts = []
+    for item in items:
+        node = item.value
+        value: Typed | None = None
+        if isinstance(node, nodes.Literal) and node.kind == "int":
+            if not 1 <= node.value <= len(values):
+                raise SqlError(
+                    108,
+                    f"The ORDER BY position number {node.value} is out of"
+                    " range of the number of items in the select list.",
+                )
+            value = values[node.value - 1]
+        elif isinstance(node, nodes.Column) and (len(node.name) == 1 or distinct):
+            found = [i for i, out in enumerate(outputs) if out.name and fold(out.name) == fold(node.name[-1])]
+            if found:
+                value = values[found[0]]
+        if value is None:
+            value = c.scalar(node, names)
+            if distinct and value.sql not in {v.sql for v in values} and not any(value.sql == v.sql for v in values):
+                if names.scopes and not names.scopes[0].alias:
+                    pass
+                else:
                     raise SqlError(
-                        108,
-                        f"The ORDER BY position number {node.value} is out of"
-                        " range of the number of items in the select list.",
+                        145,
+                        "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.",
+                        severity=15,
                     )
-                value = values[node.value - 1]
-            elif isinstance(node, nodes.Column) and (len(node.name) == 1 or distinct):
-                found = [i for i, out in enumerate(outputs) if out.name and fold(out.name) == fold(node.name[-1])]
-                if found:
-                    value = values[found[0]]
-            if value is None:
-                value = self.scalar(node, names)
-                if (
-                    distinct
-                    and value.sql not in {v.sql for v in values}
-                    and not any(value.sql == v.sql for v in values)
-                ):
-                    if names.scopes and not names.scopes[0].alias:
-                        pass
-                    else:
-                        raise SqlError(
-                            145,
-                            "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.",
-                            severity=15,
-                        )
-            parts.append(self.order_key(value) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
-        return " ORDER BY " + ", ".join(parts)
+        parts.append(order_key(value) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
+    return " ORDER BY " + ", ".join(parts)
 
-    def _offset(self, query: nodes.Query, names: Names) -> str:
-        text = ""
-        if query.offset is not None:
-            text += f" OFFSET {self.count(query.offset, names)}"
-        if query.fetch is not None:
-            text += f" LIMIT {self.count(query.fetch, names)}"
-        return text
 
-    def count(self, node: nodes.Expr, names: Names) -> str:
-        """A number of rows for TOP, OFFSET and FETCH; NULL and negative numbers are errors."""
-        value = self.scalar(node, names)
-        if isinstance(value.constant, int) and value.constant >= 0:
-            return str(value.constant)
-        if value.type is not None and not sqltypes.is_number(value.type):
+def offset(c: Compilation, query: nodes.Query, names: Names) -> str:
+    """OFFSET and FETCH."""
+    text = ""
+    if query.offset is not None:
+        text += f" OFFSET {row_count(c, query.offset, names)}"
+    if query.fetch is not None:
+        text += f" LIMIT {row_count(c, query.fetch, names)}"
+    return text
+
+
+def row_count(c: Compilation, node: nodes.Expr, names: Names) -> str:
+    """A number of rows for TOP, OFFSET and FETCH; NULL and negative numbers are errors."""
+    value = c.scalar(node, names)
+    if isinstance(value.constant, int) and value.constant >= 0:
+        return str(value.constant)
+    if value.type is not None and not sqltypes.is_number(value.type):
+        raise SqlError(
+            1060, "The number of rows provided for a TOP or FETCH clauses row count parameter must be an integer."
+        )
+    return f"mssql.top({convert(value, BIGINT, 'cast').sql})"
+
+
+def output_sql(value: Typed) -> str:
+    """A value in a select list, where an untyped NULL needs a type."""
+    return "NULL::int4" if value.type is None else value.sql
+
+
+def limited(c: Compilation, select: nodes.Select, query: nodes.Query, names: Names) -> tuple[str, bool]:
+    """TOP as a LIMIT, and whether it is WITH TIES."""
+    if select.top is None or select.top.percent:
+        return "", False
+    if query.offset is not None:
+        raise SqlError(10741, "A TOP can not be used in the same query or sub-query as a OFFSET.", severity=15)
+    count = row_count(c, select.top.value, Names([], names.parent))
+    if select.top.ties:
+        if not query.order:
             raise SqlError(
-                1060, "The number of rows provided for a TOP or FETCH clauses row count parameter must be an integer."
+                1062,
+                "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause.",
+                severity=15,
             )
-        return f"mssql.top({convert(value, BIGINT, 'cast').sql})"
+        return f" FETCH FIRST ({count}) ROWS WITH TIES", True
+    return f" LIMIT {count}", False
 
-    @staticmethod
-    def _output(value: Typed) -> str:
-        return "NULL::int4" if value.type is None else value.sql
 
-    def _limit(self, select: nodes.Select, query: nodes.Query, names: Names) -> tuple[str, bool]:
-        if select.top is None or select.top.percent:
-            return "", False
-        if query.offset is not None:
-            raise SqlError(10741, "A TOP can not be used in the same query or sub-query as a OFFSET.", severity=15)
-        count = self.count(select.top.value, Names([], names.parent))
-        if select.top.ties:
-            if not query.order:
-                raise SqlError(
-                    1062,
-                    "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause.",
-                    severity=15,
-                )
-            return f" FETCH FIRST ({count}) ROWS WITH TIES", True
-        return f" LIMIT {count}", False
-
-    def _distinct(self, text: str, items: list[Typed], query: nodes.Query, order: str, names: Names) -> str:
-        alias = self.fresh("d")
-        keys = [self.order_key(v.with_(sql=f"{alias}.c{i}")) for i, v in enumerate(items, 1)]
-        inner = f"SELECT DISTINCT ON ({', '.join(keys)}) * FROM ({text}) AS {alias}"
-        if not order and query.offset is None:
-            return inner
-        outer = self.fresh("o")
-        outputs = [v.with_(sql=f"{outer}.c{i}") for i, v in enumerate(items, 1)]
-        parts = []
-        for item in query.order:
-            index = None
-            node = item.value
-            if isinstance(node, nodes.Literal) and node.kind == "int":
-                index = node.value - 1
-            else:
-                if isinstance(node, nodes.Column) and len(node.name) == 1:
-                    index = next(
-                        (i for i, v in enumerate(items) if v.name and fold(v.name) == fold(node.name[0])), None
-                    )
-                if index is None:
-                    value = self.scalar(node, names)
-                    index = next((i for i, v in enumerate(items) if v.sql == value.sql), None)
+def distinct_rows(c: Compilation, text: str, items: list[Typed], query: nodes.Query, order: str, names: Names) -> str:
+    """SELECT DISTINCT: rows are equal as the collation compares them."""
+    alias = c.fresh("d")
+    keys = [order_key(v.with_(sql=f"{alias}.c{i}")) for i, v in enumerate(items, 1)]
+    inner = f"SELECT DISTINCT ON ({', '.join(keys)}) * FROM ({text}) AS {alias}"
+    if not order and query.offset is None:
+        return inner
+    outer = c.fresh("o")
+    outputs = [v.with_(sql=f"{outer}.c{i}") for i, v in enumerate(items, 1)]
+    parts = []
+    for item in query.order:
+        index = None
+        node = item.value
+        if isinstance(node, nodes.Literal) and node.kind == "int":
+            index = node.value - 1
+        else:
+            if isinstance(node, nodes.Column) and len(node.name) == 1:
+                index = next((i for i, v in enumerate(items) if v.name and fold(v.name) == fold(node.name[0])), None)
             if index is None:
-                raise SqlError(
-                    145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", severity=15
-                )
-            parts.append(
-                self.order_key(outputs[index]) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST")
+                value = c.scalar(node, names)
+                index = next((i for i, v in enumerate(items) if v.sql == value.sql), None)
+        if index is None:
+            raise SqlError(
+                145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", severity=15
             )
-        clause = " ORDER BY " + ", ".join(parts) if parts else ""
-        return f"SELECT * FROM ({inner}) AS {outer}{clause}{self._offset(query, names)}"
+        parts.append(order_key(outputs[index]) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
+    clause = " ORDER BY " + ", ".join(parts) if parts else ""
+    return f"SELECT * FROM ({inner}) AS {outer}{clause}{offset(c, query, names)}"
 
-    def _percent(
-        self, select: nodes.Select, items: list[Typed], from_sql: str, where: str, tail: str, order: str, names: Names
-    ) -> Compiled:
-        assert select.top is not None
-        if select.top.ties or select.distinct:
-            raise SqlError(40517, "TOP PERCENT WITH TIES or DISTINCT is not supported by fakemssql.")
-        share = convert(self.scalar(select.top.value, Names([], names.parent)), sqltypes.FLOAT).sql
-        columns = ", ".join(f"{self._output(value)} AS c{i}" for i, value in enumerate(items, 1))
-        alias = self.fresh("p")
-        inner = f"SELECT {columns}, row_number() OVER ({order.strip()}) AS _n, count(*) OVER () AS _all"
-        inner += (f" FROM {from_sql}" if from_sql else "") + (f" WHERE {where}" if where else "") + tail
-        outputs = ", ".join(f"{alias}.c{i}" for i in range(1, len(items) + 1))
-        sql = f"SELECT {outputs} FROM ({inner}) AS {alias} WHERE _n <= ceil(_all * ({share}) / 100.0) ORDER BY _n"
-        return Compiled(sql, [value.with_(sql=f"c{i}") for i, value in enumerate(items, 1)])
 
-    def _lock_inside(
-        self,
-        locks: list[RowLock],
-        from_sql: str,
-        where: str,
-        names: Names,
-        select: nodes.Select,
-        order: str,
-        limit: str,
-    ) -> tuple[str, str]:
-        """PostgreSQL locks no rows beside aggregates, DISTINCT and windows: lock them in an inner query."""
-        if len(names.scopes) == 1 and len(locks) == 1:
-            lock = locks[0]
-            inner = f"SELECT {lock.alias}.*, {lock.alias}.ctid AS _ctid FROM {from_sql}"
-            if where:
-                inner += f" WHERE {where}"
-            if limit and names.windows and self._running(names, select, order, lock.scope):
-                # The window runs along the order in which TOP takes rows: rows beyond it change no result.
-                inner += order + limit
-            inner += f" FOR {lock.how.strength} OF {lock.alias}{lock.how.wait}"
-            lock.scope.ctid = f"{lock.alias}._ctid"
-            return f"({inner}) AS {lock.alias}", ""
-        for lock in locks:
-            inner = f"(SELECT *, ctid AS _ctid FROM {lock.sql} FOR {lock.how.strength}{lock.how.wait}) AS {lock.alias}"
-            from_sql = from_sql.replace(lock.sql, inner, 1)
-            lock.scope.ctid = f"{lock.alias}._ctid"
-        return from_sql, where
+def top_percent(
+    c: Compilation,
+    select: nodes.Select,
+    items: list[Typed],
+    from_sql: str,
+    where: str,
+    tail: str,
+    order: str,
+    names: Names,
+) -> Compiled:
+    """TOP (n) PERCENT."""
+    assert select.top is not None
+    if select.top.ties or select.distinct:
+        raise SqlError(40517, "TOP PERCENT WITH TIES or DISTINCT is not supported by fakemssql.")
+    share = convert(c.scalar(select.top.value, Names([], names.parent)), sqltypes.FLOAT).sql
+    columns = ", ".join(f"{output_sql(value)} AS c{i}" for i, value in enumerate(items, 1))
+    alias = c.fresh("p")
+    inner = f"SELECT {columns}, row_number() OVER ({order.strip()}) AS _n, count(*) OVER () AS _all"
+    inner += (f" FROM {from_sql}" if from_sql else "") + (f" WHERE {where}" if where else "") + tail
+    outputs = ", ".join(f"{alias}.c{i}" for i in range(1, len(items) + 1))
+    sql = f"SELECT {outputs} FROM ({inner}) AS {alias} WHERE _n <= ceil(_all * ({share}) / 100.0) ORDER BY _n"
+    return Compiled(sql, [value.with_(sql=f"c{i}") for i, value in enumerate(items, 1)])
 
-    @staticmethod
-    def _running(names: Names, select: nodes.Select, order: str, scope: Scope) -> bool:
-        if select.distinct or select.group or not order:
+
+def lock_inside(
+    locks: list[RowLock],
+    from_sql: str,
+    where: str,
+    names: Names,
+    select: nodes.Select,
+    order: str,
+    limit: str,
+) -> tuple[str, str]:
+    """PostgreSQL locks no rows beside aggregates, DISTINCT and windows: lock them in an inner query."""
+    if len(names.scopes) == 1 and len(locks) == 1:
+        lock = locks[0]
+        inner = f"SELECT {lock.alias}.*, {lock.alias}.ctid AS _ctid FROM {from_sql}"
+        if where:
+            inner += f" WHERE {where}"
+        if limit and names.windows and _running(names, select, order, lock.scope):
+            # The window runs along the order in which TOP takes rows: rows beyond it change no result.
+            inner += order + limit
+        inner += f" FOR {lock.how.strength} OF {lock.alias}{lock.how.wait}"
+        lock.scope.ctid = f"{lock.alias}._ctid"
+        return f"({inner}) AS {lock.alias}", ""
+    for lock in locks:
+        inner = f"(SELECT *, ctid AS _ctid FROM {lock.sql} FOR {lock.how.strength}{lock.how.wait}) AS {lock.alias}"
+        from_sql = from_sql.replace(lock.sql, inner, 1)
+        lock.scope.ctid = f"{lock.alias}._ctid"
+    return from_sql, where
+
+
+def _running(names: Names, select: nodes.Select, order: str, scope: Scope) -> bool:
+    if select.distinct or select.group or not order:
+        return False
+    wanted = order.removeprefix(" ORDER BY ")
+    unique = any(column.identity and column.sql in wanted for column in scope.columns)
+    for partitioned, window_order, frame in names.windows:
+        running = frame in ("ROWS UNBOUNDED PRECEDING", "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW") or (
+            unique and frame in ("", "RANGE UNBOUNDED PRECEDING", "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")
+        )
+        if partitioned or window_order != wanted or not running:
             return False
-        wanted = order.removeprefix(" ORDER BY ")
-        unique = any(column.identity and column.sql in wanted for column in scope.columns)
-        for partitioned, window_order, frame in names.windows:
-            running = frame in ("ROWS UNBOUNDED PRECEDING", "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW") or (
-                unique
-                and frame in ("", "RANGE UNBOUNDED PRECEDING", "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")
-            )
-            if partitioned or window_order != wanted or not running:
-                return False
-        return True
-
-    def order_sql(self, items: list[nodes.OrderItem], names: Names) -> str:
-        return order_sql(self, items, names)
+    return True

@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.compiler.plan import Plan
-from fakemssql.tsql.compiler.targets import Targets
+from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.compiler.base_tables import lookup
+from fakemssql.tsql.compiler.compilation import Compilation
+from fakemssql.tsql.compiler.order import output_sql
+from fakemssql.tsql.compiler.plan import Plan, finish
+from fakemssql.tsql.compiler.targets import identity_on, refuse_identity, to_column, writable
 from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
@@ -21,121 +25,125 @@ def collects(output: nodes.Output) -> bool:
     return output.into is not None and output.into[0].startswith("@@")
 
 
-class Outputs(Targets):
-    """Adds OUTPUT clauses."""
+def with_outputs(
+    c: Compilation,
+    change: str,
+    outputs: list[nodes.Output],
+    names: Names,
+    extra: list[str],
+    whole: Names | None = None,
+    *,
+    table: TableInfo,
+    identity: TableInfo | None = None,
+) -> Plan:
+    """Attach OUTPUT clauses to ``change`` (a statement text without RETURNING).
 
-    def _with_outputs(
-        self,
-        change: str,
-        outputs: list[nodes.Output],
-        names: Names,
-        extra: list[str],
-        whole: Names | None = None,
-        **options: object,
-    ) -> Plan:
-        """Attach OUTPUT clauses to ``change`` (a statement text without RETURNING).
+    ``whole`` has every column of the table, for triggers, where ``names`` has those that a CTE shows.
+    """
+    change, prefix = _split_prefix(change)
 
-        ``whole`` has every column of the table, for triggers, where ``names`` has those that a CTE shows.
-        """
-        change, _, prefix = self._split_prefix(change)
-        if not outputs:
-            returning = f" RETURNING {', '.join(extra)}" if extra else ""
-            return self.finish(prefix + change + returning, writes=True, **options)
-        lists = [self._output_items(output, (whole or names) if collects(output) else names) for output in outputs]
-        if len(outputs) == 1 and outputs[0].into is None:
-            texts = [f"{self._output(value)} AS c{i}" for i, value in enumerate(lists[0], 1)]
-            return self.finish(
-                f"{prefix}{change} RETURNING {', '.join(texts)}", writes=True, columns=lists[0], **options
-            )
-        returned: list[str] = []
-        for number, values in enumerate(lists):
-            returned += [f"{self._output(value)} AS o{number}_{i}" for i, value in enumerate(values, 1)]
-        returned += [f"{value} AS e{i}" for i, value in enumerate(extra)]
-        head = (prefix + ", " if prefix else "WITH ") + f"w AS ({change} RETURNING {', '.join(returned)})"
-        inserts = []
-        client: list[Typed] | None = None
-        for number, (output, values) in enumerate(zip(outputs, lists, strict=True)):
-            if output.into is None:
-                client = values
-                continue
-            inserts.append(self._into(output, values, number))
-        if client is None and not extra and len(inserts) == 1:
-            return self.finish(f"{head} {inserts[0]}", writes=True, **options)
-        head += "".join(f", i{n} AS ({text})" for n, text in enumerate(inserts))
-        number = len(outputs) - 1
-        number = next((n for n, output in enumerate(outputs) if output.into is None), number)
-        final = ", ".join(
-            [f"w.o{number}_{i} AS c{i}" for i in range(1, len(client or []) + 1)]
-            + [f"w.e{i}" for i in range(len(extra))]
-        )
-        return self.finish(f"{head} SELECT {final} FROM w", writes=True, columns=client, **options)
+    def plan(sql: str, columns: list[Typed] | None = None) -> Plan:
+        return finish(c, sql, columns=columns, writes=True, table=table, identity=identity)
 
-    @staticmethod
-    def _split_prefix(change: str) -> tuple[str, str, str]:
-        """A leading ``WITH m AS MATERIALIZED (...) `` belongs before our own WITH items."""
-        marker = "\x00"
-        if marker in change:
-            prefix, change = change.split(marker, 1)
-            return change, "", prefix
-        return change, "", ""
+    if not outputs:
+        returning = f" RETURNING {', '.join(extra)}" if extra else ""
+        return plan(prefix + change + returning)
+    lists = [_output_items(c, output, (whole or names) if collects(output) else names) for output in outputs]
+    if len(outputs) == 1 and outputs[0].into is None:
+        texts = [f"{output_sql(value)} AS c{i}" for i, value in enumerate(lists[0], 1)]
+        return plan(f"{prefix}{change} RETURNING {', '.join(texts)}", lists[0])
+    returned: list[str] = []
+    for number, values in enumerate(lists):
+        returned += [f"{output_sql(value)} AS o{number}_{i}" for i, value in enumerate(values, 1)]
+    returned += [f"{value} AS e{i}" for i, value in enumerate(extra)]
+    head = (prefix + ", " if prefix else "WITH ") + f"w AS ({change} RETURNING {', '.join(returned)})"
+    inserts = []
+    client: list[Typed] | None = None
+    for number, (output, values) in enumerate(zip(outputs, lists, strict=True)):
+        if output.into is None:
+            client = values
+            continue
+        inserts.append(_into(c, output, values, number))
+    if client is None and not extra and len(inserts) == 1:
+        return plan(f"{head} {inserts[0]}")
+    head += "".join(f", i{n} AS ({text})" for n, text in enumerate(inserts))
+    number = len(outputs) - 1
+    number = next((n for n, output in enumerate(outputs) if output.into is None), number)
+    final = ", ".join(
+        [f"w.o{number}_{i} AS c{i}" for i in range(1, len(client or []) + 1)] + [f"w.e{i}" for i in range(len(extra))]
+    )
+    return plan(f"{head} SELECT {final} FROM w", client)
 
-    def _output_items(self, output: nodes.Output, names: Names) -> list[Typed]:
-        items = []
-        for item in output.items:
-            node = item.value
-            if isinstance(node, nodes.Star):
-                found = [s for s in names.scopes if node.qualifier and s.alias == fold(node.qualifier[-1])]
-                if not found:
-                    raise SqlError(
-                        107,
-                        f"The column prefix '{'.'.join(node.qualifier)}' does not"
-                        " match with a table name or alias name used in the query.",
-                        severity=15,
-                    )
-                items += found[0].columns
-                continue
-            value = self.scalar(node, names)
-            items.append(
-                value.with_(name=item.alias or (value.name if isinstance(node, nodes.Column) else ""), identity=False)
-            )
-        return items
 
-    def _into(self, output: nodes.Output, values: list[Typed], number: int) -> str:
-        assert output.into is not None
-        table = self.lookup(output.into)
-        self.env.require(table, "INSERT")
-        if table.triggers:
-            raise SqlError(
-                331, f"The target table '{table.name}' of the OUTPUT INTO clause cannot have any enabled triggers."
-            )
-        if table.type not in ("U", "TT"):
-            raise SqlError(
-                330, f"The target '{table.name}' of the OUTPUT INTO clause cannot be a view or common table expression."
-            )
-        if output.columns:
-            columns = [self._writable(table, name, False) for name in output.columns]
-        else:
-            columns = [
-                c for c in table.columns if c.computed is None and not (c.identity and not self._identity_on(table))
-            ]
-        if len(columns) != len(values):
-            if len(columns) > len(values):
+def _split_prefix(change: str) -> tuple[str, str]:
+    """A leading ``WITH m AS MATERIALIZED (...) `` belongs before our own WITH items."""
+    marker = "\x00"
+    if marker in change:
+        prefix, change = change.split(marker, 1)
+        return change, prefix
+    return change, ""
+
+
+def _output_items(c: Compilation, output: nodes.Output, names: Names) -> list[Typed]:
+    items = []
+    for item in output.items:
+        node = item.value
+        if isinstance(node, nodes.Star):
+            found = [s for s in names.scopes if node.qualifier and s.alias == fold(node.qualifier[-1])]
+            if not found:
                 raise SqlError(
-                    120,
-                    "The select list for the INSERT statement contains fewer items than the insert"
-                    " list. The number of SELECT values must match the number of INSERT columns.",
+                    107,
+                    f"The column prefix '{'.'.join(node.qualifier)}' does not"
+                    " match with a table name or alias name used in the query.",
+                    severity=15,
                 )
-            raise SqlError(
-                121,
-                "The select list for the INSERT statement contains more items than the insert list."
-                " The number of SELECT values must match the number of INSERT columns.",
-            )
-        for column in columns:
-            if column.identity and not self._identity_on(table):
-                self._refuse_identity(table)
-        parts = [
-            self.to_column(value.with_(sql=f"w.o{number}_{i}", constant=None), table, column)
-            for i, (value, column) in enumerate(zip(values, columns, strict=True), 1)
+            items += found[0].columns
+            continue
+        value = c.scalar(node, names)
+        items.append(
+            value.with_(name=item.alias or (value.name if isinstance(node, nodes.Column) else ""), identity=False)
+        )
+    return items
+
+
+def _into(c: Compilation, output: nodes.Output, values: list[Typed], number: int) -> str:
+    assert output.into is not None
+    table = lookup(c, output.into)
+    c.env.require(table, "INSERT")
+    if table.triggers:
+        raise SqlError(
+            331, f"The target table '{table.name}' of the OUTPUT INTO clause cannot have any enabled triggers."
+        )
+    if table.type not in ("U", "TT"):
+        raise SqlError(
+            330, f"The target '{table.name}' of the OUTPUT INTO clause cannot be a view or common table expression."
+        )
+    if output.columns:
+        columns = [writable(table, name, False) for name in output.columns]
+    else:
+        columns = [
+            each
+            for each in table.columns
+            if each.computed is None and not (each.identity and not identity_on(c, table))
         ]
-        target = ", ".join(quoted(column.pg) for column in columns)
-        return f"INSERT INTO {table.pg} ({target}) SELECT {', '.join(parts)} FROM w"
+    if len(columns) != len(values):
+        if len(columns) > len(values):
+            raise SqlError(
+                120,
+                "The select list for the INSERT statement contains fewer items than the insert"
+                " list. The number of SELECT values must match the number of INSERT columns.",
+            )
+        raise SqlError(
+            121,
+            "The select list for the INSERT statement contains more items than the insert list."
+            " The number of SELECT values must match the number of INSERT columns.",
+        )
+    for column in columns:
+        if column.identity and not identity_on(c, table):
+            refuse_identity(table)
+    parts = [
+        to_column(value.with_(sql=f"w.o{number}_{i}", constant=None), table, column)
+        for i, (value, column) in enumerate(zip(values, columns, strict=True), 1)
+    ]
+    target = ", ".join(quoted(column.pg) for column in columns)
+    return f"INSERT INTO {table.pg} ({target}) SELECT {', '.join(parts)} FROM w"

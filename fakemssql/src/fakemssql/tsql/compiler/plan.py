@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.typed import Typed
 from fakemssql.types import SqlType
 
@@ -34,3 +36,34 @@ class Plan:
     selects: bool = False
     uses: int = 0
     node: object = None  # keeps the statement alive, whose id is a key of the cache
+
+
+def finish(
+    c: Compilation,
+    sql: str,
+    *,
+    columns: list[Typed] | None = None,
+    assign: list[tuple[str, SqlType]] | None = None,
+    selects: bool = False,
+    writes: bool = False,
+    table: TableInfo | None = None,
+    identity: TableInfo | None = None,
+) -> Plan:
+    """The plan of a statement that is compiled to ``sql``, with the locks that it came to need."""
+    plan = Plan(sql if "\x01" in sql else pruned(c, sql), c.parameters, c.oids, c.kinds, columns, assign or [])
+    plan.selects, plan.writes, plan.table, plan.identity = selects, writes, table, identity
+    plan.before = list(dict.fromkeys(text for text, _ in c.table_locks))
+    transient_tables = all(transient for _, transient in c.table_locks)
+    plan.transient = (c.transient or bool(c.table_locks and transient_tables)) and not c.held and not plan.writes
+    plan.dirty = c.dirty
+    if columns is not None and any(column.type is not None and column.type.length == -1 for column in columns):
+        plan.chunk = 32
+    return plan
+
+
+def pruned(c: Compilation, sql: str) -> str:
+    """``sql`` without computed columns of locking subqueries that nothing reads (a BodyString over every body)."""
+    for column, piece in c.prunable:
+        if not re.search(rf"\b{re.escape(column)}\b", sql):
+            sql = sql.replace(piece, "NULL::int4 AS " + piece.rsplit(" AS ", 1)[1], 1)
+    return sql

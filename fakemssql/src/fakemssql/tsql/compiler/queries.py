@@ -6,264 +6,254 @@ from __future__ import annotations
 from typing import Any
 
 from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.base_tables import hinted
+from fakemssql.tsql.compiler.compilation import Compilation, Compiled, RowLock
 from fakemssql.tsql.compiler.convert import convert
-from fakemssql.tsql.compiler.order import Order
+from fakemssql.tsql.compiler.operators import common_type, order_key
+from fakemssql.tsql.compiler.order import (
+    distinct_rows,
+    limited,
+    lock_inside,
+    offset,
+    order_by,
+    ordered,
+    output_sql,
+    top_percent,
+)
+from fakemssql.tsql.compiler.references import grouped, qualifies
 from fakemssql.tsql.compiler.seeks import check_seeks
-from fakemssql.tsql.compiler.sources import Compiled, RowLock
 from fakemssql.tsql.compiler.trees import has_aggregate, has_window
 from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.datatypes.sqltypes import INT, is_text, wider
-from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 
 
-class Queries(Order):
-    """Compiles query expressions."""
+def parenthesised(c: Compilation, body: nodes.Query, query: nodes.Query, parent: Names | None, carry: bool) -> Compiled:
+    """A query expression in parentheses, with an order of its own maybe."""
+    if not (query.order or query.offset is not None):
+        return c.query(body, parent, carry)
+    return ordered(c, c.query(body, parent), query, parent)
 
-    def compile_query(
-        self, query: nodes.Query, parent: Names | None, carry: bool = False, target: bool = False
-    ) -> Compiled:
-        """Compile a query expression with its CTEs."""
-        self.depth += 1
-        if self.depth > 60:
-            raise SqlError(191, "Some part of your SQL statement is nested too deeply.", severity=15)
-        parent = self.with_ctes(query.ctes, parent)
-        body = query.body
-        if isinstance(body, nodes.Query):
-            if not (query.order or query.offset is not None):
-                result = self.compile_query(body, parent, carry, target)
-            else:
-                result = self._ordered(self.compile_query(body, parent), query, parent)
-        elif isinstance(body, nodes.Select):
-            result = self._select(body, query, parent, carry, target)
-        else:
-            if carry:
-                raise SqlError(4405, "The derived table is not updatable because it contains a set operation.")
-            compiled = self._values(body, parent) if isinstance(body, nodes.Values) else self._set(body, parent)
-            result = self._ordered(compiled, query, parent)
-        self.depth -= 1
-        return result
 
-    @staticmethod
-    def _check_clauses(select: nodes.Select) -> None:
-        """Aggregates and window functions where they have no meaning."""
-        if has_aggregate(select.where):
-            raise SqlError(
-                147,
-                "An aggregate may not appear in the WHERE clause unless it is in a subquery contained in a HAVING"
-                " clause or a select list, and the column being aggregated is an outer reference.",
-                severity=15,
-            )
-        if has_window([select.where, select.group, select.having]):
-            raise SqlError(4108, "Windowed functions can only appear in the SELECT or ORDER BY clauses.", severity=15)
+def _check_carry(carry: bool) -> None:
+    if carry:
+        raise SqlError(4405, "The derived table is not updatable because it contains a set operation.")
 
-    def with_ctes(self, ctes: list[nodes.Cte], parent: Names | None) -> Names | None:
-        """A level of names on which the CTEs are known."""
-        for cte in ctes:
-            folded = fold(cte.name)
-            level = Names(parent=parent, ctes={folded: (cte, parent)})
-            parent = level
-        return parent
 
-    def _expand(self, select: nodes.Select, names: Names) -> list[Typed]:
-        """The select list with stars expanded; names as SQL Server shows them."""
-        items: list[Typed] = []
-        for item in select.items:
-            node = item.value
-            if isinstance(node, nodes.Star):
-                scopes = [s for s in names.scopes if not node.qualifier or self._qualifies(node.qualifier, s)]
-                if not scopes:
-                    if not node.qualifier:
-                        raise SqlError(263, "Must specify table to select from.")
-                    raise SqlError(
-                        107,
-                        f"The column prefix '{'.'.join(node.qualifier)}' does not"
-                        " match with a table name or alias name used in the query.",
-                        severity=15,
-                    )
-                for scope in scopes:
-                    for column in scope.columns:
-                        if names.grouped is not None:
-                            column = self._grouped(column, names, nodes.Column((column.name,)))
-                        items.append(column)
-                continue
-            value = self.scalar(node, names)
-            name = item.alias
-            if name is None:
-                name = value.name if isinstance(node, nodes.Column) else ""
-                if isinstance(node, nodes.Column):
-                    name = value.name
-            items.append(value.with_(name=name))
-        return items
-
-    def _select(
-        self, select: nodes.Select, query: nodes.Query, parent: Names | None, carry: bool, target: bool
-    ) -> Compiled:
-        names = Names([], parent)
-        locks: list[RowLock] = []
-        from_sql = ", ".join(self.source(node, names, locks, "" if carry else None) for node in select.sources)
-        scope = names.scopes[0] if carry and names.scopes else None
-        if carry and (
-            len(names.scopes) != 1 or scope is None or scope.table is None or select.group or select.distinct
-        ):
-            raise SqlError(
-                4405,
-                "The common table expression, derived table or view is not updatable because the modification"
-                " affects multiple base tables or it is grouped.",
-            )
-        self._check_clauses(select)
-        where = self.predicate(select.where, names) if select.where is not None else ""
-        if self.depth == 1 or select.top is not None:
-            # From elsewhere conditions may come in, as those of a query on a view do.
-            check_seeks(select.sources, select.where, lambda name: self.hinted(name, names))
-        aggregated = (
-            bool(select.group)
-            or select.having is not None
-            or has_aggregate([i.value for i in select.items])
-            or any(has_aggregate(item.value) for item in query.order)
+def _check_clauses(select: nodes.Select) -> None:
+    """Aggregates and window functions where they have no meaning."""
+    if has_aggregate(select.where):
+        raise SqlError(
+            147,
+            "An aggregate may not appear in the WHERE clause unless it is in a subquery contained in a HAVING"
+            " clause or a select list, and the column being aggregated is an outer reference.",
+            severity=15,
         )
-        group = ""
-        if aggregated:
-            group = self._group(select, names)
-        items = self._expand(select, names)
-        having = f" HAVING {self.predicate(select.having, names)}" if select.having is not None else ""
-        outputs = list(items)
-        order = self._order(query.order, outputs, items, names, select.distinct)
-        limit, ties = self._limit(select, query, names)
-        if query.order and not limit and query.offset is None and self.depth > 1 and not select.top:
-            raise SqlError(
-                1033,
-                "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common"
-                " table expressions, unless TOP, OFFSET or FOR XML is also specified.",
-                severity=15,
-            )
-        if locks and (
-            aggregated or select.distinct or names.windows or ties or len({lock.how.strength for lock in locks}) > 4
-        ):
-            from_sql, where = self._lock_inside(locks, from_sql, where, names, select, order, limit)
-            locks = []
-        if select.top is not None and select.top.percent:
-            return self._percent(select, items, from_sql, where, group + having, order, names)
-        columns = [f"{self._output(value)} AS c{i}" for i, value in enumerate(items, 1)]
-        if carry and scope is not None:
-            columns.append(f"{scope.ctid} AS _ctid")
-        text = f"SELECT {', '.join(columns)}"
-        if from_sql:
-            text += f" FROM {from_sql}"
-        if where:
-            text += f" WHERE {where}"
-        text += group + having
-        if select.distinct:
-            text = self._distinct(text, items, query, order, names)
-            text += limit
-        else:
-            text += order + self._offset(query, names) + limit
-        for lock in locks:
-            text += f" FOR {lock.how.strength} OF {lock.alias}{lock.how.wait}"
-        result = [value.with_(sql=f"c{i}") for i, value in enumerate(items, 1)]
-        pieces = columns[: len(items)] if locks and not select.distinct else []
-        return Compiled(text, result, scope.table if carry and scope is not None else None, pieces, bool(locks))
+    if has_window([select.where, select.group, select.having]):
+        raise SqlError(4108, "Windowed functions can only appear in the SELECT or ORDER BY clauses.", severity=15)
 
-    def _group(self, select: nodes.Select, names: Names) -> str:
-        keys: dict[str, bool] = {}
-        parts = []
-        for node in select.group:
-            value = self.scalar(node, names)
-            if isinstance(node, nodes.Literal):
+
+def _expand(c: Compilation, select: nodes.Select, names: Names) -> list[Typed]:
+    """The select list with stars expanded; names as SQL Server shows them."""
+    items: list[Typed] = []
+    for item in select.items:
+        node = item.value
+        if isinstance(node, nodes.Star):
+            scopes = [s for s in names.scopes if not node.qualifier or qualifies(node.qualifier, s)]
+            if not scopes:
+                if not node.qualifier:
+                    raise SqlError(263, "Must specify table to select from.")
                 raise SqlError(
-                    164,
-                    "Each GROUP BY expression must contain at least one column that is not an outer reference.",
+                    107,
+                    f"The column prefix '{'.'.join(node.qualifier)}' does not"
+                    " match with a table name or alias name used in the query.",
                     severity=15,
                 )
-            text = value.type is not None and is_text(value.type)
-            keys[value.sql] = text
-            parts.append(self.order_key(value))
-            if not isinstance(node, nodes.Column):
-                names.group_expressions = True
-        names.grouped = keys
-        return " GROUP BY " + ", ".join(parts) if parts else ""
+            for scope in scopes:
+                for column in scope.columns:
+                    if names.grouped is not None:
+                        column = grouped(column, names, nodes.Column((column.name,)))
+                    items.append(column)
+            continue
+        value = c.scalar(node, names)
+        name = item.alias
+        if name is None:
+            name = value.name if isinstance(node, nodes.Column) else ""
+            if isinstance(node, nodes.Column):
+                name = value.name
+        items.append(value.with_(name=name))
+    return items
 
-    def _branch(self, body: Any, parent: Names | None) -> Compiled:
-        self.depth += 1
-        try:
-            if isinstance(body, nodes.SetOperation):
-                return self._set(body, parent)
-            if isinstance(body, nodes.Query):
-                return self.compile_query(body, parent)
-            if isinstance(body, nodes.Values):
-                return self._values(body, parent)
-            return self._select(body, nodes.Query(body), parent, False, False)
-        finally:
-            self.depth -= 1
 
-    def _set(self, body: nodes.SetOperation, parent: Names | None) -> Compiled:
-        left, right = self._operand(body.left, parent), self._operand(body.right, parent)
-        if len(left.columns) != len(right.columns):
+def select(c: Compilation, select: nodes.Select, query: nodes.Query, parent: Names | None, carry: bool) -> Compiled:
+    """One SELECT; with ``carry`` its rows can be changed, and it has their places as ``_ctid``."""
+    names = Names([], parent)
+    locks: list[RowLock] = []
+    from_sql = ", ".join(c.source(node, names, locks, "" if carry else None) for node in select.sources)
+    scope = names.scopes[0] if carry and names.scopes else None
+    if carry and (len(names.scopes) != 1 or scope is None or scope.table is None or select.group or select.distinct):
+        raise SqlError(
+            4405,
+            "The common table expression, derived table or view is not updatable because the modification"
+            " affects multiple base tables or it is grouped.",
+        )
+    _check_clauses(select)
+    where = c.predicate(select.where, names) if select.where is not None else ""
+    if c.depth == 1 or select.top is not None:
+        # From elsewhere conditions may come in, as those of a query on a view do.
+        check_seeks(select.sources, select.where, lambda name: hinted(c, name, names))
+    aggregated = (
+        bool(select.group)
+        or select.having is not None
+        or has_aggregate([i.value for i in select.items])
+        or any(has_aggregate(item.value) for item in query.order)
+    )
+    group = ""
+    if aggregated:
+        group = _group(c, select, names)
+    items = _expand(c, select, names)
+    having = f" HAVING {c.predicate(select.having, names)}" if select.having is not None else ""
+    outputs = list(items)
+    order = order_by(c, query.order, outputs, items, names, select.distinct)
+    limit, ties = limited(c, select, query, names)
+    if query.order and not limit and query.offset is None and c.depth > 1 and not select.top:
+        raise SqlError(
+            1033,
+            "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common"
+            " table expressions, unless TOP, OFFSET or FOR XML is also specified.",
+            severity=15,
+        )
+    if locks and (
+        aggregated or select.distinct or names.windows or ties or len({lock.how.strength for lock in locks}) > 4
+    ):
+        from_sql, where = lock_inside(locks, from_sql, where, names, select, order, limit)
+        locks = []
+    if select.top is not None and select.top.percent:
+        return top_percent(c, select, items, from_sql, where, group + having, order, names)
+    columns = [f"{output_sql(value)} AS c{i}" for i, value in enumerate(items, 1)]
+    if carry and scope is not None:
+        columns.append(f"{scope.ctid} AS _ctid")
+    text = f"SELECT {', '.join(columns)}"
+    if from_sql:
+        text += f" FROM {from_sql}"
+    if where:
+        text += f" WHERE {where}"
+    text += group + having
+    if select.distinct:
+        text = distinct_rows(c, text, items, query, order, names)
+        text += limit
+    else:
+        text += order + offset(c, query, names) + limit
+    for lock in locks:
+        text += f" FOR {lock.how.strength} OF {lock.alias}{lock.how.wait}"
+    result = [value.with_(sql=f"c{i}") for i, value in enumerate(items, 1)]
+    pieces = columns[: len(items)] if locks and not select.distinct else []
+    return Compiled(text, result, scope.table if carry and scope is not None else None, pieces, bool(locks))
+
+
+def _group(c: Compilation, select: nodes.Select, names: Names) -> str:
+    keys: dict[str, bool] = {}
+    parts = []
+    for node in select.group:
+        value = c.scalar(node, names)
+        if isinstance(node, nodes.Literal):
             raise SqlError(
-                205,
-                "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of"
-                " expressions in their target lists.",
+                164,
+                "Each GROUP BY expression must contain at least one column that is not an outer reference.",
+                severity=15,
             )
-        columns = []
-        for a, b in zip(left.columns, right.columns, strict=True):
-            kind = wider(a.type or b.type or INT, b.type or a.type or INT)
-            columns.append(
-                a.with_(type=kind, nullable=a.nullable or b.nullable, origin="", identity=False, constant=None)
-            )
-        first, second = self._cast(left, columns), self._cast(right, columns)
-        op = body.op.upper()
-        texts = any(column.type is not None and is_text(column.type) for column in columns)
-        if body.op == "union" and texts:
-            alias = self.fresh("d")
-            keys = ", ".join(self.order_key(c.with_(sql=f"{alias}.c{i}")) for i, c in enumerate(columns, 1))
-            sql = f"SELECT DISTINCT ON ({keys}) * FROM (({first}) UNION ALL ({second})) AS {alias}"
-        elif body.op in ("except", "intersect") and texts:
-            one, two = self.fresh("d"), self.fresh("e")
-            match = " AND ".join(
-                f"{self.order_key(c.with_(sql=f'{one}.c{i}'))} IS NOT"
-                f" DISTINCT FROM {self.order_key(c.with_(sql=f'{two}.c{i}'))}"
-                for i, c in enumerate(columns, 1)
-            )
-            keys = ", ".join(self.order_key(c.with_(sql=f"{one}.c{i}")) for i, c in enumerate(columns, 1))
-            negated = "NOT " if body.op == "except" else ""
-            found = f"{negated}EXISTS (SELECT 1 FROM ({second}) AS {two} WHERE {match})"
-            sql = f"SELECT DISTINCT ON ({keys}) * FROM ({first}) AS {one} WHERE {found}"
-        else:
-            sql = f"({first}) {op} ({second})"
-        return Compiled(sql, columns)
+        text = value.type is not None and is_text(value.type)
+        keys[value.sql] = text
+        parts.append(order_key(value))
+        if not isinstance(node, nodes.Column):
+            names.group_expressions = True
+    names.grouped = keys
+    return " GROUP BY " + ", ".join(parts) if parts else ""
 
-    def _operand(self, body: Any, parent: Names | None) -> Compiled:
-        compiled = self._branch(body, parent)
-        if compiled.locked:
-            # PostgreSQL locks no rows in an operand itself, only in a query below it.
-            compiled.sql = f"SELECT * FROM ({compiled.sql}) AS {self.fresh('u')}"
-        return compiled
 
-    def _cast(self, compiled: Compiled, columns: list[Typed]) -> str:
-        if all(value.type == column.type for value, column in zip(compiled.columns, columns, strict=True)):
-            return compiled.sql
-        alias = self.fresh("u")
-        parts: list[str] = []
-        for i, (value, column) in enumerate(zip(compiled.columns, columns, strict=True), 1):
-            assert column.type is not None
-            source = value.with_(sql=f"{alias}.c{i}", constant=None)
-            parts.append(f"{convert(source, column.type).sql} AS c{i}")
-        return f"SELECT {', '.join(parts)} FROM ({compiled.sql}) AS {alias}"
+def set_operation(
+    c: Compilation, body: nodes.SetOperation, query: nodes.Query, parent: Names | None, carry: bool
+) -> Compiled:
+    """UNION, EXCEPT and INTERSECT."""
+    _check_carry(carry)
+    return ordered(c, _set(c, body, parent), query, parent)
 
-    def _values(self, body: nodes.Values, parent: Names | None) -> Compiled:
-        names = Names([], parent)
-        rows = [[self.scalar(node, names) for node in row] for row in body.rows]
-        if len({len(row) for row in rows}) != 1:
-            raise SqlError(10709, "The number of columns for each row in a table value constructor must be the same.")
-        columns = []
-        for position in range(len(rows[0])):
-            kind = self.common([row[position] for row in rows])
-            columns.append(Typed(f"c{position + 1}", kind, any(row[position].nullable for row in rows)))
-        texts = [
-            "("
-            + ", ".join(convert(value, column.type or INT).sql for value, column in zip(row, columns, strict=True))
-            + ")"
-            for row in rows
-        ]
-        names_list = ", ".join(f"c{i}" for i in range(1, len(columns) + 1))
-        return Compiled(f"SELECT * FROM (VALUES {', '.join(texts)}) AS {self.fresh('v')}({names_list})", columns)
+
+def _set(c: Compilation, body: nodes.SetOperation, parent: Names | None) -> Compiled:
+    left, right = _operand(c, body.left, parent), _operand(c, body.right, parent)
+    if len(left.columns) != len(right.columns):
+        raise SqlError(
+            205,
+            "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of"
+            " expressions in their target lists.",
+        )
+    columns = []
+    for a, b in zip(left.columns, right.columns, strict=True):
+        kind = wider(a.type or b.type or INT, b.type or a.type or INT)
+        columns.append(a.with_(type=kind, nullable=a.nullable or b.nullable, origin="", identity=False, constant=None))
+    first, second = _cast(c, left, columns), _cast(c, right, columns)
+    op = body.op.upper()
+    texts = any(column.type is not None and is_text(column.type) for column in columns)
+    if body.op == "union" and texts:
+        alias = c.fresh("d")
+        keys = ", ".join(order_key(each.with_(sql=f"{alias}.c{i}")) for i, each in enumerate(columns, 1))
+        sql = f"SELECT DISTINCT ON ({keys}) * FROM (({first}) UNION ALL ({second})) AS {alias}"
+    elif body.op in ("except", "intersect") and texts:
+        one, two = c.fresh("d"), c.fresh("e")
+        match = " AND ".join(
+            f"{order_key(each.with_(sql=f'{one}.c{i}'))} IS NOT"
+            f" DISTINCT FROM {order_key(each.with_(sql=f'{two}.c{i}'))}"
+            for i, each in enumerate(columns, 1)
+        )
+        keys = ", ".join(order_key(each.with_(sql=f"{one}.c{i}")) for i, each in enumerate(columns, 1))
+        negated = "NOT " if body.op == "except" else ""
+        found = f"{negated}EXISTS (SELECT 1 FROM ({second}) AS {two} WHERE {match})"
+        sql = f"SELECT DISTINCT ON ({keys}) * FROM ({first}) AS {one} WHERE {found}"
+    else:
+        sql = f"({first}) {op} ({second})"
+    return Compiled(sql, columns)
+
+
+def _operand(c: Compilation, body: Any, parent: Names | None) -> Compiled:
+    compiled = c.branch(body, parent)
+    if compiled.locked:
+        # PostgreSQL locks no rows in an operand itself, only in a query below it.
+        compiled.sql = f"SELECT * FROM ({compiled.sql}) AS {c.fresh('u')}"
+    return compiled
+
+
+def _cast(c: Compilation, compiled: Compiled, columns: list[Typed]) -> str:
+    if all(value.type == column.type for value, column in zip(compiled.columns, columns, strict=True)):
+        return compiled.sql
+    alias = c.fresh("u")
+    parts: list[str] = []
+    for i, (value, column) in enumerate(zip(compiled.columns, columns, strict=True), 1):
+        assert column.type is not None
+        source = value.with_(sql=f"{alias}.c{i}", constant=None)
+        parts.append(f"{convert(source, column.type).sql} AS c{i}")
+    return f"SELECT {', '.join(parts)} FROM ({compiled.sql}) AS {alias}"
+
+
+def values(c: Compilation, body: nodes.Values, query: nodes.Query, parent: Names | None, carry: bool) -> Compiled:
+    """A table value constructor."""
+    _check_carry(carry)
+    return ordered(c, _values(c, body, parent), query, parent)
+
+
+def _values(c: Compilation, body: nodes.Values, parent: Names | None) -> Compiled:
+    names = Names([], parent)
+    rows = [[c.scalar(node, names) for node in row] for row in body.rows]
+    if len({len(row) for row in rows}) != 1:
+        raise SqlError(10709, "The number of columns for each row in a table value constructor must be the same.")
+    columns = []
+    for position in range(len(rows[0])):
+        kind = common_type([row[position] for row in rows])
+        columns.append(Typed(f"c{position + 1}", kind, any(row[position].nullable for row in rows)))
+    texts = [
+        "("
+        + ", ".join(convert(value, column.type or INT).sql for value, column in zip(row, columns, strict=True))
+        + ")"
+        for row in rows
+    ]
+    names_list = ", ".join(f"c{i}" for i in range(1, len(columns) + 1))
+    return Compiled(f"SELECT * FROM (VALUES {', '.join(texts)}) AS {c.fresh('v')}({names_list})", columns)

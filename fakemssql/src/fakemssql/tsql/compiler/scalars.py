@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fakemssql.contract import SqlError
 from fakemssql.text import from_cp1252, to_cp1252
 from fakemssql.tsql.catalog.tables import is_binary_collation
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import attempt, convert
-from fakemssql.tsql.compiler.operators import Operators
+from fakemssql.tsql.compiler.operators import common_type, compare, operate
 from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.datatypes import sqltypes
 from fakemssql.tsql.datatypes.sqltypes import (
@@ -23,156 +22,127 @@ from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.nodes import Expr
 from fakemssql.types import MAX, SqlType
 
-if TYPE_CHECKING:
-    from fakemssql.tsql.parser.nodes import Query
+
+def literal_value(c: Compilation, node: nodes.Literal, names: Names) -> Typed:
+    kind, value = node.kind, node.value
+    if kind == "null":
+        return Typed("NULL", None)
+    if kind == "int":
+        return Typed(str(value), INT, False, constant=value)
+    if kind in ("varchar", "nvarchar"):
+        size = max(len(value.encode("utf-16-le", "surrogatepass")) // 2, 1)
+        if kind == "varchar":
+            value = value if value.isascii() else from_cp1252(to_cp1252(value))
+            typed = sqltypes.varchar(size)
+        else:
+            typed = sqltypes.nvarchar(size)
+        return Typed(literal(value) + "::text", typed, False, constant=value)
+    if kind == "binary":
+        size = max(len(value), 1)
+        typed = SqlType("varbinary", length=size if size <= 8000 else MAX)
+        return Typed(f"'\\x{value.hex()}'::bytea", typed, False, constant=value)
+    if kind == "numeric":
+        whole, _, fraction = value.partition(".")
+        digits = len(whole.lstrip("0")) + len(fraction)
+        if digits > 38:
+            raise SqlError(1007, f"The number '{value}' is out of the range for numeric representation.", severity=15)
+        text = (whole or "0") + ("." + fraction if fraction else "")
+        return Typed(f"{text}::numeric", SqlType("numeric", precision=max(digits, 1), scale=len(fraction)), False)
+    if kind == "float":
+        return Typed(f"{value}::float8", SqlType("float"), False)
+    if kind == "money":
+        return Typed(f"{value}::numeric(19,4)", SqlType("money"), False)
+    raise SqlError(156, "Incorrect syntax near the keyword 'DEFAULT'.", severity=15)
 
 
-class Scalars(Operators):
-    """Adds expressions that have a value."""
+def cast(c: Compilation, node: nodes.Cast, names: Names) -> Typed:
+    value = c.scalar(node.value, names)
+    style = ""
+    if node.style is not None:
+        given = c.scalar(node.style, names)
+        style = str(given.constant) if isinstance(given.constant, int) else f"({convert(given, INT).sql})"
+    if node.attempt and value.type is not None:
+        return attempt(value, node.type, style)
+    result = convert(value, node.type, "cast", style)
+    return result.with_(name="", identity=False, constant=None, origin="")
 
-    def scalar(self, node: Expr, names: Names) -> Typed:
-        """Compile an expression that has a value."""
-        method = getattr(self, "_scalar_" + type(node).__name__.lower(), None)
-        if method is None:
-            raise SqlError(102, "Incorrect syntax near a condition where an expression is expected.", severity=15)
-        if names.group_expressions and names.grouped and not names.in_aggregate and not isinstance(node, nodes.Column):
-            # An expression that is grouped by as a whole, before its columns are looked at one by one.
-            grouped, names.grouped = names.grouped, None
-            try:
-                whole: Typed = method(node, names)
-            finally:
-                names.grouped = grouped
-            if whole.sql in grouped:
-                return whole.with_(sql=f"any_value({whole.sql})") if grouped[whole.sql] else whole
-        result = method(node, names)
-        assert isinstance(result, Typed)
-        return result
 
-    def _scalar_literal(self, node: nodes.Literal, names: Names) -> Typed:
-        kind, value = node.kind, node.value
-        if kind == "null":
-            return Typed("NULL", None)
-        if kind == "int":
-            return Typed(str(value), INT, False, constant=value)
-        if kind in ("varchar", "nvarchar"):
-            size = max(len(value.encode("utf-16-le", "surrogatepass")) // 2, 1)
-            if kind == "varchar":
-                value = value if value.isascii() else from_cp1252(to_cp1252(value))
-                typed = sqltypes.varchar(size)
-            else:
-                typed = sqltypes.nvarchar(size)
-            return Typed(literal(value) + "::text", typed, False, constant=value)
-        if kind == "binary":
-            size = max(len(value), 1)
-            typed = SqlType("varbinary", length=size if size <= 8000 else MAX)
-            return Typed(f"'\\x{value.hex()}'::bytea", typed, False, constant=value)
-        if kind == "numeric":
-            whole, _, fraction = value.partition(".")
-            digits = len(whole.lstrip("0")) + len(fraction)
-            if digits > 38:
-                raise SqlError(
-                    1007, f"The number '{value}' is out of the range for numeric representation.", severity=15
-                )
-            text = (whole or "0") + ("." + fraction if fraction else "")
-            return Typed(f"{text}::numeric", SqlType("numeric", precision=max(digits, 1), scale=len(fraction)), False)
-        if kind == "float":
-            return Typed(f"{value}::float8", SqlType("float"), False)
-        if kind == "money":
-            return Typed(f"{value}::numeric(19,4)", SqlType("money"), False)
-        raise SqlError(156, "Incorrect syntax near the keyword 'DEFAULT'.", severity=15)
+def collated(c: Compilation, node: nodes.Collate, names: Names) -> Typed:
+    value = c.scalar(node.value, names)
+    if value.type is not None and not is_text(value.type):
+        raise SqlError(447, f"Expression type {value.type.name} is invalid for COLLATE clause.")
+    name = node.collation.upper()
+    if name not in ("DATABASE_DEFAULT", "CATALOG_DEFAULT") and not any(part in name for part in ("_CI", "_CS", "_BIN")):
+        raise SqlError(448, f"Invalid collation '{node.collation}'.")
+    return value.with_(binary=is_binary_collation(name))
 
-    def _scalar_variable(self, node: nodes.Variable, names: Names) -> Typed:
-        return self._variable(node.name)
 
-    def _scalar_column(self, node: nodes.Column, names: Names) -> Typed:
-        return self.column(node, names)
+def at_time_zone(c: Compilation, node: nodes.AtTimeZone, names: Names) -> Typed:
+    value, zone = c.scalar(node.value, names), c.scalar(node.zone, names)
+    if not isinstance(zone.constant, str) or zone.constant.upper() != "UTC":
+        raise SqlError(40517, "AT TIME ZONE other than 'UTC' is not supported by fakemssql.")
+    scale = value.type.scale if value.type is not None and value.type.scale is not None else 7
+    return convert(value, SqlType("datetimeoffset", scale=scale), "cast")
 
-    def _scalar_cast(self, node: nodes.Cast, names: Names) -> Typed:
-        value = self.scalar(node.value, names)
-        style = ""
-        if node.style is not None:
-            given = self.scalar(node.style, names)
-            style = str(given.constant) if isinstance(given.constant, int) else f"({convert(given, INT).sql})"
-        if node.attempt and value.type is not None:
-            return attempt(value, node.type, style)
-        result = convert(value, node.type, "cast", style)
-        return result.with_(name="", identity=False, constant=None, origin="")
 
-    def _scalar_collate(self, node: nodes.Collate, names: Names) -> Typed:
-        value = self.scalar(node.value, names)
-        if value.type is not None and not is_text(value.type):
-            raise SqlError(447, f"Expression type {value.type.name} is invalid for COLLATE clause.")
-        name = node.collation.upper()
-        if name not in ("DATABASE_DEFAULT", "CATALOG_DEFAULT") and not any(
-            part in name for part in ("_CI", "_CS", "_BIN")
-        ):
-            raise SqlError(448, f"Invalid collation '{node.collation}'.")
-        return value.with_(binary=is_binary_collation(name))
+def unary(c: Compilation, node: nodes.Unary, names: Names) -> Typed:
+    if node.op == "not":
+        raise SqlError(156, "Incorrect syntax near the keyword 'NOT'.", severity=15)
+    value = c.scalar(node.value, names)
+    if value.type is None:
+        return Typed("NULL", None)
+    if node.op == "+":
+        return value
+    if not is_number(value.type):
+        if node.op == "-" and is_text(value.type):
+            raise SqlError(8117, f"Operand data type {value.type.name} is invalid for minus operator.")
+        raise SqlError(8117, f"Operand data type {value.type.name} is invalid for '{node.op}' operator.")
+    if node.op == "~":
+        if value.type.name == "bit":
+            return Typed(f"(1 - {value.sql})::int2", BIT)
+        if family(value.type) != "int":
+            raise SqlError(8117, f"Operand data type {value.type.name} is invalid for '~' operator.")
+        return Typed(f"(~{value.sql})", value.type)
+    if isinstance(value.constant, int):
+        return Typed(f"(-{value.constant})", INT, False, constant=-value.constant)
+    if isinstance(node.value, nodes.Literal) and node.value.kind == "numeric" and node.value.value == "2147483648":
+        return Typed("(-2147483648)::numeric", value.type, False)
+    return Typed(f"(-{value.sql})", value.type)
 
-    def _scalar_attimezone(self, node: nodes.AtTimeZone, names: Names) -> Typed:
-        value, zone = self.scalar(node.value, names), self.scalar(node.zone, names)
-        if not isinstance(zone.constant, str) or zone.constant.upper() != "UTC":
-            raise SqlError(40517, "AT TIME ZONE other than 'UTC' is not supported by fakemssql.")
-        scale = value.type.scale if value.type is not None and value.type.scale is not None else 7
-        return convert(value, SqlType("datetimeoffset", scale=scale), "cast")
 
-    def _scalar_unary(self, node: nodes.Unary, names: Names) -> Typed:
-        if node.op == "not":
-            raise SqlError(156, "Incorrect syntax near the keyword 'NOT'.", severity=15)
-        value = self.scalar(node.value, names)
-        if value.type is None:
-            return Typed("NULL", None)
-        if node.op == "+":
-            return value
-        if not is_number(value.type):
-            if node.op == "-" and is_text(value.type):
-                raise SqlError(8117, f"Operand data type {value.type.name} is invalid for minus operator.")
-            raise SqlError(8117, f"Operand data type {value.type.name} is invalid for '{node.op}' operator.")
-        if node.op == "~":
-            if value.type.name == "bit":
-                return Typed(f"(1 - {value.sql})::int2", BIT)
-            if family(value.type) != "int":
-                raise SqlError(8117, f"Operand data type {value.type.name} is invalid for '~' operator.")
-            return Typed(f"(~{value.sql})", value.type)
-        if isinstance(value.constant, int):
-            return Typed(f"(-{value.constant})", INT, False, constant=-value.constant)
-        if isinstance(node.value, nodes.Literal) and node.value.kind == "numeric" and node.value.value == "2147483648":
-            return Typed("(-2147483648)::numeric", value.type, False)
-        return Typed(f"(-{value.sql})", value.type)
+def binary(c: Compilation, node: nodes.Binary, names: Names) -> Typed:
+    if node.op not in ("+", "-", "*", "/", "%", "&", "|", "^"):
+        raise SqlError(102, f"Incorrect syntax near '{node.op}'.", severity=15)
+    return operate(node.op, c.scalar(node.left, names), c.scalar(node.right, names))
 
-    def _scalar_binary(self, node: nodes.Binary, names: Names) -> Typed:
-        if node.op not in ("+", "-", "*", "/", "%", "&", "|", "^"):
-            raise SqlError(102, f"Incorrect syntax near '{node.op}'.", severity=15)
-        return self.operate(node.op, self.scalar(node.left, names), self.scalar(node.right, names))
 
-    def _scalar_case(self, node: nodes.Case, names: Names) -> Typed:
-        branches = [self.scalar(value, names) for _, value in node.whens]
-        otherwise = self.scalar(node.otherwise, names) if node.otherwise is not None else Typed("NULL", None)
-        kind = self.common([*branches, otherwise])
-        parts = []
-        for (when, _), value in zip(node.whens, branches, strict=True):
-            if node.operand is None:
-                condition = self.predicate(when, names)
-            else:
-                condition = self.compare("=", self.scalar(node.operand, names), self.scalar(when, names))
-            parts.append(f"WHEN {condition} THEN {convert(value, kind).sql}")
-        binary = any(value.binary for value in [*branches, otherwise])
-        sql = f"(CASE {' '.join(parts)} ELSE {convert(otherwise, kind).sql} END)"
-        return Typed(sql, kind, binary=binary)
+def case(c: Compilation, node: nodes.Case, names: Names) -> Typed:
+    branches = [c.scalar(value, names) for _, value in node.whens]
+    otherwise = c.scalar(node.otherwise, names) if node.otherwise is not None else Typed("NULL", None)
+    kind = common_type([*branches, otherwise])
+    parts = []
+    for (when, _), value in zip(node.whens, branches, strict=True):
+        if node.operand is None:
+            condition = c.predicate(when, names)
+        else:
+            condition = compare("=", c.scalar(node.operand, names), c.scalar(when, names))
+        parts.append(f"WHEN {condition} THEN {convert(value, kind).sql}")
+    binary = any(value.binary for value in [*branches, otherwise])
+    sql = f"(CASE {' '.join(parts)} ELSE {convert(otherwise, kind).sql} END)"
+    return Typed(sql, kind, binary=binary)
 
-    def _scalar_subquery(self, node: nodes.Subquery, names: Names) -> Typed:
-        sql, columns = self.subquery(node.query, names)
-        if len(columns) != 1:
-            raise SqlError(
-                116,
-                "Only one expression can be specified in the select"
-                " list when the subquery is not introduced with EXISTS.",
-            )
-        return columns[0].with_(sql=f"({sql})", name="", nullable=True, identity=False, constant=None, origin="")
 
-    def predicate(self, node: Expr, names: Names) -> str:
-        raise NotImplementedError
+def subquery(c: Compilation, node: nodes.Subquery, names: Names) -> Typed:
+    found = c.query(node.query, names)
+    columns = found.columns
+    if len(columns) != 1:
+        raise SqlError(
+            116,
+            "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS.",
+        )
+    return columns[0].with_(sql=f"({found.sql})", name="", nullable=True, identity=False, constant=None, origin="")
 
-    def subquery(self, query: Query, names: Names) -> tuple[str, list[Typed]]:
-        """A nested query; implemented by the query compiler."""
-        raise NotImplementedError
+
+def no_value(c: Compilation, node: Expr, names: Names) -> Typed:
+    """Error 102 for a condition, or for what stands in a list alone, where a value is expected."""
+    raise SqlError(102, "Incorrect syntax near a condition where an expression is expected.", severity=15)

@@ -2,166 +2,154 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import DERIVED, ColumnInfo, TableInfo
+from fakemssql.tsql.compiler.base_tables import reading
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.locks import locking
-from fakemssql.tsql.compiler.plan import Plan
-from fakemssql.tsql.compiler.queries import Queries
+from fakemssql.tsql.compiler.operators import operate
 from fakemssql.tsql.compiler.trees import walk
 from fakemssql.tsql.compiler.typed import Names, Scope, Typed
+from fakemssql.tsql.compiler.views import view_source
 from fakemssql.tsql.datatypes.sqltypes import INT
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
 
 
-class Targets(Queries):
-    """Adds the targets of INSERT, UPDATE, DELETE and MERGE."""
+def _place(table: TableInfo, column: ColumnInfo) -> str:
+    return f"table '{table.database}.{table.schema}.{table.name}', column '{column.name}'"
 
-    def finish(self, sql: str, **options: object) -> Plan:
-        plan = Plan(sql if "\x01" in sql else self.pruned(sql), self.parameters, self.oids, self.kinds)
-        for key, value in options.items():
-            setattr(plan, key, value)
-        plan.before = list(dict.fromkeys(text for text, _ in self.table_locks))
-        transient_tables = all(transient for _, transient in self.table_locks)
-        plan.transient = (
-            (self.transient or bool(self.table_locks and transient_tables)) and not self.held and not plan.writes
-        )
-        plan.dirty = self.dirty
-        if plan.columns is not None and any(
-            column.type is not None and column.type.length == -1 for column in plan.columns
-        ):
-            plan.chunk = 32
-        return plan
 
-    def pruned(self, sql: str) -> str:
-        """``sql`` without computed columns of locking subqueries that nothing reads (a BodyString over every body)."""
-        for column, piece in self.prunable:
-            if not re.search(rf"\b{re.escape(column)}\b", sql):
-                sql = sql.replace(piece, "NULL::int4 AS " + piece.rsplit(" AS ", 1)[1], 1)
-        return sql
+def to_column(value: Typed, table: TableInfo, column: ColumnInfo) -> str:
+    """A value converted to a column's type as assignment does."""
+    return convert(value, column.type, "assign", place=_place(table, column)).sql
 
-    def _place(self, table: TableInfo, column: ColumnInfo) -> str:
-        return f"table '{table.database}.{table.schema}.{table.name}', column '{column.name}'"
 
-    def to_column(self, value: Typed, table: TableInfo, column: ColumnInfo) -> str:
-        """A value converted to a column's type as assignment does."""
-        return convert(value, column.type, "assign", place=self._place(table, column)).sql
-
-    def _writable(self, table: TableInfo, name: str, updating: bool) -> ColumnInfo:
-        column = table.column(name)
-        if column is None:
-            raise SqlError(207, f"Invalid column name '{name}'.")
-        if column.computed == DERIVED:
-            raise SqlError(
-                4406,
-                f"Update or insert of view or function '{table.name}' failed because it contains a derived or constant"
-                " field.",
-            )
-        if column.computed is not None:
-            raise SqlError(
-                271,
-                f'The column "{column.name}" cannot be modified because it is either a computed column or is the result'
-                " of a UNION operator.",
-            )
-        if updating and column.identity:
-            raise SqlError(8102, f"Cannot update identity column '{column.name}'.")
-        return column
-
-    def _check_target(self, table: TableInfo, outputs: list[nodes.Output], event: str) -> None:
-        if table.type == "S":
-            raise SqlError(259, "Ad hoc updates to system catalogs are not allowed.")
-        if event in table.triggers and any(output.into is None for output in outputs):
-            raise SqlError(
-                334,
-                f"The target table '{table.name}' of the DML statement"
-                " cannot have any enabled triggers if the statement"
-                " contains an OUTPUT clause without INTO clause.",
-            )
-        fired = {*table.extra.get("trigger_events", ()), *table.extra.get("instead_events", ())}
-        if event in fired and self.statement == "merge":
-            raise SqlError(
-                40517,
-                f"The table '{table.name}' has a trigger with a body, which MERGE does not run on fakemssql:"
-                " disable or drop the trigger.",
-            )
-
-    def _identity_on(self, table: TableInfo) -> bool:
-        return self.env.identity_insert == table.pg
-
-    def _refuse_identity(self, table: TableInfo) -> None:
+def writable(table: TableInfo, name: str, updating: bool) -> ColumnInfo:
+    """A column that a statement may write; errors 207, 271, 4406 and 8102."""
+    column = table.column(name)
+    if column is None:
+        raise SqlError(207, f"Invalid column name '{name}'.")
+    if column.computed == DERIVED:
         raise SqlError(
-            544,
-            "Cannot insert explicit value for identity column in"
-            f" table '{table.name}' when IDENTITY_INSERT is set to OFF.",
+            4406,
+            f"Update or insert of view or function '{table.name}' failed because it contains a derived or constant"
+            " field.",
+        )
+    if column.computed is not None:
+        raise SqlError(
+            271,
+            f'The column "{column.name}" cannot be modified because it is either a computed column or is the result'
+            " of a UNION operator.",
+        )
+    if updating and column.identity:
+        raise SqlError(8102, f"Cannot update identity column '{column.name}'.")
+    return column
+
+
+def check_target(c: Compilation, table: TableInfo, outputs: list[nodes.Output], event: str) -> None:
+    """Errors 259, 334 and 40517 for a table that the statement cannot change."""
+    if table.type == "S":
+        raise SqlError(259, "Ad hoc updates to system catalogs are not allowed.")
+    if event in table.triggers and any(output.into is None for output in outputs):
+        raise SqlError(
+            334,
+            f"The target table '{table.name}' of the DML statement"
+            " cannot have any enabled triggers if the statement"
+            " contains an OUTPUT clause without INTO clause.",
+        )
+    fired = {*table.extra.get("trigger_events", ()), *table.extra.get("instead_events", ())}
+    if event in fired and c.statement == "merge":
+        raise SqlError(
+            40517,
+            f"The table '{table.name}' has a trigger with a body, which MERGE does not run on fakemssql:"
+            " disable or drop the trigger.",
         )
 
-    def _view_target(self, view: TableInfo) -> tuple[TableInfo, TableInfo]:
-        """The one table that a view is of: as the view shows it, and as it is. Error 4405 where there is not one."""
-        names = Names()
-        self._view(view, view.name, names, True, [])
-        base = names.scopes[0].table
-        assert base is not None
-        return self._as_shown(names.scopes[0], base), base
 
-    @staticmethod
-    def _as_shown(scope: Scope, base: TableInfo) -> TableInfo:
-        """``base`` with the columns and names under which ``scope``, a view or CTE over it, shows them."""
-        own = {quoted(column.pg): column for column in base.columns if column.computed is None}
-        columns = []
-        for column in scope.columns:
-            found = own.get(column.origin) or base.column(column.name)
-            if found is not None and (column.origin or found.computed is not None):
-                columns.append(replace(found, name=column.name))
+def identity_on(c: Compilation, table: TableInfo) -> bool:
+    """Whether IDENTITY_INSERT is ON for a table."""
+    return c.env.identity_insert == table.pg
+
+
+def refuse_identity(table: TableInfo) -> None:
+    """Error 544."""
+    raise SqlError(
+        544,
+        f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT is set to OFF.",
+    )
+
+
+def view_target(c: Compilation, view: TableInfo) -> tuple[TableInfo, TableInfo]:
+    """The one table that a view is of: as the view shows it, and as it is. Error 4405 where there is not one."""
+    names = Names()
+    view_source(c, view, view.name, names, True, [])
+    base = names.scopes[0].table
+    assert base is not None
+    return as_shown(names.scopes[0], base), base
+
+
+def as_shown(scope: Scope, base: TableInfo) -> TableInfo:
+    """``base`` with the columns and names under which ``scope``, a view or CTE over it, shows them."""
+    own = {quoted(column.pg): column for column in base.columns if column.computed is None}
+    columns = []
+    for column in scope.columns:
+        found = own.get(column.origin) or base.column(column.name)
+        if found is not None and (column.origin or found.computed is not None):
+            columns.append(replace(found, name=column.name))
+        else:
+            columns.append(ColumnInfo(column.name, "", column.type or INT, computed=DERIVED))
+    return replace(base, columns=columns)
+
+
+def lock_target(c: Compilation, hints: list[nodes.Hint], table: TableInfo) -> None:
+    """Note the lock on a whole table that the hints of a statement on it ask for."""
+    how = locking(hints, table, reading(c, table, True))
+    if how.table_mode:
+        c.table_locks.append((how.table_sql(table.pg), False))
+
+
+def assigned(
+    c: Compilation, assignments: list[nodes.Assignment], table: TableInfo, names: Names
+) -> tuple[list[tuple[ColumnInfo, str]], list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]]]:
+    """The items of SET: columns with their values as PostgreSQL text, and variables with what they are assigned."""
+    sets: list[tuple[ColumnInfo, str]] = []
+    variables: list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]] = []
+    assigned = {item.variable for item in assignments if item.variable is not None}
+    read = {n.name for n in walk([item.value for item in assignments]) if isinstance(n, nodes.Variable)}
+    read |= {item.variable for item in assignments if item.variable and not item.column and item.op != "="}
+    if assigned & read:
+        raise SqlError(
+            40517,
+            "An UPDATE that reads a variable it assigns, row after row, is not supported by fakemssql.",
+        )
+    for item in assignments:
+        column = None
+        if item.column is not None:
+            column = writable(table, item.column, True)
+            if any(column.pg == other.pg for other, _ in sets):
+                raise SqlError(
+                    264,
+                    f"The column name '{column.name}' is specified more than"
+                    " once in the SET clause or column list of an INSERT.",
+                )
+            if isinstance(item.value, nodes.Literal) and item.value.kind == "default":
+                sets.append((column, "DEFAULT"))
             else:
-                columns.append(ColumnInfo(column.name, "", column.type or INT, computed=DERIVED))
-        return replace(base, columns=columns)
-
-    def _direct_lock(self, hints: list[nodes.Hint], table: TableInfo) -> None:
-        how = locking(hints, table, self.reading(table, True))
-        if how.table_mode:
-            self.table_locks.append((how.table_sql(table.pg), False))
-
-    def _sets(
-        self, assignments: list[nodes.Assignment], table: TableInfo, names: Names
-    ) -> tuple[list[tuple[ColumnInfo, str]], list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]]]:
-        sets: list[tuple[ColumnInfo, str]] = []
-        variables: list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]] = []
-        assigned = {item.variable for item in assignments if item.variable is not None}
-        read = {n.name for n in walk([item.value for item in assignments]) if isinstance(n, nodes.Variable)}
-        read |= {item.variable for item in assignments if item.variable and not item.column and item.op != "="}
-        if assigned & read:
-            raise SqlError(
-                40517,
-                "An UPDATE that reads a variable it assigns, row after row, is not supported by fakemssql.",
-            )
-        for item in assignments:
-            column = None
-            if item.column is not None:
-                column = self._writable(table, item.column, True)
-                if any(column.pg == other.pg for other, _ in sets):
-                    raise SqlError(
-                        264,
-                        f"The column name '{column.name}' is specified more than"
-                        " once in the SET clause or column list of an INSERT.",
-                    )
-                if isinstance(item.value, nodes.Literal) and item.value.kind == "default":
-                    sets.append((column, "DEFAULT"))
-                else:
-                    value = self.scalar(item.value, names)
-                    if item.op != "=":
-                        value = self.operate(item.op[0], self.scalar(nodes.Column((item.column,)), names), value)
-                    sets.append((column, self.to_column(value, table, column)))
-            if item.variable is not None:
-                kind = self.env.variables.get(item.variable)
-                if kind is None:
-                    raise SqlError(137, f'Must declare the scalar variable "{item.variable}".', severity=15, state=2)
-                expr = item.value
-                if column is None and item.op != "=":
-                    expr = nodes.Binary(item.op[0], nodes.Variable(item.variable), expr)
-                variables.append((item.variable, kind, expr if column is None else None, column))
-        return sets, variables
+                value = c.scalar(item.value, names)
+                if item.op != "=":
+                    value = operate(item.op[0], c.scalar(nodes.Column((item.column,)), names), value)
+                sets.append((column, to_column(value, table, column)))
+        if item.variable is not None:
+            kind = c.env.variables.get(item.variable)
+            if kind is None:
+                raise SqlError(137, f'Must declare the scalar variable "{item.variable}".', severity=15, state=2)
+            expr = item.value
+            if column is None and item.op != "=":
+                expr = nodes.Binary(item.op[0], nodes.Variable(item.variable), expr)
+            variables.append((item.variable, kind, expr if column is None else None, column))
+    return sets, variables

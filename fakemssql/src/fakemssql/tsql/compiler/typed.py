@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.names import fold
+from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
 
 
@@ -61,3 +63,10 @@ class Names:
                 return names.ctes[folded]
             names = names.parent
         return None
+
+
+def with_ctes(ctes: list[nodes.Cte], parent: Names | None) -> Names | None:
+    """A level of names on which the CTEs are known."""
+    for cte in ctes:
+        parent = Names(parent=parent, ctes={fold(cte.name): (cte, parent)})
+    return parent

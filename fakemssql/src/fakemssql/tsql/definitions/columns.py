@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo, is_binary_collation
-from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.compiler.base_tables import table_scope
+from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.trees import walk
 from fakemssql.tsql.compiler.typed import Names
 from fakemssql.tsql.datatypes.sqltypes import is_text, storage
-from fakemssql.tsql.definitions.objects import Objects
+from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.definitions.texts import MARK
 from fakemssql.tsql.names import fold, pg_name, quoted
 from fakemssql.tsql.parser import nodes
@@ -25,7 +26,7 @@ _RANGES = {
 
 
 def column_infos(
-    definer: Objects, table: TableInfo, definitions: list[ColumnDefinition], *, after: int = 0
+    definer: Definer, table: TableInfo, definitions: list[ColumnDefinition], *, after: int = 0
 ) -> list[ColumnInfo]:
     """What the catalog holds of new columns, numbered from ``after`` on. Computed ones may use all the others."""
     known = [column for column in table.columns if column.computed is None]
@@ -50,13 +51,13 @@ def column_infos(
     return [plain.get(number) or column_info(definer, definition, number, known) for number, definition in pairs]
 
 
-def column_info(definer: Objects, column: ColumnDefinition, number: int, columns: list[ColumnInfo]) -> ColumnInfo:
+def column_info(definer: Definer, column: ColumnDefinition, number: int, columns: list[ColumnInfo]) -> ColumnInfo:
     """What the catalog holds of a column definition. A computed column's type is that of its expression."""
     name, pg = column.name, pg_name(column.name)
     if column.computed is not None:
         known = TableInfo("", "", "", "x", columns)
-        compiler = Compiler(definer.environment())
-        value = compiler.scalar(column.computed[0], Names([compiler.table_scope(known, "x", MARK)]))
+        compiler = compilation(definer.environment())
+        value = compiler.scalar(column.computed[0], Names([table_scope(compiler, known, "x", MARK)]))
         if value.type is None:
             raise SqlError(2727, f"Cannot define the computed column '{name}'.")
         nullable = value.nullable and column.nullable is not False
@@ -107,7 +108,7 @@ def column_info(definer: Objects, column: ColumnDefinition, number: int, columns
     )
 
 
-def column_sql(definer: Objects, definition: ColumnDefinition, info: ColumnInfo) -> str:
+def column_sql(definer: Definer, definition: ColumnDefinition, info: ColumnInfo) -> str:
     """The column in PostgreSQL's CREATE TABLE (not for computed columns, which are expanded where they are read)."""
     text = f"{quoted(info.pg)} {storage(info.type)}"
     if info.identity:
@@ -123,8 +124,9 @@ def column_sql(definer: Objects, definition: ColumnDefinition, info: ColumnInfo)
     return text
 
 
-def default_sql(definer: Objects, expression: nodes.Expr, info: ColumnInfo) -> str:
-    compiler = Compiler(definer.environment())
+def default_sql(definer: Definer, expression: nodes.Expr, info: ColumnInfo) -> str:
+    """A default in PostgreSQL's CREATE TABLE."""
+    compiler = compilation(definer.environment())
     value = compiler.scalar(expression, Names())
     if compiler.parameters:
         raise SqlError(40517, "A default that depends on the session is not supported by fakemssql.")
@@ -132,6 +134,7 @@ def default_sql(definer: Objects, expression: nodes.Expr, info: ColumnInfo) -> s
 
 
 def collation_of(kind: SqlType, definition: ColumnDefinition) -> str | None:
+    """The collation that the catalog shows for a column; error 448."""
     if not is_text(kind):
         return None
     name = definition.collation

@@ -9,166 +9,165 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.datatypes.sqltypes import is_text
 from fakemssql.tsql.definitions.columns import default_sql
-from fakemssql.tsql.definitions.indexes import Indexes
+from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
+from fakemssql.tsql.definitions.indexes import add_index, drop_index
 from fakemssql.tsql.definitions.metadata import object_row
-from fakemssql.tsql.definitions.objects import Place
 from fakemssql.tsql.definitions.shown import shown
 from fakemssql.tsql.definitions.texts import check_sql
 from fakemssql.tsql.names import fold, literal, pg_name, quoted
 from fakemssql.tsql.parser.nodes import Constraint, Expr, IndexDefinition
 
 
-class Constraints(Indexes):
-    """Adds and drops constraints."""
+def add_default(
+    d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, info: ColumnInfo, default: tuple[str, Expr, str]
+) -> None:
+    name, expression, text = default
+    full = name or f"DF__{table.name[:9]}__{info.name[:5]}__{secrets.token_hex(4).upper()}"
+    row = object_row(
+        (full,),
+        "D",
+        object_id,
+        None,
+        place.database_id,
+        place.schema_id,
+        definition=shown(expression, text),
+        system_named=not name,
+    )
+    identifier = d.value(row)
+    d.run(
+        f"UPDATE mssql.columns SET default_object_id = {identifier}"
+        f" WHERE object_id = {object_id} AND column_id = {info.column_id}"
+    )
 
-    def add_default(
-        self, place: Place, object_id: str, table: TableInfo, info: ColumnInfo, default: tuple[str, Expr, str]
-    ) -> None:
-        name, expression, text = default
-        full = name or f"DF__{table.name[:9]}__{info.name[:5]}__{secrets.token_hex(4).upper()}"
-        row = object_row(
-            (full,),
-            "D",
+
+def add_constraint(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Constraint) -> None:
+    if c.kind in ("primary", "unique"):
+        _key(d, place, object_id, table, c)
+    elif c.kind == "check":
+        _check(d, place, object_id, table, c)
+    elif c.kind == "default":
+        _bind_default(d, place, object_id, table, c)
+    else:
+        _foreign(d, place, object_id, table, c)
+
+
+def _key(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Constraint) -> None:
+    code = "PK" if c.kind == "primary" else "UQ"
+    name = c.name or f"{code}__{table.name[:9]}__{secrets.token_hex(8).upper()}"
+    clustered = c.clustered if c.clustered is not None else c.kind == "primary"
+    index = IndexDefinition(name, (), c.columns, True, clustered, options=c.options)
+    d.check_named(place, name)
+    add_index(d, place, object_id, table, index, c.kind)
+    d.value(object_row((name,), code, object_id, None, place.database_id, place.schema_id, system_named=not c.name))
+
+
+def _check(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Constraint) -> None:
+    name = c.name or f"CK__{table.name[:9]}__{secrets.token_hex(4).upper()}"
+    d.check_named(place, name)
+    assert c.expression is not None
+    text = check_sql(d.environment(), table, c.expression)
+    pg = pg_name(f"ck{object_id}.{name}")
+    d.run(f"ALTER TABLE {table.pg} ADD CONSTRAINT {quoted(pg)} CHECK ({text})")
+    d.value(
+        object_row(
+            (name,),
+            "C",
             object_id,
-            None,
+            pg,
             place.database_id,
             place.schema_id,
-            definition=shown(expression, text),
-            system_named=not name,
+            definition=shown(c.expression, c.text),
+            system_named=not c.name,
         )
-        identifier = self.value(row)
-        self.run(
-            f"UPDATE mssql.columns SET default_object_id = {identifier}"
-            f" WHERE object_id = {object_id} AND column_id = {info.column_id}"
-        )
+    )
 
-    def add_constraint(self, place: Place, object_id: str, table: TableInfo, c: Constraint) -> None:
-        if c.kind in ("primary", "unique"):
-            self._key(place, object_id, table, c)
-        elif c.kind == "check":
-            self._check(place, object_id, table, c)
-        elif c.kind == "default":
-            self._bind_default(place, object_id, table, c)
-        else:
-            self._foreign(place, object_id, table, c)
 
-    def _key(self, place: Place, object_id: str, table: TableInfo, c: Constraint) -> None:
-        code = "PK" if c.kind == "primary" else "UQ"
-        name = c.name or f"{code}__{table.name[:9]}__{secrets.token_hex(8).upper()}"
-        clustered = c.clustered if c.clustered is not None else c.kind == "primary"
-        index = IndexDefinition(name, (), c.columns, True, clustered, options=c.options)
-        self.check_named(place, name)
-        self.add_index(place, object_id, table, index, c.kind)
-        self.value(
-            object_row((name,), code, object_id, None, place.database_id, place.schema_id, system_named=not c.name)
+def _bind_default(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Constraint) -> None:
+    assert c.expression is not None
+    info = table.column(c.columns[0].name)
+    if info is None:
+        raise SqlError(
+            1752,
+            f"Column '{c.columns[0].name}' in table '{table.name}' is invalid for creating a default constraint.",
+            state=0,
         )
+    if info.default:
+        raise SqlError(1781, "Column already has a DEFAULT bound to it.")
+    d.run(f"ALTER TABLE {table.pg} ALTER COLUMN {quoted(info.pg)} SET DEFAULT {default_sql(d, c.expression, info)}")
+    add_default(d, place, object_id, table, info, (c.name, c.expression, c.text))
 
-    def _check(self, place: Place, object_id: str, table: TableInfo, c: Constraint) -> None:
-        name = c.name or f"CK__{table.name[:9]}__{secrets.token_hex(4).upper()}"
-        self.check_named(place, name)
-        assert c.expression is not None
-        text = check_sql(self.environment(), table, c.expression)
-        pg = pg_name(f"ck{object_id}.{name}")
-        self.run(f"ALTER TABLE {table.pg} ADD CONSTRAINT {quoted(pg)} CHECK ({text})")
-        self.value(
-            object_row(
-                (name,),
-                "C",
-                object_id,
-                pg,
-                place.database_id,
-                place.schema_id,
-                definition=shown(c.expression, c.text),
-                system_named=not c.name,
-            )
-        )
 
-    def _bind_default(self, place: Place, object_id: str, table: TableInfo, c: Constraint) -> None:
-        assert c.expression is not None
-        info = table.column(c.columns[0].name)
-        if info is None:
-            raise SqlError(
-                1752,
-                f"Column '{c.columns[0].name}' in table '{table.name}' is invalid for creating a default constraint.",
-                state=0,
-            )
-        if info.default:
-            raise SqlError(1781, "Column already has a DEFAULT bound to it.")
-        self.run(
-            f"ALTER TABLE {table.pg} ALTER COLUMN {quoted(info.pg)} SET DEFAULT {default_sql(self, c.expression, info)}"
+def _foreign(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Constraint) -> None:
+    other = d.catalog.find(c.reference, place.database)
+    if fold(c.reference[-1]) == fold(table.name) and other is None:
+        other = table
+    if other is None or other.type != "U":
+        raise SqlError(1767, f"Foreign key '{c.name}' references invalid table '{'.'.join(c.reference)}'.", state=0)
+    name = c.name or f"FK__{table.name[:9]}__{secrets.token_hex(4).upper()}"
+    d.check_named(place, name)
+    own = [d.known(table, key.name) for key in c.columns]
+    names = c.reference_columns
+    if not names:
+        rows = d.pg.query(
+            "SELECT c.name FROM mssql.indexes i JOIN mssql.index_columns"
+            " k USING (object_id, index_id) JOIN mssql.columns c"
+            " USING (object_id, column_id) WHERE i.object_id ="
+            " $1::int AND i.is_primary_key = 1 ORDER BY k.key_ordinal",
+            other.object_id,
         )
-        self.add_default(place, object_id, table, info, (c.name, c.expression, c.text))
+        names = [str(row[0]) for row in rows]
+    theirs = [d.known(other, name) for name in names]
+    if any(is_text(column.type) for column in [*own, *theirs]):
+        raise SqlError(40517, "A foreign key over text columns is not supported by fakemssql.")
+    pg = pg_name(f"fk{object_id}.{name}")
+    target = ", ".join(quoted(c.pg) for c in theirs)
+    unique = pg_name(f"fk target {other.object_id} " + ",".join(c.pg for c in theirs))
+    d.run(
+        "DO $do$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_constraint WHERE conname"
+        f" = {literal(unique)} AND conrelid = {literal(other.pg)}::regclass)"
+        f" THEN ALTER TABLE {other.pg} ADD CONSTRAINT {quoted(unique)} UNIQUE ({target}); END IF; END $do$"
+    )
+    actions = (f" ON DELETE {c.on_delete}" if c.on_delete else "") + (
+        f" ON UPDATE {c.on_update}" if c.on_update else ""
+    )
+    d.run(
+        f"ALTER TABLE {table.pg} ADD CONSTRAINT {quoted(pg)} FOREIGN KEY ({', '.join(quoted(k.pg) for k in own)})"
+        f" REFERENCES {other.pg} ({target}){actions}"
+    )
+    d.value(
+        object_row(
+            (name,),
+            "F",
+            object_id,
+            pg,
+            place.database_id,
+            place.schema_id,
+            system_named=not c.name,
+            target=other.object_id,
+        )
+    )
 
-    def _foreign(self, place: Place, object_id: str, table: TableInfo, c: Constraint) -> None:
-        other = self.catalog.find(c.reference, place.database)
-        if fold(c.reference[-1]) == fold(table.name) and other is None:
-            other = table
-        if other is None or other.type != "U":
-            raise SqlError(1767, f"Foreign key '{c.name}' references invalid table '{'.'.join(c.reference)}'.", state=0)
-        name = c.name or f"FK__{table.name[:9]}__{secrets.token_hex(4).upper()}"
-        self.check_named(place, name)
-        own = [self.known(table, key.name) for key in c.columns]
-        names = c.reference_columns
-        if not names:
-            rows = self.pg.query(
-                "SELECT c.name FROM mssql.indexes i JOIN mssql.index_columns"
-                " k USING (object_id, index_id) JOIN mssql.columns c"
-                " USING (object_id, column_id) WHERE i.object_id ="
-                " $1::int AND i.is_primary_key = 1 ORDER BY k.key_ordinal",
-                other.object_id,
-            )
-            names = [str(row[0]) for row in rows]
-        theirs = [self.known(other, name) for name in names]
-        if any(is_text(column.type) for column in [*own, *theirs]):
-            raise SqlError(40517, "A foreign key over text columns is not supported by fakemssql.")
-        pg = pg_name(f"fk{object_id}.{name}")
-        target = ", ".join(quoted(c.pg) for c in theirs)
-        unique = pg_name(f"fk target {other.object_id} " + ",".join(c.pg for c in theirs))
-        self.run(
-            "DO $do$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_constraint WHERE conname"
-            f" = {literal(unique)} AND conrelid = {literal(other.pg)}::regclass)"
-            f" THEN ALTER TABLE {other.pg} ADD CONSTRAINT {quoted(unique)} UNIQUE ({target}); END IF; END $do$"
-        )
-        actions = (f" ON DELETE {c.on_delete}" if c.on_delete else "") + (
-            f" ON UPDATE {c.on_update}" if c.on_update else ""
-        )
-        self.run(
-            f"ALTER TABLE {table.pg} ADD CONSTRAINT {quoted(pg)} FOREIGN KEY ({', '.join(quoted(k.pg) for k in own)})"
-            f" REFERENCES {other.pg} ({target}){actions}"
-        )
-        self.value(
-            object_row(
-                (name,),
-                "F",
-                object_id,
-                pg,
-                place.database_id,
-                place.schema_id,
-                system_named=not c.name,
-                target=other.object_id,
-            )
-        )
 
-    def _drop_constraint(self, table: TableInfo, name: str, exists: bool) -> None:
-        rows = self.pg.query(
-            "DELETE FROM mssql.objects WHERE parent_object_id = $1::int"
-            " AND folded = $2 AND type IN ('PK', 'UQ', 'C', 'F', 'D')"
-            " RETURNING type, pg_name, object_id",
-            table.object_id,
-            fold(name),
+def drop_constraint(d: Definer, table: TableInfo, name: str, exists: bool) -> None:
+    rows = d.pg.query(
+        "DELETE FROM mssql.objects WHERE parent_object_id = $1::int"
+        " AND folded = $2 AND type IN ('PK', 'UQ', 'C', 'F', 'D')"
+        " RETURNING type, pg_name, object_id",
+        table.object_id,
+        fold(name),
+    )
+    if not rows:
+        if exists:
+            return
+        raise SqlError(3728, f"'{name}' is not a constraint.")
+    kind, pg, identifier = rows[0]
+    if kind in ("PK", "UQ"):
+        drop_index(d, table, name, True)
+    elif kind == "D":
+        changed = d.pg.query(
+            "UPDATE mssql.columns SET default_object_id = 0 WHERE default_object_id = $1::int RETURNING pg_name",
+            identifier,
         )
-        if not rows:
-            if exists:
-                return
-            raise SqlError(3728, f"'{name}' is not a constraint.")
-        kind, pg, identifier = rows[0]
-        if kind in ("PK", "UQ"):
-            self.drop_index(table, name, True)
-        elif kind == "D":
-            changed = self.pg.query(
-                "UPDATE mssql.columns SET default_object_id = 0 WHERE default_object_id = $1::int RETURNING pg_name",
-                identifier,
-            )
-            self.run(f"ALTER TABLE {table.pg} ALTER COLUMN {quoted(str(changed[0][0]))} DROP DEFAULT")
-        else:
-            self.run(f"ALTER TABLE {table.pg} DROP CONSTRAINT {quoted(str(pg))}")
+        d.run(f"ALTER TABLE {table.pg} ALTER COLUMN {quoted(str(changed[0][0]))} DROP DEFAULT")
+    else:
+        d.run(f"ALTER TABLE {table.pg} DROP CONSTRAINT {quoted(str(pg))}")

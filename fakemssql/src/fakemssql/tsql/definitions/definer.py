@@ -1,21 +1,173 @@
-"""The entry to data definition: one statement to the method that runs it."""
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
+"""What every definition needs: objects by name, where one lives, whether there is one, and the errors that say so."""
 
 from __future__ import annotations
 
-from fakemssql.tsql.definitions.removal import Removal
-from fakemssql.tsql.definitions.renaming import Renaming
-from fakemssql.tsql.definitions.security.grants import Grants
-from fakemssql.tsql.definitions.tables import Tables
-from fakemssql.tsql.definitions.views import Views
+from dataclasses import dataclass
+from typing import Protocol
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.catalog.catalog import Catalog
+from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
+from fakemssql.tsql.compiler.environment import Environment
+from fakemssql.tsql.names import fold, literal
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.nodes import Name
+from fakemssql.tsql.pg import Pg
+from fakemssql.tsql.security.context import SecurityContext
 
 
-class Definer(Tables, Views, Removal, Renaming, Grants):
-    """Runs DDL for one session. Every method is called inside a PostgreSQL transaction."""
+class TemporaryTables(Protocol):
+    """The connection's temporary tables."""
 
-    def execute(self, node: nodes.Statement) -> None:
-        """Run one DDL statement, if the user may."""
-        self.authorize(node)
-        method = getattr(self, "_" + type(node).__name__.lower())
-        method(node)
-        self.changed()
+    def find(self, name: Name) -> TableInfo: ...
+
+    def create(self, node: nodes.CreateTable) -> TableInfo: ...
+
+    def drop(self, name: Name, exists: bool) -> None: ...
+
+
+class DefiningSession(Protocol):
+    """What data definition needs of the session it runs for."""
+
+    @property
+    def pg(self) -> Pg: ...
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    @property
+    def database(self) -> str: ...
+
+    @property
+    def temporary(self) -> TemporaryTables: ...
+
+    @property
+    def security(self) -> SecurityContext: ...
+
+    def info(self, message: SqlError) -> None: ...
+
+    def keep_identities(self) -> None: ...
+
+
+@dataclass
+class ObjectPlace:
+    """Where an object of a name lives."""
+
+    database_id: int
+    database: str
+    schema_id: int
+    schema: str
+    schema_pg: str
+    name: str
+
+
+class Definer:
+    """Data definition for one session. Every method is called inside a PostgreSQL transaction."""
+
+    def __init__(self, session: DefiningSession) -> None:
+        self.session, self.pg, self.catalog = session, session.pg, session.catalog
+
+    def changed(self) -> None:
+        """Let this session and the others read the catalog anew."""
+        self.catalog.forget()
+        self.run("NOTIFY mssql_catalog")
+
+    @property
+    def database_id(self) -> int:
+        """The number of the current database."""
+        entry = self.catalog.database(self.session.database)
+        assert entry is not None
+        return entry[0]
+
+    def environment(self) -> Environment:
+        return Environment(self.catalog, self.session.database)
+
+    def run(self, sql: str) -> None:
+        self.pg.execute(sql)
+
+    def value(self, sql: str) -> str:
+        rows = self.pg.query(sql)
+        return rows[0][0] or "" if rows else ""
+
+    def place(self, name: Name) -> ObjectPlace:
+        """Resolve database and schema; errors 911 and 2760."""
+        database, schema, table = self.catalog.split(name, self.session.database)
+        entry = self.catalog.database(database)
+        if entry is None:
+            raise SqlError(911, f"Database '{database}' does not exist. Make sure that the name is entered correctly.")
+        found = self.catalog.schema(database, schema)
+        if found is None:
+            raise SqlError(
+                2760,
+                f'The specified schema name "{schema}" either does not exist or you do not have permission to use it.',
+            )
+        return ObjectPlace(entry[0], entry[1], found[0], found[1], found[2], table.rstrip(" "))
+
+    def located(self, name: Name) -> list[list[str | None]]:
+        """Number, PostgreSQL's name and schema, type, schema's number and parent of the object of a name, synonyms too.
+
+        Without a schema in its name it is one of the default schema, else of dbo. No row if there is none.
+        """
+        database, schema, table = self.catalog.split(name, self.session.database)
+        for each in dict.fromkeys((schema, schema if len(name) > 1 and name[-2] else "dbo")):
+            rows = self.pg.query(
+                "SELECT o.object_id, o.pg_name, s.pg_name, o.type, o.schema_id, o.parent_object_id FROM"
+                " mssql.objects o JOIN mssql.schemas s USING (database_id, schema_id)"
+                " JOIN mssql.databases d USING (database_id) WHERE d.folded = $1 AND s.folded = $2 AND o.folded = $3",
+                fold(database),
+                fold(each),
+                fold(table),
+            )
+            if rows:
+                return rows
+        return []
+
+    def target(self, name: Name, what: str = "table") -> TableInfo:
+        found = self.catalog.named(name, self.session.database)
+        if found is not None and found.type != "U":
+            raise SqlError(4909, f"Cannot alter '{'.'.join(name)}' because it is not a table.")
+        if found is None:
+            raise SqlError(
+                4902,
+                f'Cannot find the object "{".".join(name)}" because it does not exist or you do not have permissions.',
+            )
+        return found
+
+    def check_new(self, place: ObjectPlace) -> None:
+        found = self.value(
+            "SELECT count(*) FROM mssql.objects WHERE database_id ="
+            f" {place.database_id} AND schema_id = {place.schema_id}"
+            f" AND folded = {literal(fold(place.name))}"
+        )
+        if found != "0":
+            raise SqlError(2714, f"There is already an object named '{place.name}' in the database.", state=6)
+
+    def check_named(self, place: ObjectPlace, name: str) -> None:
+        self.check_new(
+            ObjectPlace(place.database_id, place.database, place.schema_id, place.schema, place.schema_pg, name)
+        )
+
+    def indexed(self, name: Name, state: int) -> TableInfo:
+        """The table of an index statement; error 1088."""
+        table = self.catalog.named(name, self.session.database)
+        if table is not None and table.type not in ("U", "V"):
+            raise SqlError(
+                1914,
+                f"Index cannot be created on object '{'.'.join(name)}' because the object is not a user table or view.",
+            )
+        if table is not None and table.type == "V":
+            raise SqlError(40517, "An index on a view is not supported by fakemssql.")
+        if table is None:
+            raise SqlError(
+                1088,
+                f'Cannot find the object "{".".join(name)}" because it does not exist or you do not have permissions.',
+                state=state,
+            )
+        return table
+
+    def known(self, table: TableInfo, name: str) -> ColumnInfo:
+        column = table.column(name)
+        if column is None:
+            raise SqlError(1911, f"Column name '{name}' does not exist in the target table or view.")
+        return column

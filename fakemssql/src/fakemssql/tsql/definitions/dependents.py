@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
-from fakemssql.tsql.definitions.objects import Objects
+from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.names import bracketed
 from fakemssql.types import MAX, SqlType
 
@@ -50,7 +50,7 @@ class Dependent:
         return _WORDS.get(self.kind, "object")
 
 
-def dependents(definer: Objects, table: TableInfo, column: ColumnInfo) -> list[Dependent]:
+def dependents(definer: Definer, table: TableInfo, column: ColumnInfo) -> list[Dependent]:
     """Everything that uses ``column``."""
     rows = definer.pg.query(_SQL, table.object_id, column.column_id, bracketed(column.name).lower())
     return [Dependent(str(kind), str(name)) for kind, name in rows]

@@ -8,8 +8,8 @@ import secrets
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import IndexInfo, TableInfo
+from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
 from fakemssql.tsql.definitions.metadata import sql_value
-from fakemssql.tsql.definitions.objects import Objects, Place
 from fakemssql.tsql.definitions.shown import shown
 from fakemssql.tsql.definitions.texts import index_sql
 from fakemssql.tsql.names import fold, literal, pg_name, quoted
@@ -29,236 +29,244 @@ _KEPT = (
 """The options of an index that the catalog shows; the others are about how it is built."""
 
 
-class Indexes(Objects):
-    """Creates, disables, rebuilds and drops indexes."""
+def create_index(d: Definer, node: IndexDefinition) -> None:
+    if node.table[-1].startswith("#"):
+        table = d.session.temporary.find(node.table)
+        d.run(index_sql(d, table, node, pg_name(f"ix{secrets.token_hex(6)}"))[0])
+        return
+    table = d.indexed(node.table, 12)
+    place = d.place((table.database, table.schema, table.name))
+    replaced = node.options.get("DROP_EXISTING") == "ON"
+    number = _replaced(d, table, node) if replaced else None
+    add_index(d, place, str(table.object_id), table, node, number=number)
 
-    def _indexdefinition(self, node: IndexDefinition) -> None:
-        if node.table[-1].startswith("#"):
-            table = self.session.temporary.find(node.table)
-            self.run(index_sql(self, table, node, pg_name(f"ix{secrets.token_hex(6)}"))[0])
-            return
-        table = self.indexed(node.table, 12)
-        place = self.place((table.database, table.schema, table.name))
-        replaced = node.options.get("DROP_EXISTING") == "ON"
-        number = self._replaced(table, node) if replaced else None
-        self.add_index(place, str(table.object_id), table, node, number=number)
 
-    def _replaced(self, table: TableInfo, node: IndexDefinition) -> int | None:
-        """Drop the index that CREATE INDEX ... DROP_EXISTING = ON replaces; the number that it keeps."""
-        old = next((index for index in table.indexes if fold(index.name) == fold(node.name)), None)
-        if old is None:
-            raise SqlError(7999, f"Could not find any index named '{node.name}' for table '{table.name}'.", state=9)
-        if old.type == 1 and not node.clustered:
-            raise SqlError(
-                1925,
-                "Cannot convert a clustered index to a nonclustered index using the DROP_EXISTING option.",
-                state=2,
-            )
-        self.drop_index(table, node.name, False)
-        return old.index_id if node.clustered == (old.type == 1) else None
-
-    def add_index(
-        self,
-        place: Place,
-        object_id: str,
-        table: TableInfo,
-        index: IndexDefinition,
-        constraint: str = "",
-        number: int | None = None,
-    ) -> None:
-        """Make an index, under its old ``number`` if it has one."""
-        folded = fold(index.name)
-        known = self.pg.query("SELECT folded, type FROM mssql.indexes WHERE object_id = $1::int", object_id)
-        if any(row[0] == folded for row in known):
-            raise SqlError(
-                1913,
-                f"The operation failed because an index or statistics with name '{index.name}' already exists on table"
-                f" '{table.schema}.{table.name}'.",
-            )
-        if index.clustered and any(row[1] == "1" for row in known):
-            raise SqlError(
-                1902,
-                "Cannot create more than one clustered index on table"
-                f" '{table.schema}.{table.name}'. Drop the existing clustered"
-                " index before creating another.",
-                state=3,
-            )
-        pg = pg_name(f"ix{object_id}.{index.name}")
-        for key in index.columns:
-            self.known(table, key.name)
-        self.run(index_sql(self, table, index, pg)[0])
-        free = (
-            "(SELECT greatest(max(index_id), 1) + 1 FROM (SELECT index_id FROM"
-            f" mssql.indexes WHERE object_id = {object_id} UNION ALL SELECT 1) s)"
+def _replaced(d: Definer, table: TableInfo, node: IndexDefinition) -> int | None:
+    """Drop the index that CREATE INDEX ... DROP_EXISTING = ON replaces; the number that it keeps."""
+    old = next((index for index in table.indexes if fold(index.name) == fold(node.name)), None)
+    if old is None:
+        raise SqlError(7999, f"Could not find any index named '{node.name}' for table '{table.name}'.", state=9)
+    if old.type == 1 and not node.clustered:
+        raise SqlError(
+            1925,
+            "Cannot convert a clustered index to a nonclustered index using the DROP_EXISTING option.",
+            state=2,
         )
-        where = shown(index.where, index.where_text, filtered=True) if index.where is not None else None
-        self.run(
-            "INSERT INTO mssql.indexes (object_id, index_id, name, folded, type,"
-            " is_unique, is_primary_key, is_unique_constraint, filter, pg_name, fill_factor, options)"
-            f" SELECT {object_id}, {1 if index.clustered else number or free}, {literal(index.name)},"
-            f" {literal(folded)}, {1 if index.clustered else 2},"
-            f" {sql_value(index.unique)}, {sql_value(constraint == 'primary')},"
-            f" {sql_value(constraint == 'unique')}, {sql_value(where)}, {literal(pg)},"
-            f" {int(index.options.get('FILLFACTOR', 0))}, {_kept(index.options)}"
-        )
-        self._index_columns(object_id, table, index)
+    drop_index(d, table, node.name, False)
+    return old.index_id if node.clustered == (old.type == 1) else None
 
-    def _index_columns(self, object_id: str, table: TableInfo, index: IndexDefinition) -> None:
-        rows = []
-        position = 0
-        for key in index.columns:
-            position += 1
-            rows.append((position, self.known(table, key.name).column_id, position, int(key.descending), 0))
-        for name in index.include:
-            position += 1
-            rows.append((position, self.known(table, name).column_id, 0, 0, 1))
-        for row in rows:
-            self.run(
-                "INSERT INTO mssql.index_columns (object_id, index_id,"
-                " index_column_id, column_id, key_ordinal, descending, included)"
-                f" SELECT object_id, index_id, {row[0]}, {row[1]}, {row[2]}, {row[3]}, {row[4]} FROM mssql.indexes"
-                f" WHERE object_id = {object_id} AND folded = {literal(fold(index.name))}"
-            )
 
-    def drop_index(self, table: TableInfo, name: str, constraint: bool) -> bool:
-        rows = self.pg.query(
-            "DELETE FROM mssql.indexes WHERE object_id = $1::int AND folded ="
-            " $2 RETURNING pg_name, is_primary_key + is_unique_constraint, name",
-            table.object_id,
-            fold(name),
-        )
-        if not rows:
-            return False
-        if rows[0][1] != "0" and not constraint:
-            raise SqlError(
-                3723,
-                "An explicit DROP INDEX is not allowed on index"
-                f" '{table.schema}.{table.name}.{rows[0][2]}'. It is being used for"
-                " PRIMARY KEY or UNIQUE KEY constraint enforcement.",
-                state=4,
-            )
-        self.run(f"DROP INDEX IF EXISTS {self._schema(table)}.{quoted(str(rows[0][0]))}")
-        return True
-
-    def _alterindex(self, node: nodes.AlterIndex) -> None:
-        table = self.indexed(node.table, 9)
-        chosen = [index for index in table.indexes if node.name is None or fold(index.name) == fold(node.name)]
-        if node.name is not None and not chosen:
-            raise SqlError(2727, f"Cannot find index '{node.name}'.", severity=11)
-        if node.action == "disable":
-            clustered = any(index.type == 1 for index in chosen)
-            # Without its clustered index a table cannot be read: its other indexes go with it.
-            for index in table.indexes if clustered else chosen:
-                self._disable(table, index)
-        elif node.action == "rebuild":
-            for index in chosen:
-                self._rebuild(table, index, everything=node.name is None)
-            if node.name is None or any(index.type == 1 for index in chosen):
-                self.rewrite(table)
-        elif node.action in ("resume", "pause", "abort"):
-            raise SqlError(
-                10638,
-                f"ALTER INDEX {node.action.upper()} failed. There is no pending resumable index operation for the index"
-                f" '{node.name}' on '{table.name}'.",
-                state=2,
-            )
-        else:
-            for index in chosen:
-                if index.disabled and node.name is not None:
-                    raise self._on_disabled(table, index)
-        if node.options:
-            fill = f", fill_factor = {int(node.options['FILLFACTOR'])}" if "FILLFACTOR" in node.options else ""
-            self.run(
-                f"UPDATE mssql.indexes SET options = options || {_kept(node.options)}{fill} WHERE object_id ="
-                f" {table.object_id} AND index_id IN ({', '.join(str(index.index_id) for index in chosen) or 'NULL'})"
-            )
-
-    def _disable(self, table: TableInfo, index: IndexInfo) -> None:
-        if not index.disabled:
-            self.run(f"DROP INDEX {self._schema(table)}.{quoted(index.pg)}")
-            self.run(_mark(table, index, True))
-
-    def rewrite(self, table: TableInfo) -> None:
-        """Build a table and its indexes anew, without the room that deleted rows left.
-
-        PostgreSQL does so in a transaction only in the order of an index: one in which all rows are equal keeps theirs.
-        """
-        name = quoted(f"rebuild~{table.object_id}")
-        self.run(f"CREATE INDEX {name} ON {table.pg} ((1))")
-        self.run(f"CLUSTER {table.pg} USING {name}")
-        self.run(f"DROP INDEX {self._schema(table)}.{name}")
-
-    def _rebuild(self, table: TableInfo, index: IndexInfo, *, everything: bool) -> None:
-        if not index.disabled:
-            if index.type != 1:
-                self.run(f"REINDEX INDEX {self._schema(table)}.{quoted(index.pg)}")
-            return
-        if not everything and index.type != 1 and any(each.type == 1 and each.disabled for each in table.indexes):
-            raise self._on_disabled(table, index)
-        self.run(index_sql(self, table, self._stored(table, index), index.pg)[0])
-        self.run(_mark(table, index, False))
-
-    @staticmethod
-    def _on_disabled(table: TableInfo, index: IndexInfo) -> SqlError:
-        return SqlError(
-            1973,
-            f"Cannot perform the specified operation on disabled index '{index.name}' on table"
+def add_index(
+    d: Definer,
+    place: ObjectPlace,
+    object_id: str,
+    table: TableInfo,
+    index: IndexDefinition,
+    constraint: str = "",
+    number: int | None = None,
+) -> None:
+    """Make an index, under its old ``number`` if it has one."""
+    folded = fold(index.name)
+    known = d.pg.query("SELECT folded, type FROM mssql.indexes WHERE object_id = $1::int", object_id)
+    if any(row[0] == folded for row in known):
+        raise SqlError(
+            1913,
+            f"The operation failed because an index or statistics with name '{index.name}' already exists on table"
             f" '{table.schema}.{table.name}'.",
         )
-
-    def _stored(self, table: TableInfo, index: IndexInfo) -> IndexDefinition:
-        """The definition of an index as the catalog holds it."""
-        place = (table.object_id, index.index_id)
-        facts = self.pg.query(
-            "SELECT is_unique, filter FROM mssql.indexes WHERE object_id = $1::int AND index_id = $2::int", *place
+    if index.clustered and any(row[1] == "1" for row in known):
+        raise SqlError(
+            1902,
+            "Cannot create more than one clustered index on table"
+            f" '{table.schema}.{table.name}'. Drop the existing clustered"
+            " index before creating another.",
+            state=3,
         )
-        rows = self.pg.query(
-            "SELECT c.name, k.descending, k.included FROM mssql.index_columns k JOIN mssql.columns c USING (object_id,"
-            " column_id) WHERE k.object_id = $1::int AND k.index_id = $2::int ORDER BY k.index_column_id",
-            *place,
+    pg = pg_name(f"ix{object_id}.{index.name}")
+    for key in index.columns:
+        d.known(table, key.name)
+    d.run(index_sql(d, table, index, pg)[0])
+    free = (
+        "(SELECT greatest(max(index_id), 1) + 1 FROM (SELECT index_id FROM"
+        f" mssql.indexes WHERE object_id = {object_id} UNION ALL SELECT 1) s)"
+    )
+    where = shown(index.where, index.where_text, filtered=True) if index.where is not None else None
+    d.run(
+        "INSERT INTO mssql.indexes (object_id, index_id, name, folded, type,"
+        " is_unique, is_primary_key, is_unique_constraint, filter, pg_name, fill_factor, options)"
+        f" SELECT {object_id}, {1 if index.clustered else number or free}, {literal(index.name)},"
+        f" {literal(folded)}, {1 if index.clustered else 2},"
+        f" {sql_value(index.unique)}, {sql_value(constraint == 'primary')},"
+        f" {sql_value(constraint == 'unique')}, {sql_value(where)}, {literal(pg)},"
+        f" {int(index.options.get('FILLFACTOR', 0))}, {_kept(index.options)}"
+    )
+    _index_columns(d, object_id, table, index)
+
+
+def _index_columns(d: Definer, object_id: str, table: TableInfo, index: IndexDefinition) -> None:
+    rows = []
+    position = 0
+    for key in index.columns:
+        position += 1
+        rows.append((position, d.known(table, key.name).column_id, position, int(key.descending), 0))
+    for name in index.include:
+        position += 1
+        rows.append((position, d.known(table, name).column_id, 0, 0, 1))
+    for row in rows:
+        d.run(
+            "INSERT INTO mssql.index_columns (object_id, index_id,"
+            " index_column_id, column_id, key_ordinal, descending, included)"
+            f" SELECT object_id, index_id, {row[0]}, {row[1]}, {row[2]}, {row[3]}, {row[4]} FROM mssql.indexes"
+            f" WHERE object_id = {object_id} AND folded = {literal(fold(index.name))}"
         )
-        unique, where = facts[0]
-        keys = [nodes.KeyColumn(str(name), descending == "1") for name, descending, included in rows if included == "0"]
-        definition = IndexDefinition(index.name, (), keys, unique == "1", index.type == 1)
-        definition.include = [str(name) for name, _, included in rows if included == "1"]
-        if where is not None:
-            definition.where = Batch(where, tokenize(where)).predicate()
-        return definition
 
-    @staticmethod
-    def _schema(table: TableInfo) -> str:
-        return table.pg[: table.pg.rindex('."')]
 
-    def _updatestatistics(self, node: nodes.UpdateStatistics) -> None:
-        table = self.catalog.find(node.table, self.session.database)
-        if table is None or table.type != "U":
-            raise SqlError(2706, f"Table '{node.table[-1]}' does not exist.", severity=11, state=6)
-        for name in node.names:
-            if fold(name) not in {fold(index.name) for index in table.indexes}:
-                raise SqlError(
-                    2767, f"Could not locate statistics '{name}' in the system catalogs.", severity=16, state=1
-                )
-        if node.row_count is not None:
-            # What comes and goes afterwards is counted on from it, as by the server itself.
-            self.run(
-                f"UPDATE mssql.objects SET extra = extra || jsonb_build_object('rows_more', {node.row_count}"
-                f" - (SELECT count(*) FROM {table.pg})) WHERE object_id = {table.object_id}"
-            )
-        self.run(f"ANALYZE {table.pg}")
+def drop_index(d: Definer, table: TableInfo, name: str, constraint: bool) -> bool:
+    """Drop an index of a table, if it has one of that name; one of a constraint only with ``constraint``."""
+    rows = d.pg.query(
+        "DELETE FROM mssql.indexes WHERE object_id = $1::int AND folded ="
+        " $2 RETURNING pg_name, is_primary_key + is_unique_constraint, name",
+        table.object_id,
+        fold(name),
+    )
+    if not rows:
+        return False
+    if rows[0][1] != "0" and not constraint:
+        raise SqlError(
+            3723,
+            "An explicit DROP INDEX is not allowed on index"
+            f" '{table.schema}.{table.name}.{rows[0][2]}'. It is being used for"
+            " PRIMARY KEY or UNIQUE KEY constraint enforcement.",
+            state=4,
+        )
+    d.run(f"DROP INDEX IF EXISTS {_schema(table)}.{quoted(str(rows[0][0]))}")
+    return True
 
-    def drop_named_index(self, node: nodes.Drop, name: Name) -> None:
-        table = self.catalog.find(node.table, self.session.database)
-        if table is None or table.type != "U" or not self.drop_index(table, name[-1], False):
-            if node.if_exists:
-                return
-            raise SqlError(
-                3701,
-                f"Cannot drop the index '{'.'.join((*node.table, name[-1]))}',"
-                " because it does not exist or you do not have"
-                " permission.",
-                severity=11,
-                state=7,
-            )
+
+def alter_index(d: Definer, node: nodes.AlterIndex) -> None:
+    table = d.indexed(node.table, 9)
+    chosen = [index for index in table.indexes if node.name is None or fold(index.name) == fold(node.name)]
+    if node.name is not None and not chosen:
+        raise SqlError(2727, f"Cannot find index '{node.name}'.", severity=11)
+    if node.action == "disable":
+        clustered = any(index.type == 1 for index in chosen)
+        # Without its clustered index a table cannot be read: its other indexes go with it.
+        for index in table.indexes if clustered else chosen:
+            _disable(d, table, index)
+    elif node.action == "rebuild":
+        for index in chosen:
+            _rebuild(d, table, index, everything=node.name is None)
+        if node.name is None or any(index.type == 1 for index in chosen):
+            rewrite(d, table)
+    elif node.action in ("resume", "pause", "abort"):
+        raise SqlError(
+            10638,
+            f"ALTER INDEX {node.action.upper()} failed. There is no pending resumable index operation for the index"
+            f" '{node.name}' on '{table.name}'.",
+            state=2,
+        )
+    else:
+        for index in chosen:
+            if index.disabled and node.name is not None:
+                raise _on_disabled(table, index)
+    if node.options:
+        fill = f", fill_factor = {int(node.options['FILLFACTOR'])}" if "FILLFACTOR" in node.options else ""
+        d.run(
+            f"UPDATE mssql.indexes SET options = options || {_kept(node.options)}{fill} WHERE object_id ="
+            f" {table.object_id} AND index_id IN ({', '.join(str(index.index_id) for index in chosen) or 'NULL'})"
+        )
+
+
+def _disable(d: Definer, table: TableInfo, index: IndexInfo) -> None:
+    if not index.disabled:
+        d.run(f"DROP INDEX {_schema(table)}.{quoted(index.pg)}")
+        d.run(_mark(table, index, True))
+
+
+def rewrite(d: Definer, table: TableInfo) -> None:
+    """Build a table and its indexes anew, without the room that deleted rows left.
+
+    PostgreSQL does so in a transaction only in the order of an index: one in which all rows are equal keeps theirs.
+    """
+    name = quoted(f"rebuild~{table.object_id}")
+    d.run(f"CREATE INDEX {name} ON {table.pg} ((1))")
+    d.run(f"CLUSTER {table.pg} USING {name}")
+    d.run(f"DROP INDEX {_schema(table)}.{name}")
+
+
+def _rebuild(d: Definer, table: TableInfo, index: IndexInfo, *, everything: bool) -> None:
+    if not index.disabled:
+        if index.type != 1:
+            d.run(f"REINDEX INDEX {_schema(table)}.{quoted(index.pg)}")
+        return
+    if not everything and index.type != 1 and any(each.type == 1 and each.disabled for each in table.indexes):
+        raise _on_disabled(table, index)
+    d.run(index_sql(d, table, _stored(d, table, index), index.pg)[0])
+    d.run(_mark(table, index, False))
+
+
+def _on_disabled(table: TableInfo, index: IndexInfo) -> SqlError:
+    return SqlError(
+        1973,
+        f"Cannot perform the specified operation on disabled index '{index.name}' on table"
+        f" '{table.schema}.{table.name}'.",
+    )
+
+
+def _stored(d: Definer, table: TableInfo, index: IndexInfo) -> IndexDefinition:
+    """The definition of an index as the catalog holds it."""
+    place = (table.object_id, index.index_id)
+    facts = d.pg.query(
+        "SELECT is_unique, filter FROM mssql.indexes WHERE object_id = $1::int AND index_id = $2::int", *place
+    )
+    rows = d.pg.query(
+        "SELECT c.name, k.descending, k.included FROM mssql.index_columns k JOIN mssql.columns c USING (object_id,"
+        " column_id) WHERE k.object_id = $1::int AND k.index_id = $2::int ORDER BY k.index_column_id",
+        *place,
+    )
+    unique, where = facts[0]
+    keys = [nodes.KeyColumn(str(name), descending == "1") for name, descending, included in rows if included == "0"]
+    definition = IndexDefinition(index.name, (), keys, unique == "1", index.type == 1)
+    definition.include = [str(name) for name, _, included in rows if included == "1"]
+    if where is not None:
+        definition.where = Batch(where, tokenize(where)).predicate()
+    return definition
+
+
+def _schema(table: TableInfo) -> str:
+    return table.pg[: table.pg.rindex('."')]
+
+
+def update_statistics(d: Definer, node: nodes.UpdateStatistics) -> None:
+    table = d.catalog.find(node.table, d.session.database)
+    if table is None or table.type != "U":
+        raise SqlError(2706, f"Table '{node.table[-1]}' does not exist.", severity=11, state=6)
+    for name in node.names:
+        if fold(name) not in {fold(index.name) for index in table.indexes}:
+            raise SqlError(2767, f"Could not locate statistics '{name}' in the system catalogs.", severity=16, state=1)
+    if node.row_count is not None:
+        # What comes and goes afterwards is counted on from it, as by the server itself.
+        d.run(
+            f"UPDATE mssql.objects SET extra = extra || jsonb_build_object('rows_more', {node.row_count}"
+            f" - (SELECT count(*) FROM {table.pg})) WHERE object_id = {table.object_id}"
+        )
+    d.run(f"ANALYZE {table.pg}")
+
+
+def drop_named_index(d: Definer, node: nodes.Drop, name: Name) -> None:
+    """``DROP INDEX name ON table``."""
+    table = d.catalog.find(node.table, d.session.database)
+    if table is None or table.type != "U" or not drop_index(d, table, name[-1], False):
+        if node.if_exists:
+            return
+        raise SqlError(
+            3701,
+            f"Cannot drop the index '{'.'.join((*node.table, name[-1]))}',"
+            " because it does not exist or you do not have"
+            " permission.",
+            severity=11,
+            state=7,
+        )
 
 
 def _kept(options: dict[str, str]) -> str:

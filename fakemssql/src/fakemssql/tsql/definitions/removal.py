@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.definitions.databases import Databases
-from fakemssql.tsql.definitions.indexes import Indexes
-from fakemssql.tsql.definitions.triggers import Triggers
+from fakemssql.tsql.definitions.databases import drop_database, drop_schema
+from fakemssql.tsql.definitions.definer import Definer
+from fakemssql.tsql.definitions.indexes import drop_named_index
+from fakemssql.tsql.definitions.triggers import refresh_triggers
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.nodes import Name
@@ -21,54 +22,51 @@ _CODES = {
 }
 
 
-class Removal(Indexes, Triggers, Databases):
-    """Drops objects; each kind refuses what SQL Server would refuse."""
+def drop(d: Definer, node: nodes.Drop) -> None:
+    for name in node.names:
+        if node.kind == "INDEX":
+            drop_named_index(d, node, name)
+        elif node.kind == "SCHEMA":
+            drop_schema(d, name[-1], node.if_exists)
+        elif node.kind == "DATABASE":
+            drop_database(d, name[-1], node.if_exists)
+        else:
+            _drop_object(d, node.kind, name, node.if_exists)
 
-    def _drop(self, node: nodes.Drop) -> None:
-        for name in node.names:
-            if node.kind == "INDEX":
-                self.drop_named_index(node, name)
-            elif node.kind == "SCHEMA":
-                self.drop_schema(name[-1], node.if_exists)
-            elif node.kind == "DATABASE":
-                self.drop_database(name[-1], node.if_exists)
-            else:
-                self._drop_object(node.kind, name, node.if_exists)
 
-    def _drop_object(self, kind: str, name: Name, exists: bool) -> None:
-        if kind == "TABLE" and name[-1].startswith("#"):
-            self.session.temporary.drop(name, exists)
+def _drop_object(d: Definer, kind: str, name: Name, exists: bool) -> None:
+    if kind == "TABLE" and name[-1].startswith("#"):
+        d.session.temporary.drop(name, exists)
+        return
+    rows = d.located(name)
+    if not rows or rows[0][3] != _CODES[kind]:
+        if exists and not rows:
             return
-        rows = self.located(name)
-        if not rows or rows[0][3] != _CODES[kind]:
-            if exists and not rows:
-                return
-            if rows and rows[0][3] != _CODES[kind]:
-                raise SqlError(
-                    3705,
-                    f"Cannot use DROP {kind} with '{'.'.join(name)}'"
-                    f" because '{'.'.join(name)}' is another kind of object.",
-                )
+        if rows and rows[0][3] != _CODES[kind]:
             raise SqlError(
-                3701,
-                f"Cannot drop the {kind.lower()} '{'.'.join(name)}',"
-                " because it does not exist or you do not have permission.",
-                severity=11,
-                state=5,
+                3705,
+                f"Cannot use DROP {kind} with '{'.'.join(name)}' because '{'.'.join(name)}' is another kind of object.",
             )
-        identifier, pg, schema_pg, *_ = rows[0]
-        if kind == "TABLE":
-            referencing = self.value(
-                "SELECT count(*) FROM mssql.objects WHERE type = 'F' AND"
-                f" extra->>'target' = '{identifier}' AND parent_object_id <> {identifier}"
+        raise SqlError(
+            3701,
+            f"Cannot drop the {kind.lower()} '{'.'.join(name)}',"
+            " because it does not exist or you do not have permission.",
+            severity=11,
+            state=5,
+        )
+    identifier, pg, schema_pg, *_ = rows[0]
+    if kind == "TABLE":
+        referencing = d.value(
+            "SELECT count(*) FROM mssql.objects WHERE type = 'F' AND"
+            f" extra->>'target' = '{identifier}' AND parent_object_id <> {identifier}"
+        )
+        if referencing != "0":
+            raise SqlError(
+                3726,
+                f"Could not drop object '{'.'.join(name)}' because it is referenced by a FOREIGN KEY constraint.",
             )
-            if referencing != "0":
-                raise SqlError(
-                    3726,
-                    f"Could not drop object '{'.'.join(name)}' because it is referenced by a FOREIGN KEY constraint.",
-                )
-            self.session.keep_identities()
-            self.run(f"DROP TABLE {quoted(str(schema_pg))}.{quoted(str(pg))}")
-        self.run(f"DELETE FROM mssql.objects WHERE object_id = {identifier} OR parent_object_id = {identifier}")
-        if kind == "TRIGGER":
-            self.refresh_triggers()
+        d.session.keep_identities()
+        d.run(f"DROP TABLE {quoted(str(schema_pg))}.{quoted(str(pg))}")
+    d.run(f"DELETE FROM mssql.objects WHERE object_id = {identifier} OR parent_object_id = {identifier}")
+    if kind == "TRIGGER":
+        refresh_triggers(d)

@@ -11,206 +11,208 @@ from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.typed import Typed
 from fakemssql.tsql.datatypes.sqltypes import storage
 from fakemssql.tsql.definitions.columns import collation_of, column_infos, column_sql
-from fakemssql.tsql.definitions.constraints import Constraints
+from fakemssql.tsql.definitions.constraints import add_constraint, add_default, drop_constraint
+from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
 from fakemssql.tsql.definitions.dependents import Dependent, dependents, in_the_way_of
+from fakemssql.tsql.definitions.indexes import add_index, rewrite
 from fakemssql.tsql.definitions.metadata import metadata_columns, object_row, sql_value
-from fakemssql.tsql.definitions.objects import Place
-from fakemssql.tsql.definitions.triggers import Triggers
+from fakemssql.tsql.definitions.triggers import set_triggers
 from fakemssql.tsql.names import fold, literal, pg_name, quoted
 from fakemssql.tsql.parser import nodes
 
 
-class Tables(Constraints, Triggers):
-    """Creates tables and changes their columns."""
+def create_table(d: Definer, node: nodes.CreateTable) -> None:
+    if node.name[-1].startswith("#"):
+        d.session.temporary.create(node)
+        return
+    place = d.place(node.name)
+    if place.schema.lower() in ("sys", "information_schema"):
+        raise SqlError(
+            2760,
+            f'The specified schema name "{place.schema}" either does'
+            " not exist or you do not have permission to use it.",
+        )
+    d.check_new(place)
+    pg = pg_name(place.name)
+    compression = node.options.get("DATA_COMPRESSION")
+    kept = {"compression": compression} if compression else {}
+    object_id = d.value(object_row((place.name,), "U", "0", pg, place.database_id, place.schema_id, **kept))
+    table = TableInfo(
+        place.name,
+        place.schema,
+        place.database,
+        f"{quoted(place.schema_pg)}.{quoted(pg)}",
+        [],
+        object_id=int(object_id),
+    )
+    _build(d, table, node, place, object_id)
 
-    def _createtable(self, node: nodes.CreateTable) -> None:
-        if node.name[-1].startswith("#"):
-            self.session.temporary.create(node)
+
+def _build(d: Definer, table: TableInfo, node: nodes.CreateTable, place: ObjectPlace, object_id: str) -> None:
+    primary = {fold(key.name) for c in node.constraints if c.kind == "primary" for key in c.columns}
+    seen: set[str] = set()
+    for definition in node.columns:
+        if fold(definition.name) in seen:
+            raise SqlError(
+                2705,
+                "Column names in each table must be unique. Column name"
+                f" '{definition.name}' in table '{place.name}' is specified more than once.",
+                state=3,
+            )
+        seen.add(fold(definition.name))
+        if fold(definition.name) in primary:
+            if definition.nullable:
+                raise SqlError(
+                    8111, f"Cannot define PRIMARY KEY constraint on nullable column in table '{place.name}'."
+                )
+            definition.nullable = False
+    table.columns = column_infos(d, table, node.columns)
+    if sum(column.identity for column in table.columns) > 1:
+        raise SqlError(
+            2744,
+            f"Multiple identity columns specified for table '{place.name}'."
+            " Only one identity column per table is allowed.",
+            state=2,
+        )
+    pairs = list(zip(table.columns, node.columns, strict=True))
+    stored = [column_sql(d, definition, info) for info, definition in pairs if definition.computed is None]
+    if not stored:
+        raise SqlError(40517, "A table without a stored column is not supported by fakemssql.")
+    d.run(f"CREATE TABLE {table.pg} ({', '.join(stored)})")
+    for sql in metadata_columns(object_id, pairs):
+        d.run(sql)
+    for info, definition in pairs:
+        if definition.default is not None:
+            add_default(d, place, object_id, table, info, definition.default)
+    for constraint in node.constraints:
+        add_constraint(d, place, object_id, table, constraint)
+    for index in node.indexes:
+        add_index(d, place, object_id, table, index)
+
+
+def alter_table(d: Definer, node: nodes.AlterTable) -> None:
+    table = d.target(node.name)
+    place = d.place((table.database, table.schema, table.name))
+    object_id = str(table.object_id)
+    d.run(f"UPDATE mssql.objects SET modified = mssql.utcnow_dt() WHERE object_id = {object_id}")
+    if node.action == "options":
+        if node.rebuilds:
+            rewrite(d, table)
+        names = {"LOCK_ESCALATION": "lock_escalation", "DATA_COMPRESSION": "compression"}
+        kept = {names[key]: value for key, value in node.options.items() if key in names}
+        d.run(f"UPDATE mssql.objects SET extra = extra || {literal(json.dumps(kept))} WHERE object_id = {object_id}")
+    elif node.action in ("enable_trigger", "disable_trigger"):
+        set_triggers(d, table, node.names[0][1], node.action == "enable_trigger")
+    elif node.action == "add":
+        _add(d, node, table, place, object_id)
+    elif node.action == "alter":
+        _alter_column(d, node.columns[0], table, object_id)
+    else:
+        for kind, name, exists in node.names:
+            if kind == "COLUMN":
+                _drop_column(d, table, name, exists)
+            else:
+                drop_constraint(d, table, name, exists)
+
+
+def _add(d: Definer, node: nodes.AlterTable, table: TableInfo, place: ObjectPlace, object_id: str) -> None:
+    number = max((column.column_id for column in table.columns), default=0)
+    for definition in node.columns:
+        if table.column(definition.name) is not None:
+            raise SqlError(
+                2705,
+                "Column names in each table must be unique. Column name"
+                f" '{definition.name}' in table '{table.name}' is specified more than once.",
+                state=4,
+            )
+    for definition, info in zip(node.columns, column_infos(d, table, node.columns, after=number), strict=True):
+        if definition.computed is None:
+            bare = not info.nullable and definition.default is None and not info.identity
+            if bare and d.value(f"SELECT EXISTS (SELECT 1 FROM {table.pg})") == "t":
+                raise SqlError(
+                    4901,
+                    "ALTER TABLE only allows columns to be added that"
+                    " can contain nulls, or have a DEFAULT definition"
+                    f" specified. Column '{info.name}' cannot be added to non-empty table '{table.name}'.",
+                )
+            text = column_sql(d, definition, info)
+            d.run(f"ALTER TABLE {table.pg} ADD COLUMN {text}")
+            if definition.default is not None and info.nullable:
+                d.run(f"UPDATE {table.pg} SET {quoted(info.pg)} = NULL")
+        for sql in metadata_columns(object_id, [(info, definition)]):
+            d.run(sql)
+        table.columns.append(info)
+        if definition.default is not None:
+            add_default(d, place, object_id, table, info, definition.default)
+    for constraint in node.constraints:
+        if constraint.kind == "primary":
+            for key in constraint.columns:
+                if d.known(table, key.name).nullable:
+                    raise SqlError(
+                        8111, f"Cannot define PRIMARY KEY constraint on nullable column in table '{table.name}'."
+                    )
+        add_constraint(d, place, object_id, table, constraint)
+    for index in node.indexes:
+        add_index(d, place, object_id, table, index)
+
+
+def _alter_column(d: Definer, definition: nodes.ColumnDefinition, table: TableInfo, object_id: str) -> None:
+
+    old = table.column(definition.name)
+    if old is None:
+        raise SqlError(
+            4924,
+            "ALTER TABLE ALTER COLUMN failed because column"
+            f" '{definition.name}' does not exist in table '{table.name}'.",
+        )
+    if definition.type is None or old.computed is not None:
+        raise SqlError(4928, f"Cannot alter column '{old.name}' because it is 'COMPUTED'.")
+    kind = definition.type
+    nullable = definition.nullable is not False and (definition.nullable is not None or not old.identity)
+    if old.identity and nullable:
+        raise SqlError(
+            8147, f"Could not create IDENTITY attribute on nullable column '{old.name}', table '{table.name}'."
+        )
+    in_the_way = in_the_way_of(old, kind, nullable, dependents(d, table, old))
+    _refuse_dependents(d, table, old, "ALTER COLUMN", in_the_way)
+    column = quoted(old.pg)
+    value = convert(
+        Typed(column, old.type), kind, "assign", place=f"table '{table.full_name}', column '{old.name}'"
+    ).sql
+    steps = [f"ALTER COLUMN {column} DROP DEFAULT"] if old.default and storage(kind) != storage(old.type) else []
+    steps.append(f"ALTER COLUMN {column} TYPE {storage(kind)} USING {value}")
+    steps.append(f"ALTER COLUMN {column} {'DROP' if nullable else 'SET'} NOT NULL")
+    d.run(f"ALTER TABLE {table.pg} {', '.join(steps)}")
+    d.run(
+        f"UPDATE mssql.columns SET type_name = {literal(kind.name)},"
+        f" length = {sql_value(kind.length)}, num_precision ="
+        f" {sql_value(kind.precision)}, num_scale = {sql_value(kind.scale)}, nullable = {sql_value(nullable)},"
+        f" collation_name = {sql_value(collation_of(kind, definition))}"
+        f" WHERE object_id = {object_id} AND column_id = {old.column_id}"
+    )
+
+
+def _refuse_dependents(d: Definer, table: TableInfo, column: ColumnInfo, what: str, found: list[Dependent]) -> None:
+    """Errors 5074, one for each, and 4922 where something depends on the column."""
+    for each in found:
+        d.session.info(SqlError(5074, f"The {each.word} '{each.name}' is dependent on column '{column.name}'."))
+    if found:
+        raise SqlError(
+            4922,
+            f"ALTER TABLE {what} {column.name} failed because one or more objects access this column.",
+            state=9,
+        )
+
+
+def _drop_column(d: Definer, table: TableInfo, name: str, exists: bool) -> None:
+    column = table.column(name)
+    if column is None:
+        if exists:
             return
-        place = self.place(node.name)
-        if place.schema.lower() in ("sys", "information_schema"):
-            raise SqlError(
-                2760,
-                f'The specified schema name "{place.schema}" either does'
-                " not exist or you do not have permission to use it.",
-            )
-        self.check_new(place)
-        pg = pg_name(place.name)
-        compression = node.options.get("DATA_COMPRESSION")
-        kept = {"compression": compression} if compression else {}
-        object_id = self.value(object_row((place.name,), "U", "0", pg, place.database_id, place.schema_id, **kept))
-        table = TableInfo(
-            place.name,
-            place.schema,
-            place.database,
-            f"{quoted(place.schema_pg)}.{quoted(pg)}",
-            [],
-            object_id=int(object_id),
+        raise SqlError(
+            4924, f"ALTER TABLE DROP COLUMN failed because column '{name}' does not exist in table '{table.name}'."
         )
-        self._build(table, node, place, object_id)
-
-    def _build(self, table: TableInfo, node: nodes.CreateTable, place: Place, object_id: str) -> None:
-        primary = {fold(key.name) for c in node.constraints if c.kind == "primary" for key in c.columns}
-        seen: set[str] = set()
-        for definition in node.columns:
-            if fold(definition.name) in seen:
-                raise SqlError(
-                    2705,
-                    "Column names in each table must be unique. Column name"
-                    f" '{definition.name}' in table '{place.name}' is specified more than once.",
-                    state=3,
-                )
-            seen.add(fold(definition.name))
-            if fold(definition.name) in primary:
-                if definition.nullable:
-                    raise SqlError(
-                        8111, f"Cannot define PRIMARY KEY constraint on nullable column in table '{place.name}'."
-                    )
-                definition.nullable = False
-        table.columns = column_infos(self, table, node.columns)
-        if sum(column.identity for column in table.columns) > 1:
-            raise SqlError(
-                2744,
-                f"Multiple identity columns specified for table '{place.name}'."
-                " Only one identity column per table is allowed.",
-                state=2,
-            )
-        pairs = list(zip(table.columns, node.columns, strict=True))
-        stored = [column_sql(self, definition, info) for info, definition in pairs if definition.computed is None]
-        if not stored:
-            raise SqlError(40517, "A table without a stored column is not supported by fakemssql.")
-        self.run(f"CREATE TABLE {table.pg} ({', '.join(stored)})")
-        for sql in metadata_columns(object_id, pairs):
-            self.run(sql)
-        for info, definition in pairs:
-            if definition.default is not None:
-                self.add_default(place, object_id, table, info, definition.default)
-        for constraint in node.constraints:
-            self.add_constraint(place, object_id, table, constraint)
-        for index in node.indexes:
-            self.add_index(place, object_id, table, index)
-
-    def _altertable(self, node: nodes.AlterTable) -> None:
-        table = self.target(node.name)
-        place = self.place((table.database, table.schema, table.name))
-        object_id = str(table.object_id)
-        self.run(f"UPDATE mssql.objects SET modified = mssql.utcnow_dt() WHERE object_id = {object_id}")
-        if node.action == "options":
-            if node.rebuilds:
-                self.rewrite(table)
-            names = {"LOCK_ESCALATION": "lock_escalation", "DATA_COMPRESSION": "compression"}
-            kept = {names[key]: value for key, value in node.options.items() if key in names}
-            self.run(
-                f"UPDATE mssql.objects SET extra = extra || {literal(json.dumps(kept))} WHERE object_id = {object_id}"
-            )
-        elif node.action in ("enable_trigger", "disable_trigger"):
-            self.set_triggers(table, node.names[0][1], node.action == "enable_trigger")
-        elif node.action == "add":
-            self._add(node, table, place, object_id)
-        elif node.action == "alter":
-            self._alter_column(node.columns[0], table, object_id)
-        else:
-            for kind, name, exists in node.names:
-                if kind == "COLUMN":
-                    self._drop_column(table, name, exists)
-                else:
-                    self._drop_constraint(table, name, exists)
-
-    def _add(self, node: nodes.AlterTable, table: TableInfo, place: Place, object_id: str) -> None:
-        number = max((column.column_id for column in table.columns), default=0)
-        for definition in node.columns:
-            if table.column(definition.name) is not None:
-                raise SqlError(
-                    2705,
-                    "Column names in each table must be unique. Column name"
-                    f" '{definition.name}' in table '{table.name}' is specified more than once.",
-                    state=4,
-                )
-        for definition, info in zip(node.columns, column_infos(self, table, node.columns, after=number), strict=True):
-            if definition.computed is None:
-                bare = not info.nullable and definition.default is None and not info.identity
-                if bare and self.value(f"SELECT EXISTS (SELECT 1 FROM {table.pg})") == "t":
-                    raise SqlError(
-                        4901,
-                        "ALTER TABLE only allows columns to be added that"
-                        " can contain nulls, or have a DEFAULT definition"
-                        f" specified. Column '{info.name}' cannot be added to non-empty table '{table.name}'.",
-                    )
-                text = column_sql(self, definition, info)
-                self.run(f"ALTER TABLE {table.pg} ADD COLUMN {text}")
-                if definition.default is not None and info.nullable:
-                    self.run(f"UPDATE {table.pg} SET {quoted(info.pg)} = NULL")
-            for sql in metadata_columns(object_id, [(info, definition)]):
-                self.run(sql)
-            table.columns.append(info)
-            if definition.default is not None:
-                self.add_default(place, object_id, table, info, definition.default)
-        for constraint in node.constraints:
-            if constraint.kind == "primary":
-                for key in constraint.columns:
-                    if self.known(table, key.name).nullable:
-                        raise SqlError(
-                            8111, f"Cannot define PRIMARY KEY constraint on nullable column in table '{table.name}'."
-                        )
-            self.add_constraint(place, object_id, table, constraint)
-        for index in node.indexes:
-            self.add_index(place, object_id, table, index)
-
-    def _alter_column(self, definition: nodes.ColumnDefinition, table: TableInfo, object_id: str) -> None:
-
-        old = table.column(definition.name)
-        if old is None:
-            raise SqlError(
-                4924,
-                "ALTER TABLE ALTER COLUMN failed because column"
-                f" '{definition.name}' does not exist in table '{table.name}'.",
-            )
-        if definition.type is None or old.computed is not None:
-            raise SqlError(4928, f"Cannot alter column '{old.name}' because it is 'COMPUTED'.")
-        kind = definition.type
-        nullable = definition.nullable is not False and (definition.nullable is not None or not old.identity)
-        if old.identity and nullable:
-            raise SqlError(
-                8147, f"Could not create IDENTITY attribute on nullable column '{old.name}', table '{table.name}'."
-            )
-        in_the_way = in_the_way_of(old, kind, nullable, dependents(self, table, old))
-        self._refuse_dependents(table, old, "ALTER COLUMN", in_the_way)
-        column = quoted(old.pg)
-        value = convert(
-            Typed(column, old.type), kind, "assign", place=f"table '{table.full_name}', column '{old.name}'"
-        ).sql
-        steps = [f"ALTER COLUMN {column} DROP DEFAULT"] if old.default and storage(kind) != storage(old.type) else []
-        steps.append(f"ALTER COLUMN {column} TYPE {storage(kind)} USING {value}")
-        steps.append(f"ALTER COLUMN {column} {'DROP' if nullable else 'SET'} NOT NULL")
-        self.run(f"ALTER TABLE {table.pg} {', '.join(steps)}")
-        self.run(
-            f"UPDATE mssql.columns SET type_name = {literal(kind.name)},"
-            f" length = {sql_value(kind.length)}, num_precision ="
-            f" {sql_value(kind.precision)}, num_scale = {sql_value(kind.scale)}, nullable = {sql_value(nullable)},"
-            f" collation_name = {sql_value(collation_of(kind, definition))}"
-            f" WHERE object_id = {object_id} AND column_id = {old.column_id}"
-        )
-
-    def _refuse_dependents(self, table: TableInfo, column: ColumnInfo, what: str, found: list[Dependent]) -> None:
-        """Errors 5074, one for each, and 4922 where something depends on the column."""
-        for each in found:
-            self.session.info(SqlError(5074, f"The {each.word} '{each.name}' is dependent on column '{column.name}'."))
-        if found:
-            raise SqlError(
-                4922,
-                f"ALTER TABLE {what} {column.name} failed because one or more objects access this column.",
-                state=9,
-            )
-
-    def _drop_column(self, table: TableInfo, name: str, exists: bool) -> None:
-        column = table.column(name)
-        if column is None:
-            if exists:
-                return
-            raise SqlError(
-                4924, f"ALTER TABLE DROP COLUMN failed because column '{name}' does not exist in table '{table.name}'."
-            )
-        self._refuse_dependents(table, column, "DROP COLUMN", dependents(self, table, column))
-        if column.computed is None:
-            self.run(f"ALTER TABLE {table.pg} DROP COLUMN {quoted(column.pg)}")
-        self.run(f"DELETE FROM mssql.columns WHERE object_id = {table.object_id} AND column_id = {column.column_id}")
+    _refuse_dependents(d, table, column, "DROP COLUMN", dependents(d, table, column))
+    if column.computed is None:
+        d.run(f"ALTER TABLE {table.pg} DROP COLUMN {quoted(column.pg)}")
+    d.run(f"DELETE FROM mssql.columns WHERE object_id = {table.object_id} AND column_id = {column.column_id}")

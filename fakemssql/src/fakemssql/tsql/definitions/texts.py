@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
-from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.compiler.base_tables import table_scope
+from fakemssql.tsql.compiler.compilation import Compilation
+from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.compiler.environment import Environment
 from fakemssql.tsql.compiler.typed import Names
 from fakemssql.tsql.datatypes.sqltypes import is_text, storage
-from fakemssql.tsql.definitions.objects import Objects
+from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.nodes import IndexDefinition
@@ -19,10 +21,10 @@ MARK = "\x02"
 """The alias of a table in expressions that PostgreSQL wants without one; it is taken out again."""
 
 
-def key_sql(table: TableInfo, columns: list[nodes.KeyColumn], compiler: Compiler) -> str:
+def key_sql(table: TableInfo, columns: list[nodes.KeyColumn], compiler: Compilation) -> str:
     """The key of an index: text is indexed as the collation compares it; NULL sorts first, as in SQL Server."""
     parts = []
-    scope = compiler.table_scope(table, "", MARK)
+    scope = table_scope(compiler, table, "", MARK)
     for key in columns:
         info = table.column(key.name)
         if info is None:
@@ -44,13 +46,13 @@ def key_sql(table: TableInfo, columns: list[nodes.KeyColumn], compiler: Compiler
     return ", ".join(parts)
 
 
-def index_sql(definer: Objects, table: TableInfo, index: IndexDefinition, pg: str) -> tuple[str, str]:
+def index_sql(definer: Definer, table: TableInfo, index: IndexDefinition, pg: str) -> tuple[str, str]:
     """CREATE INDEX in PostgreSQL, and the filter as PostgreSQL text."""
-    compiler = Compiler(definer.environment())
+    compiler = compilation(definer.environment())
     keys = key_sql(table, index.columns, compiler)
     where = ""
     if index.where is not None:
-        scope = compiler.table_scope(table, "", MARK)
+        scope = table_scope(compiler, table, "", MARK)
         text = compiler.predicate(index.where, Names([scope]))
         where = " WHERE " + text.replace(MARK + ".", "")
         if compiler.parameters:
@@ -78,8 +80,8 @@ def index_sql(definer: Objects, table: TableInfo, index: IndexDefinition, pg: st
 
 def check_sql(environment: Environment, table: TableInfo, condition: nodes.Expr) -> str:
     """The condition of a CHECK over a row of ``table``."""
-    compiler = Compiler(environment)
-    text = compiler.predicate(condition, Names([compiler.table_scope(table, table.name, MARK)]))
+    compiler = compilation(environment)
+    text = compiler.predicate(condition, Names([table_scope(compiler, table, table.name, MARK)]))
     if compiler.parameters:
         raise SqlError(40517, "A check that depends on the session is not supported by fakemssql.")
     return text.replace(MARK + ".", "")

@@ -7,118 +7,116 @@ import json
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.definitions.metadata import object_row
-from fakemssql.tsql.definitions.objects import Objects
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 
 
-class Triggers(Objects):
-    """Keeps the texts of procedures and triggers, and which triggers are enabled."""
-
-    def _createmodule(self, node: nodes.CreateModule) -> None:
-        place = self.place(node.name)
-        code = "TR" if node.kind == "TRIGGER" else "P"
-        rows = self.pg.query(
-            "SELECT object_id, type FROM mssql.objects WHERE database_id"
-            " = $1::int AND schema_id = $2::int AND folded = $3",
-            place.database_id,
-            place.schema_id,
-            fold(place.name),
-        )
-        known = rows[0][0] if rows and rows[0][1] == code and node.mode != "create" else None
-        if known is None and node.mode == "alter":
-            raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", state=6)
-        if known is None:
-            self.check_new(place)
-        parent, extra = "0", dict[str, object]()
-        if node.kind == "TRIGGER":
-            table = self.catalog.named(node.table, self.session.database)
-            if table is None or not (table.type == "U" or (table.type == "V" and node.instead)):
-                raise SqlError(
-                    8197,
-                    f"The object '{'.'.join(node.table)}' does not exist or is invalid for this operation.",
-                    state=4,
-                )
-            parent = str(table.object_id)
-            idle = all(isinstance(s, nodes.SetOption | nodes.Return | nodes.Declare) for s in node.body or [])
-            # A body without effect is not run; that the trigger is there still matters to OUTPUT.
-            extra |= {"events": [] if idle and not node.instead else node.events, "declared": node.events}
-            if node.instead:
-                self._check_alone(table, node, known)
-                extra["instead"] = True
-        text = node.text.replace("ALTER", "CREATE", 1) if node.mode == "alter" else node.text
-        if known is None:
-            self.value(
-                object_row(
-                    (place.name,), code, parent, None, place.database_id, place.schema_id, definition=text, **extra
-                )
-            )
-        else:
-            # Its number and its permissions stay; ALTER TRIGGER enables it.
-            self.pg.query(
-                "UPDATE mssql.objects SET definition = $2, parent_object_id = $3::int, extra = $4::jsonb, disabled ="
-                " 0, modified = mssql.utcnow_dt() WHERE object_id = $1::int",
-                known,
-                text,
-                parent,
-                json.dumps(extra),
-            )
-        self.refresh_triggers()
-
-    def _check_alone(self, table: TableInfo, node: nodes.CreateModule, itself: str | None) -> None:
-        """Error 2111: one INSTEAD OF trigger for an event."""
-        for event in node.events:
-            taken = self.pg.query(
-                "SELECT 1 FROM mssql.objects WHERE parent_object_id = $1::int AND type = 'TR' AND extra ? 'instead'"
-                " AND extra->'declared' ? $2 AND object_id <> COALESCE($3::int, 0)",
-                table.object_id,
-                event,
-                itself,
-            )
-            if taken:
-                raise SqlError(
-                    2111,
-                    f"Cannot create trigger '{node.name[-1]}' on table '{table.schema}.{table.name}' because an INSTEAD"
-                    f" OF {event} trigger already exists on this object.",
-                )
-
-    def refresh_triggers(self) -> None:
-        """Keep in a table's row which events have enabled triggers with a body to run, after it or instead."""
-        events = (
-            "COALESCE((SELECT jsonb_agg(DISTINCT e) FROM mssql.objects t, jsonb_array_elements(t.extra->'events') e"
-            " WHERE t.parent_object_id = o.object_id AND t.type = 'TR' AND t.disabled = 0"
-            " AND (t.extra ? 'instead') = {}), '[]')"
-        )
-        self.run(
-            "UPDATE mssql.objects o SET extra = o.extra || jsonb_build_object('trigger_events',"
-            f" {events.format('false')}, 'instead_events', {events.format('true')}) WHERE o.type IN ('U', 'V')"
-            " AND (o.extra ? 'trigger_events' OR EXISTS (SELECT 1 FROM mssql.objects t"
-            " WHERE t.parent_object_id = o.object_id AND t.type = 'TR'))"
-        )
-
-    def _triggerstate(self, node: nodes.TriggerState) -> None:
-        table = self.catalog.named(node.table, self.session.database)
-        if table is None or table.type not in ("U", "V"):
+def create_module(d: Definer, node: nodes.CreateModule) -> None:
+    place = d.place(node.name)
+    code = "TR" if node.kind == "TRIGGER" else "P"
+    rows = d.pg.query(
+        "SELECT object_id, type FROM mssql.objects WHERE database_id = $1::int AND schema_id = $2::int AND folded = $3",
+        place.database_id,
+        place.schema_id,
+        fold(place.name),
+    )
+    known = rows[0][0] if rows and rows[0][1] == code and node.mode != "create" else None
+    if known is None and node.mode == "alter":
+        raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", state=6)
+    if known is None:
+        d.check_new(place)
+    parent, extra = "0", dict[str, object]()
+    if node.kind == "TRIGGER":
+        table = d.catalog.named(node.table, d.session.database)
+        if table is None or not (table.type == "U" or (table.type == "V" and node.instead)):
             raise SqlError(
-                1088,
-                f'Cannot find the object "{".".join(node.table)}" because it does not exist or you do not have'
-                " permissions.",
-                state=22,
+                8197,
+                f"The object '{'.'.join(node.table)}' does not exist or is invalid for this operation.",
+                state=4,
             )
-        self.set_triggers(table, node.name, node.enabled)
+        parent = str(table.object_id)
+        idle = all(isinstance(s, nodes.SetOption | nodes.Return | nodes.Declare) for s in node.body or [])
+        # A body without effect is not run; that the trigger is there still matters to OUTPUT.
+        extra |= {"events": [] if idle and not node.instead else node.events, "declared": node.events}
+        if node.instead:
+            _check_alone(d, table, node, known)
+            extra["instead"] = True
+    text = node.text.replace("ALTER", "CREATE", 1) if node.mode == "alter" else node.text
+    if known is None:
+        d.value(
+            object_row((place.name,), code, parent, None, place.database_id, place.schema_id, definition=text, **extra)
+        )
+    else:
+        # Its number and its permissions stay; ALTER TRIGGER enables it.
+        d.pg.query(
+            "UPDATE mssql.objects SET definition = $2, parent_object_id = $3::int, extra = $4::jsonb, disabled ="
+            " 0, modified = mssql.utcnow_dt() WHERE object_id = $1::int",
+            known,
+            text,
+            parent,
+            json.dumps(extra),
+        )
+    refresh_triggers(d)
 
-    def set_triggers(self, table: TableInfo, name: str, enabled: bool) -> None:
-        rows = self.pg.query(
-            "UPDATE mssql.objects SET disabled = $3::smallint WHERE parent_object_id"
-            " = $1::int AND type = 'TR' AND ($2 = '' OR folded = $2)"
-            " RETURNING 1",
+
+def _check_alone(d: Definer, table: TableInfo, node: nodes.CreateModule, itself: str | None) -> None:
+    """Error 2111: one INSTEAD OF trigger for an event."""
+    for event in node.events:
+        taken = d.pg.query(
+            "SELECT 1 FROM mssql.objects WHERE parent_object_id = $1::int AND type = 'TR' AND extra ? 'instead'"
+            " AND extra->'declared' ? $2 AND object_id <> COALESCE($3::int, 0)",
             table.object_id,
-            fold(name),
-            0 if enabled else 1,
+            event,
+            itself,
         )
-        if not rows and name:
+        if taken:
             raise SqlError(
-                4920, f"ALTER TABLE failed because trigger '{name}' on table '{table.name}' does not exist.", state=0
+                2111,
+                f"Cannot create trigger '{node.name[-1]}' on table '{table.schema}.{table.name}' because an INSTEAD"
+                f" OF {event} trigger already exists on this object.",
             )
-        self.refresh_triggers()
+
+
+def refresh_triggers(d: Definer) -> None:
+    """Keep in a table's row which events have enabled triggers with a body to run, after it or instead."""
+    events = (
+        "COALESCE((SELECT jsonb_agg(DISTINCT e) FROM mssql.objects t, jsonb_array_elements(t.extra->'events') e"
+        " WHERE t.parent_object_id = o.object_id AND t.type = 'TR' AND t.disabled = 0"
+        " AND (t.extra ? 'instead') = {}), '[]')"
+    )
+    d.run(
+        "UPDATE mssql.objects o SET extra = o.extra || jsonb_build_object('trigger_events',"
+        f" {events.format('false')}, 'instead_events', {events.format('true')}) WHERE o.type IN ('U', 'V')"
+        " AND (o.extra ? 'trigger_events' OR EXISTS (SELECT 1 FROM mssql.objects t"
+        " WHERE t.parent_object_id = o.object_id AND t.type = 'TR'))"
+    )
+
+
+def change_trigger_state(d: Definer, node: nodes.TriggerState) -> None:
+    table = d.catalog.named(node.table, d.session.database)
+    if table is None or table.type not in ("U", "V"):
+        raise SqlError(
+            1088,
+            f'Cannot find the object "{".".join(node.table)}" because it does not exist or you do not have'
+            " permissions.",
+            state=22,
+        )
+    set_triggers(d, table, node.name, node.enabled)
+
+
+def set_triggers(d: Definer, table: TableInfo, name: str, enabled: bool) -> None:
+    rows = d.pg.query(
+        "UPDATE mssql.objects SET disabled = $3::smallint WHERE parent_object_id"
+        " = $1::int AND type = 'TR' AND ($2 = '' OR folded = $2)"
+        " RETURNING 1",
+        table.object_id,
+        fold(name),
+        0 if enabled else 1,
+    )
+    if not rows and name:
+        raise SqlError(
+            4920, f"ALTER TABLE failed because trigger '{name}' on table '{table.name}' does not exist.", state=0
+        )
+    refresh_triggers(d)

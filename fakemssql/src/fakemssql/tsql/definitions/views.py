@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo
-from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.compiler.compiler import compilation
+from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.definitions.metadata import metadata_columns, object_row
-from fakemssql.tsql.definitions.objects import Objects
 from fakemssql.tsql.names import bracketed, literal
 from fakemssql.tsql.parser import nodes
 
@@ -15,63 +15,61 @@ _OF_READER = {"@@user", "@@user_id", "@@login", "@@login_id", "@@original_login"
 """What a view may say of its reader, since it is compiled anew for each."""
 
 
-class Views(Objects):
-    """Creates views and synonyms."""
+def create_synonym(d: Definer, node: nodes.CreateSynonym) -> None:
+    place = d.place(node.name)
+    d.check_new(place)
+    d.value(
+        object_row(
+            (place.name,),
+            "SN",
+            "0",
+            None,
+            place.database_id,
+            place.schema_id,
+            definition=".".join(bracketed(part) if part else "" for part in node.target),
+            target=list(node.target),
+        )
+    )
 
-    def _createsynonym(self, node: nodes.CreateSynonym) -> None:
-        place = self.place(node.name)
-        self.check_new(place)
-        self.value(
-            object_row(
-                (place.name,),
-                "SN",
-                "0",
-                None,
-                place.database_id,
-                place.schema_id,
-                definition=".".join(bracketed(part) if part else "" for part in node.target),
-                target=list(node.target),
+
+def create_view(d: Definer, node: nodes.CreateView) -> None:
+    place = d.place(node.name)
+    found, known = d.catalog.find(node.name, d.session.database), ""
+    if found is not None and found.type == "V" and node.mode != "create":
+        known = str(found.object_id)
+    elif node.mode == "alter":
+        raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", state=6)
+    else:
+        d.check_new(place)
+    compiler = compilation(d.environment())
+    with d.session.security.module(place.database, 0, place.schema):
+        compiled = compiler.query(node.query, None)
+    names = node.columns or [column.name for column in compiled.columns]
+    if set(compiler.parameters) - _OF_READER:
+        raise SqlError(40517, "A view that depends on the session is not supported by fakemssql.")
+    infos = []
+    for number, (name, value) in enumerate(zip(names, compiled.columns, strict=True), 1):
+        if not name:
+            raise SqlError(
+                4511, f"Create View or Function failed because no column name was specified for column {number}."
+            )
+        assert value.type is not None
+        infos.append(
+            (
+                ColumnInfo(name, f"c{number}", value.type, value.nullable, column_id=number),
+                nodes.ColumnDefinition(name, value.type),
             )
         )
-
-    def _createview(self, node: nodes.CreateView) -> None:
-        place = self.place(node.name)
-        found, known = self.catalog.find(node.name, self.session.database), ""
-        if found is not None and found.type == "V" and node.mode != "create":
-            known = str(found.object_id)
-        elif node.mode == "alter":
-            raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", state=6)
-        else:
-            self.check_new(place)
-        compiler = Compiler(self.environment())
-        with self.session.security.module(place.database, 0, place.schema):
-            compiled = compiler.compile_query(node.query, None)
-        names = node.columns or [column.name for column in compiled.columns]
-        if set(compiler.parameters) - _OF_READER:
-            raise SqlError(40517, "A view that depends on the session is not supported by fakemssql.")
-        infos = []
-        for number, (name, value) in enumerate(zip(names, compiled.columns, strict=True), 1):
-            if not name:
-                raise SqlError(
-                    4511, f"Create View or Function failed because no column name was specified for column {number}."
-                )
-            assert value.type is not None
-            infos.append(
-                (
-                    ColumnInfo(name, f"c{number}", value.type, value.nullable, column_id=number),
-                    nodes.ColumnDefinition(name, value.type),
-                )
-            )
-        text = node.text if node.mode != "alter" else node.text.replace("ALTER", "CREATE", 1)
-        object_id = known or self.value(
-            object_row((place.name,), "V", "0", None, place.database_id, place.schema_id, definition=text)
+    text = node.text if node.mode != "alter" else node.text.replace("ALTER", "CREATE", 1)
+    object_id = known or d.value(
+        object_row((place.name,), "V", "0", None, place.database_id, place.schema_id, definition=text)
+    )
+    if known:
+        # Its number and its permissions stay.
+        d.run(f"DELETE FROM mssql.columns WHERE object_id = {known}")
+        d.run(
+            f"UPDATE mssql.objects SET definition = {literal(text)}, modified = mssql.utcnow_dt()"
+            f" WHERE object_id = {known}"
         )
-        if known:
-            # Its number and its permissions stay.
-            self.run(f"DELETE FROM mssql.columns WHERE object_id = {known}")
-            self.run(
-                f"UPDATE mssql.objects SET definition = {literal(text)}, modified = mssql.utcnow_dt()"
-                f" WHERE object_id = {known}"
-            )
-        for sql in metadata_columns(object_id, infos):
-            self.run(sql)
+    for sql in metadata_columns(object_id, infos):
+        d.run(sql)

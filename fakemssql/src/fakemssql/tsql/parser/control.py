@@ -2,151 +2,209 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.execution import Execution
-from fakemssql.tsql.parser.nodes import Statement
+from fakemssql.tsql.parser.expressions import condition, expression
+from fakemssql.tsql.parser.nodes import Expr, Statement
+from fakemssql.tsql.parser.parser import Parser
+from fakemssql.tsql.parser.terms import LITERALS, constant
+from fakemssql.tsql.parser.transactions import begin_transaction
 
 _INTEGER = (lexer.NUMBER, lexer.VARIABLE)
 _TEXT = (lexer.STRING, lexer.NSTRING, lexer.VARIABLE)
 
+# --- Statements one after the other ----------------------------------------------------------------------------------
 
-class Control(Execution):
-    """Adds control of flow."""
 
-    def statement(self) -> Statement:
-        raise NotImplementedError
-
-    def statements(self, *ends: str) -> list[Statement]:
-        raise NotImplementedError
-
-    def _on_begin(self) -> Statement:
-        self.expect("BEGIN")
-        if self.upper in ("TRAN", "TRANSACTION"):
-            self.next()
-            name = self._transaction_name()
-            if self.accept("WITH"):
-                self.unsupported("BEGIN TRANSACTION WITH MARK")
-            return nodes.Transaction("begin", name)
-        if self.upper == "DISTRIBUTED":
-            self.unsupported("BEGIN DISTRIBUTED TRANSACTION")
-        if self.upper in ("DIALOG", "CONVERSATION"):
-            self.unsupported("Service Broker")
-        if self.accept("TRY"):
-            body = self.statements("END")
-            if not body:
-                self.fail()
-            self.expect("END", "TRY")
-            self.expect("BEGIN", "CATCH")
-            handler = self.statements("END")
-            self.expect("END", "CATCH")
-            return nodes.TryCatch(body, handler)
-        body = self.statements("END")
-        if not body:
-            self.fail()
-        self.expect("END")
-        return nodes.Block(body)
-
-    def _on_if(self) -> Statement:
-        self.expect("IF")
-        condition = self.condition()
-        then = self.statement()
-        mark = self.index
-        while self.accept_op(";"):
+def statements(p: Parser, *ends: str) -> list[Statement]:
+    """Statements up to one of the words ``ends`` (not taken), or to the end of the text."""
+    found: list[Statement] = []
+    while True:
+        while p.accept_op(";"):
             pass
-        if self.accept("ELSE"):
-            return nodes.If(condition, then, self.statement())
-        self.index = mark
-        return nodes.If(condition, then, None)
+        if p.token.kind == lexer.END:
+            if ends:
+                p.fail()
+            return found
+        if p.upper in ends:
+            return found
+        if found and not _ended(p):
+            _require_end(p)
+        found.append(p.statement())
 
-    def _on_while(self) -> Statement:
-        self.expect("WHILE")
-        return nodes.While(self.condition(), self.statement())
 
-    def _on_break(self) -> Statement:
-        self.next()
-        return nodes.Simple("break")
+def _ended(p: Parser) -> bool:
+    """Whether a semicolon stands before the next statement."""
+    token = p.peek(-1)
+    return token.kind == lexer.OPERATOR and bool(token.value == ";")
 
-    def _on_continue(self) -> Statement:
-        self.next()
-        return nodes.Simple("continue")
 
-    def _on_checkpoint(self) -> Statement:
-        self.next()
-        return nodes.Simple("checkpoint")
-
-    def _on_return(self) -> Statement:
-        line = self.next().line
-        if self._starts_expression():
-            if not self.in_module:
-                raise SqlError(
-                    178,
-                    "A RETURN statement with a return value cannot be used in this context.",
-                    severity=15,
-                    line=line,
-                )
-            return nodes.Return(self.expression())
-        return nodes.Return(None)
-
-    def _starts_expression(self) -> bool:
-        token = self.token
-        if token.kind in (lexer.NUMBER, lexer.STRING, lexer.NSTRING, lexer.VARIABLE, lexer.BINARY, lexer.MONEY):
-            return True
-        if token.kind == lexer.OPERATOR:
-            return token.value in ("-", "+", "~", "(")
-        return token.upper in ("CASE", "CAST", "CONVERT", "COALESCE", "NULL", "NULLIF") or (
-            self.is_identifier() and token.upper != "THROW"
+def _require_end(p: Parser) -> None:
+    """WITH and THROW are read as parts of the statement before them unless a semicolon ends it."""
+    if p.upper == "WITH":
+        raise SqlError(
+            319,
+            "Incorrect syntax near the keyword 'with'. If this statement is a common table expression, an"
+            " xmlnamespaces clause or a change tracking context clause, the previous statement must be terminated"
+            " with a semicolon.",
+            severity=15,
+            line=p.token.line,
         )
+    if p.upper == "THROW":
+        p.fail()
 
-    def _on_print(self) -> Statement:
-        self.next()
-        return nodes.Print(self.expression())
 
-    def _on_throw(self) -> Statement:
-        self.next()
-        if self.token.kind not in (lexer.NUMBER, lexer.VARIABLE):
-            return nodes.Throw(None, None, None)
-        number = self._one_of(*_INTEGER)
-        self.expect_op(",")
-        message = self._one_of(*_TEXT)
-        self.expect_op(",")
-        return nodes.Throw(number, message, self._one_of(*_INTEGER))
+# --- Blocks and branches ---------------------------------------------------------------------------------------------
 
-    def _one_of(self, *kinds: int, signed: bool = False) -> nodes.Expr:
-        """A constant of one of these kinds, or a variable."""
-        ahead = self.peek() if signed and self.is_op("-") else self.token
-        if ahead.kind not in kinds or (ahead.kind == lexer.NUMBER and not ahead.value.isdigit()):
-            self.fail(ahead)
-        return self.constant()
 
-    def _on_raiserror(self) -> Statement:
-        self.next()
-        self.expect_op("(")
-        values = [self._one_of(*_INTEGER, *_TEXT, signed=True)]
-        for _ in range(2):
-            self.expect_op(",")
-            values.append(self._one_of(*_INTEGER, signed=True))
-        while self.accept_op(","):
-            values.append(self.constant())
-        self.expect_op(")")
-        options = []
-        if self.accept("WITH"):
-            while True:
-                option = self.next().upper
-                if option not in ("NOWAIT", "LOG", "SETERROR"):
-                    self.fail(self.peek(-1))
-                options.append(option)
-                if not self.accept_op(","):
-                    break
-        return nodes.RaiseError(values[0], values[1], values[2], values[3:], options)
+def begin(p: Parser) -> Statement:
+    p.expect("BEGIN")
+    return _BLOCKS.get(p.upper, _block)(p)
 
-    def _on_waitfor(self) -> Statement:
-        self.next()
-        kind = self.next().upper
-        if kind not in ("DELAY", "TIME"):
-            self.unsupported("WAITFOR of a statement", self.peek(-1))
-        return nodes.WaitFor(kind.lower(), self._one_of(*_TEXT))
 
-    def _on_use(self) -> Statement:
-        self.next()
-        return nodes.Use(self.identifier())
+def _block(p: Parser) -> nodes.Block:
+    body = statements(p, "END")
+    if not body:
+        p.fail()
+    p.expect("END")
+    return nodes.Block(body)
+
+
+def _try(p: Parser) -> nodes.TryCatch:
+    p.expect("TRY")
+    body = statements(p, "END")
+    if not body:
+        p.fail()
+    p.expect("END", "TRY")
+    p.expect("BEGIN", "CATCH")
+    handler = statements(p, "END")
+    p.expect("END", "CATCH")
+    return nodes.TryCatch(body, handler)
+
+
+def _distributed(p: Parser) -> Statement:
+    p.unsupported("BEGIN DISTRIBUTED TRANSACTION")
+
+
+def _broker(p: Parser) -> Statement:
+    p.unsupported("Service Broker")
+
+
+_BLOCKS: dict[str, Callable[[Parser], Statement]] = {
+    **dict.fromkeys(["TRAN", "TRANSACTION"], begin_transaction),
+    **dict.fromkeys(["DIALOG", "CONVERSATION"], _broker),
+    "DISTRIBUTED": _distributed,
+    "TRY": _try,
+}
+"""What follows BEGIN and is no statement of a block."""
+
+
+def if_(p: Parser) -> nodes.If:
+    p.expect("IF")
+    checked = condition(p)
+    then = p.statement()
+    mark = p.index
+    while p.accept_op(";"):
+        pass
+    if p.accept("ELSE"):
+        return nodes.If(checked, then, p.statement())
+    p.move(mark)
+    return nodes.If(checked, then, None)
+
+
+def while_(p: Parser) -> nodes.While:
+    p.expect("WHILE")
+    return nodes.While(condition(p), p.statement())
+
+
+def simple(p: Parser) -> nodes.Simple:
+    """A statement that is one word."""
+    return nodes.Simple(p.word().lower())
+
+
+def return_(p: Parser) -> nodes.Return:
+    line = p.expect("RETURN").line
+    if not _expression_ahead(p):
+        return nodes.Return(None)
+    if not p.in_module:
+        raise SqlError(
+            178,
+            "A RETURN statement with a return value cannot be used in this context.",
+            severity=15,
+            line=line,
+        )
+    return nodes.Return(expression(p))
+
+
+def _expression_ahead(p: Parser) -> bool:
+    token = p.token
+    if token.kind in LITERALS:
+        return True
+    if token.kind == lexer.OPERATOR:
+        return token.value in ("-", "+", "~", "(")
+    return token.upper in ("CASE", "CAST", "CONVERT", "COALESCE", "NULL", "NULLIF") or (
+        p.is_identifier() and token.upper != "THROW"
+    )
+
+
+# --- Messages, and what is between sessions --------------------------------------------------------------------------
+
+
+def print_(p: Parser) -> nodes.Print:
+    p.expect("PRINT")
+    return nodes.Print(expression(p))
+
+
+def throw(p: Parser) -> nodes.Throw:
+    p.expect("THROW")
+    if p.token.kind not in (lexer.NUMBER, lexer.VARIABLE):
+        return nodes.Throw(None, None, None)
+    number = _one_of(p, *_INTEGER)
+    p.expect_op(",")
+    message = _one_of(p, *_TEXT)
+    p.expect_op(",")
+    return nodes.Throw(number, message, _one_of(p, *_INTEGER))
+
+
+def _one_of(p: Parser, *kinds: int, signed: bool = False) -> Expr:
+    """A constant of one of these kinds, or a variable."""
+    ahead = p.peek() if signed and p.is_op("-") else p.token
+    if ahead.kind not in kinds or (ahead.kind == lexer.NUMBER and not ahead.value.isdigit()):
+        p.fail(ahead)
+    return constant(p)
+
+
+def raiserror(p: Parser) -> nodes.RaiseError:
+    p.expect("RAISERROR")
+    p.expect_op("(")
+    message = _one_of(p, *_INTEGER, *_TEXT, signed=True)
+    p.expect_op(",")
+    severity = _one_of(p, *_INTEGER, signed=True)
+    p.expect_op(",")
+    state = _one_of(p, *_INTEGER, signed=True)
+    arguments = p.list_of(constant) if p.accept_op(",") else []
+    p.expect_op(")")
+    options = p.list_of(_raiserror_option) if p.accept("WITH") else []
+    return nodes.RaiseError(message, severity, state, arguments, options)
+
+
+def _raiserror_option(p: Parser) -> str:
+    option = p.next().upper
+    if option not in ("NOWAIT", "LOG", "SETERROR"):
+        p.fail(p.peek(-1))
+    return option
+
+
+def waitfor(p: Parser) -> nodes.WaitFor:
+    p.expect("WAITFOR")
+    kind = p.next().upper
+    if kind not in ("DELAY", "TIME"):
+        p.unsupported("WAITFOR of a statement", p.peek(-1))
+    return nodes.WaitFor(kind.lower(), _one_of(p, *_TEXT))
+
+
+def use(p: Parser) -> nodes.Use:
+    p.expect("USE")
+    return nodes.Use(p.identifier())

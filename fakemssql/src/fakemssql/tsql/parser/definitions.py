@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.nodes import (
-    IndexDefinition,
-    Statement,
-)
-from fakemssql.tsql.parser.tables import Tables
+from fakemssql.tsql.parser.constraints import index_tail, key_columns
+from fakemssql.tsql.parser.index_options import option_list, storage_options
+from fakemssql.tsql.parser.parser import Parser
+from fakemssql.tsql.parser.queries import nested_query, with_clause
 
-_PARTS = {"TABLE": 3, "INDEX": 4, "SYNONYM": 3, "SCHEMA": 1, "DATABASE": 1}
-"""How many parts a name to drop may have, where that is not two."""
+_PARTS = {
+    **dict.fromkeys(["SCHEMA", "DATABASE"], 1),
+    **dict.fromkeys(["VIEW", "PROCEDURE", "TRIGGER", "FUNCTION"], 2),
+    **dict.fromkeys(["TABLE", "SYNONYM"], 3),
+    "INDEX": 4,
+}
+"""What can be dropped, and how many parts its name may have."""
+
+_REFUSED = ("TYPE", "STATISTICS", "CERTIFICATE", "APPLICATION", "ASSEMBLY", "SEQUENCE", "DEFAULT", "RULE")
 
 _DATABASE_WORDS = {
     "DELAYED_DURABILITY": ("DISABLED", "ALLOWED", "FORCED"),
@@ -19,172 +25,164 @@ _DATABASE_WORDS = {
 }
 
 
-class Definitions(Tables):
-    """Adds CREATE, ALTER and DROP of other objects."""
+def create_index(p: Parser) -> nodes.IndexDefinition:
+    line = p.token.line
+    unique = p.accept("UNIQUE")
+    clustered = p.accept_any("CLUSTERED", "NONCLUSTERED") == "CLUSTERED"
+    if p.upper in ("COLUMNSTORE", "XML", "SPATIAL"):
+        p.unsupported(f"A {p.token.value} index")
+    p.expect("INDEX")
+    index = nodes.IndexDefinition(p.identifier(), (), [], unique, clustered, line=line)
+    p.expect("ON")
+    index.table = p.name()
+    index.columns = key_columns(p)
+    index_tail(p, index)
+    return index
 
-    def create_index(self) -> IndexDefinition:
-        line = self.token.line
-        unique = self.accept("UNIQUE")
-        clustered = self.accept_any("CLUSTERED", "NONCLUSTERED") == "CLUSTERED"
-        if self.upper in ("COLUMNSTORE", "XML", "SPATIAL"):
-            self.unsupported(f"A {self.token.value} index")
-        self.expect("INDEX")
-        index = IndexDefinition(self.identifier(), (), [], unique, clustered, line=line)
-        self.expect("ON")
-        index.table = self.name()
-        index.columns = self.key_columns()
-        self._index_tail(index)
-        return index
 
-    def alter_index(self) -> nodes.AlterIndex:
-        line = self.expect("INDEX").line
-        name = None if self.accept("ALL") else self.identifier()
-        self.expect("ON")
-        table = self.name()
-        action = self.next().upper
-        if action not in ("DISABLE", "REBUILD", "REORGANIZE", "SET", "RESUME", "PAUSE", "ABORT"):
-            self.fail(self.peek(-1))
-        if action == "REBUILD" and self.accept("PARTITION"):
-            self.expect_op("=")
-            if not self.accept("ALL"):
-                raise SqlError(
-                    7729,
-                    "Cannot specify partition number in the ALTER INDEX statement as the index"
-                    f" '{name or table[-1]}' is not partitioned.",
-                    line=line,
-                )
-        if action == "SET":
-            options = self._option_list(action)
-        elif action in ("REBUILD", "REORGANIZE", "RESUME"):
-            options = self.storage_options(action, places=False)
-        else:
-            options = {}
-        return nodes.AlterIndex(name, table, action.lower(), options, line=line)
+def alter_index(p: Parser) -> nodes.AlterIndex:
+    line = p.expect("INDEX").line
+    name = None if p.accept("ALL") else p.identifier()
+    p.expect("ON")
+    table = p.name()
+    action = p.next().upper
+    if action not in ("DISABLE", "REBUILD", "REORGANIZE", "SET", "RESUME", "PAUSE", "ABORT"):
+        p.fail(p.peek(-1))
+    if action == "REBUILD" and p.accept("PARTITION"):
+        p.expect_op("=")
+        if not p.accept("ALL"):
+            raise SqlError(
+                7729,
+                "Cannot specify partition number in the ALTER INDEX statement as the index"
+                f" '{name or table[-1]}' is not partitioned.",
+                line=line,
+            )
+    if action == "SET":
+        options = option_list(p, action)
+    elif action in ("REBUILD", "REORGANIZE", "RESUME"):
+        options = storage_options(p, action, places=False)
+    else:
+        options = {}
+    return nodes.AlterIndex(name, table, action.lower(), options, line=line)
 
-    def drop(self) -> nodes.Drop:
-        line = self.expect("DROP").line
-        kind = self.next().upper
-        if kind == "PROC":
-            kind = "PROCEDURE"
-        known = (
-            "TABLE",
-            "INDEX",
-            "VIEW",
-            "PROCEDURE",
-            "SCHEMA",
-            "DATABASE",
-            "SYNONYM",
-            "TRIGGER",
-            "FUNCTION",
-        )
-        if kind not in known:
-            if kind in ("TYPE", "STATISTICS", "CERTIFICATE", "APPLICATION", "ASSEMBLY", "SEQUENCE", "DEFAULT", "RULE"):
-                self.unsupported(f"DROP {kind}")
-            self.fail(self.peek(-1))
-        drop = nodes.Drop(kind, [], self.accept("IF", "EXISTS"), line=line)
-        while True:
-            name = self.name(_PARTS.get(kind, 2))
-            if kind == "INDEX":
-                if self.accept("ON"):
-                    drop.table = self.name()
-                    self.storage_options("DROP INDEX", places=False)
-                elif len(name) > 1:
-                    drop.table, name = name[:-1], name[-1:]
-                else:
-                    self.fail()
-            drop.names.append(name)
-            if kind == "TRIGGER" and self.upper == "ON":
-                self.unsupported("A DDL trigger")
-            if kind == "SCHEMA" or not self.accept_op(","):
-                return drop
 
-    def create_view(self, mode: str) -> Statement:
-        line = self.expect("VIEW").line
-        name = self.name(2)
-        columns = self.column_list() if self.is_op("(") else []
-        if self.accept("WITH"):
-            while True:
-                if not self.accept_any("SCHEMABINDING", "VIEW_METADATA", "ENCRYPTION"):
-                    self.fail()
-                if not self.accept_op(","):
-                    break
-        self.expect("AS")
-        ctes = self.with_clause()
-        query = self.nested_query()
-        query.ctes = ctes
-        if self.accept("WITH"):
-            self.unsupported("WITH CHECK OPTION")
-        self._alone()
-        return nodes.CreateView(name, columns, query, mode, line=line)
+def drop(p: Parser) -> nodes.Drop:
+    line = p.expect("DROP").line
+    kind = p.next().upper
+    if kind == "PROC":
+        kind = "PROCEDURE"
+    if kind in _REFUSED:
+        p.unsupported(f"DROP {kind}")
+    if kind not in _PARTS:
+        p.fail(p.peek(-1))
+    dropped = nodes.Drop(kind, [], p.accept("IF", "EXISTS"), line=line)
+    while True:
+        name = p.name(_PARTS[kind])
+        if kind == "INDEX":
+            if p.accept("ON"):
+                dropped.table = p.name()
+                storage_options(p, "DROP INDEX", places=False)
+            elif len(name) > 1:
+                dropped.table, name = name[:-1], name[-1:]
+            else:
+                p.fail()
+        dropped.names.append(name)
+        if kind == "TRIGGER" and p.upper == "ON":
+            p.unsupported("A DDL trigger")
+        if kind == "SCHEMA" or not p.accept_op(","):
+            return dropped
 
-    def _alone(self) -> None:
-        """The end of a batch that has one statement."""
-        while self.accept_op(";"):
-            pass
-        if self.token.kind != lexer.END:
-            self.fail()
 
-    def create_schema(self) -> nodes.CreateSchema:
-        line = self.expect("SCHEMA").line
-        name = "" if self.upper == "AUTHORIZATION" else self.identifier()
-        owner = None
-        if self.accept("AUTHORIZATION"):
-            owner = self.identifier()
-            name = name or owner
-        if self.upper in ("CREATE", "GRANT", "DENY", "REVOKE"):
-            self.unsupported("What CREATE SCHEMA makes in the schema")
-        self._alone()
-        return nodes.CreateSchema(name, owner, line=line)
+def view(p: Parser, mode: str) -> nodes.CreateView:
+    line = p.expect("VIEW").line
+    name = p.name(2)
+    columns = p.column_list() if p.is_op("(") else []
+    if p.accept("WITH"):
+        p.list_of(_view_option)
+    p.expect("AS")
+    ctes = with_clause(p)
+    query = nested_query(p)
+    query.ctes = ctes
+    if p.accept("WITH"):
+        p.unsupported("WITH CHECK OPTION")
+    _end(p)
+    return nodes.CreateView(name, columns, query, mode, line=line)
 
-    def create_database(self) -> nodes.CreateDatabase:
-        line = self.expect("DATABASE").line
-        name = self.identifier()
-        if self.upper in ("ON", "LOG", "FOR", "AS", "CONTAINMENT", "WITH"):
-            self.unsupported("A file, snapshot or containment option of CREATE DATABASE")
-        if self.accept("COLLATE"):
-            self.identifier()
-        return nodes.CreateDatabase(name, line=line)
 
-    def alter_database(self) -> nodes.AlterDatabase:
-        line = self.expect("DATABASE").line
-        name = "" if self.accept("CURRENT") else self.identifier()
-        if self.upper in ("COLLATE", "MODIFY", "ADD", "REMOVE"):
-            self.unsupported(f"ALTER DATABASE ... {self.upper}")
-        self.expect("SET")
-        option = self.next().upper
-        words = [option]
-        if option in ("READ_COMMITTED_SNAPSHOT", "ALLOW_SNAPSHOT_ISOLATION"):
-            words.append("ON" if self.switch() else "OFF")
-        elif option in _DATABASE_WORDS:
-            if option != "RECOVERY":
-                self.expect_op("=")
-            words.append(self.accept_any(*_DATABASE_WORDS[option]) or self.fail())
-        elif option == "COMPATIBILITY_LEVEL":
-            self.expect_op("=")
-            words.append(str(self.integer()))
-        elif option != "MULTI_USER":
-            if not option:
-                self.fail(self.peek(-1))
-            self.unsupported(f"ALTER DATABASE ... SET {option}", self.peek(-1))
-        if self.is_op(","):
-            self.unsupported("ALTER DATABASE ... SET of several options")
-        if self.accept("WITH"):
-            self._termination()
-        return nodes.AlterDatabase(name, words, line=line)
+def _view_option(p: Parser) -> str:
+    return p.expect_any("SCHEMABINDING", "VIEW_METADATA", "ENCRYPTION")
 
-    def _termination(self) -> None:
-        if self.accept("NO_WAIT") or self.accept("ROLLBACK", "IMMEDIATE"):
-            return
-        self.expect("ROLLBACK")
-        self.expect("AFTER")
-        self.integer()
-        self.accept("SECONDS")
 
-    def create_synonym(self) -> nodes.CreateSynonym:
-        line = self.expect("SYNONYM").line if self.upper == "SYNONYM" else self.next().line
-        name = self.name(2)
-        self.expect("FOR")
-        return nodes.CreateSynonym(name, self.name(), line=line)
+def _end(p: Parser) -> None:
+    """The end of a batch that has one statement."""
+    while p.accept_op(";"):
+        pass
+    if p.token.kind != lexer.END:
+        p.fail()
 
-    def first_in_batch(self, line: int, what: str) -> SqlError:
-        return SqlError(111, f"'{what}' must be the first statement in a query batch.", severity=15, line=line)
+
+def schema(p: Parser, _: str) -> nodes.CreateSchema:
+    line = p.expect("SCHEMA").line
+    name = "" if p.upper == "AUTHORIZATION" else p.identifier()
+    owner = None
+    if p.accept("AUTHORIZATION"):
+        owner = p.identifier()
+        name = name or owner
+    if p.upper in ("CREATE", "GRANT", "DENY", "REVOKE"):
+        p.unsupported("What CREATE SCHEMA makes in the schema")
+    _end(p)
+    return nodes.CreateSchema(name, owner, line=line)
+
+
+def create_database(p: Parser) -> nodes.CreateDatabase:
+    line = p.expect("DATABASE").line
+    name = p.identifier()
+    if p.upper in ("ON", "LOG", "FOR", "AS", "CONTAINMENT", "WITH"):
+        p.unsupported("A file, snapshot or containment option of CREATE DATABASE")
+    if p.accept("COLLATE"):
+        p.identifier()
+    return nodes.CreateDatabase(name, line=line)
+
+
+def alter_database(p: Parser) -> nodes.AlterDatabase:
+    line = p.expect("DATABASE").line
+    name = "" if p.accept("CURRENT") else p.identifier()
+    if p.upper in ("COLLATE", "MODIFY", "ADD", "REMOVE"):
+        p.unsupported(f"ALTER DATABASE ... {p.upper}")
+    p.expect("SET")
+    option = p.next().upper
+    words = [option]
+    if option in ("READ_COMMITTED_SNAPSHOT", "ALLOW_SNAPSHOT_ISOLATION"):
+        words.append("ON" if p.switch() else "OFF")
+    elif option in _DATABASE_WORDS:
+        if option != "RECOVERY":
+            p.expect_op("=")
+        words.append(p.expect_any(*_DATABASE_WORDS[option]))
+    elif option == "COMPATIBILITY_LEVEL":
+        p.expect_op("=")
+        words.append(str(p.integer()))
+    elif option != "MULTI_USER":
+        if not option:
+            p.fail(p.peek(-1))
+        p.unsupported(f"ALTER DATABASE ... SET {option}", p.peek(-1))
+    if p.is_op(","):
+        p.unsupported("ALTER DATABASE ... SET of several options")
+    if p.accept("WITH"):
+        _termination(p)
+    return nodes.AlterDatabase(name, words, line=line)
+
+
+def _termination(p: Parser) -> None:
+    if p.accept("NO_WAIT") or p.accept("ROLLBACK", "IMMEDIATE"):
+        return
+    p.expect("ROLLBACK")
+    p.expect("AFTER")
+    p.integer()
+    p.accept("SECONDS")
+
+
+def create_synonym(p: Parser) -> nodes.CreateSynonym:
+    line = p.expect("SYNONYM").line
+    name = p.name(2)
+    p.expect("FOR")
+    return nodes.CreateSynonym(name, p.name(), line=line)

@@ -1,103 +1,105 @@
-"""Parsing of EXECUTE and of the ODBC call escape."""
+"""Parsing of EXECUTE."""
 
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.nodes import Statement
-from fakemssql.tsql.parser.variables import Variables
+from fakemssql.tsql.parser.nodes import Expr
+from fakemssql.tsql.parser.parser import Parser
+from fakemssql.tsql.parser.sources import trigger_switch_ahead
+from fakemssql.tsql.parser.terms import LITERALS, constant
 
 
-class Execution(Variables):
-    """Adds EXECUTE."""
+def execute_statement(p: Parser) -> nodes.Execute:
+    if p.peek().upper == "AS":
+        p.unsupported("EXECUTE AS")
+    return execute(p)
 
-    def _on_exec(self) -> Statement:
-        if self.peek().upper == "AS":
-            self.unsupported("EXECUTE AS")
-        return self.execute()
 
-    _on_execute = _on_exec
+def execute(p: Parser) -> nodes.Execute:
+    p.next()
+    if p.is_op("("):
+        p.next()
+        text = _text_piece(p)
+        while p.accept_op("+"):
+            text = nodes.Binary("+", text, _text_piece(p))
+        if p.is_op(","):
+            p.unsupported("EXECUTE with pass-through parameters")
+        p.expect_op(")")
+        if p.upper in ("AT", "AS"):
+            p.unsupported("EXECUTE ... AT and AS")
+        return nodes.Execute(None, [], None, text)
+    result = None
+    if p.token.kind == lexer.VARIABLE and p.peek().value == "=":
+        result = p.variable()
+        p.next()
+    return procedure_call(p, result)
 
-    def execute(self) -> nodes.Execute:
-        self.next()
-        if self.is_op("("):
-            self.next()
-            text = self._text_piece()
-            while self.accept_op("+"):
-                text = nodes.Binary("+", text, self._text_piece())
-            if self.is_op(","):
-                self.unsupported("EXECUTE with pass-through parameters")
-            self.expect_op(")")
-            if self.upper in ("AT", "AS"):
-                self.unsupported("EXECUTE ... AT and AS")
-            return nodes.Execute(None, [], None, text)
-        result = None
-        if self.token.kind == lexer.VARIABLE and self.peek().value == "=":
-            result = self.variable()
-            self.next()
-        return self._procedure_call(result)
 
-    def _procedure_call(self, result: str | None = None) -> nodes.Execute:
-        if self.token.kind == lexer.VARIABLE:
-            call = nodes.Execute(None, [], result, variable=str(self.next().value).lower())
-        else:
-            call = nodes.Execute(self.name(), [], result)
-        if self.is_op(";") and self.peek().kind == lexer.NUMBER:
-            self.unsupported("The number of a procedure")
-        more = self._starts_argument()
-        while more:
-            name = ""
-            if self.token.kind == lexer.VARIABLE and self.peek().value == "=":
-                name = str(self.next().value).lower()
-                self.next()
-            elif not self._starts_argument():
-                self.fail()
-            elif any(argument.name for argument in call.arguments):
-                number = len(call.arguments) + 1
-                raise SqlError(
-                    119,
-                    f"Must pass parameter number {number} and subsequent parameters as '@name = value'. After the form"
-                    " '@name = value' has been used, all subsequent parameters must be passed in the form '@name ="
-                    " value'.",
-                    severity=15,
-                    line=self.token.line,
-                )
-            value = self._argument_value()
-            token = self.token
-            output = value is not None and bool(self.accept_any("OUTPUT", "OUT"))
-            if output and not isinstance(value, nodes.Variable):
-                raise SqlError(
-                    179,
-                    "Cannot use the OUTPUT option when passing a constant to a stored procedure.",
-                    severity=15,
-                    line=token.line,
-                )
-            call.arguments.append(nodes.Argument(name, value, output))
-            more = self.accept_op(",")
-        if self.upper == "WITH" and self.peek().upper in ("RECOMPILE", "RESULT"):
-            self.next()
-            if self.accept("RESULT"):
-                self.unsupported("WITH RESULT SETS")
-            self.next()
-        return call
+def procedure_call(p: Parser, result: str | None = None) -> nodes.Execute:
+    if p.token.kind == lexer.VARIABLE:
+        call = nodes.Execute(None, [], result, variable=str(p.next().value).lower())
+    else:
+        call = nodes.Execute(p.name(), [], result)
+    if p.is_op(";") and p.peek().kind == lexer.NUMBER:
+        p.unsupported("The number of a procedure")
+    more = _starts_argument(p)
+    while more:
+        name = ""
+        if p.token.kind == lexer.VARIABLE and p.peek().value == "=":
+            name = str(p.next().value).lower()
+            p.next()
+        elif not _starts_argument(p):
+            p.fail()
+        elif any(argument.name for argument in call.arguments):
+            number = len(call.arguments) + 1
+            raise SqlError(
+                119,
+                f"Must pass parameter number {number} and subsequent parameters as '@name = value'. After the form"
+                " '@name = value' has been used, all subsequent parameters must be passed in the form '@name ="
+                " value'.",
+                severity=15,
+                line=p.token.line,
+            )
+        value = _argument_value(p)
+        token = p.token
+        output = value is not None and bool(p.accept_any("OUTPUT", "OUT"))
+        if output and not isinstance(value, nodes.Variable):
+            raise SqlError(
+                179,
+                "Cannot use the OUTPUT option when passing a constant to a stored procedure.",
+                severity=15,
+                line=token.line,
+            )
+        call.arguments.append(nodes.Argument(name, value, output))
+        more = p.accept_op(",")
+    if p.upper == "WITH" and p.peek().upper in ("RECOMPILE", "RESULT"):
+        p.next()
+        if p.accept("RESULT"):
+            p.unsupported("WITH RESULT SETS")
+        p.next()
+    return call
 
-    def _text_piece(self) -> nodes.Expr:
-        if self.token.kind not in (lexer.STRING, lexer.NSTRING, lexer.VARIABLE):
-            self.fail()
-        return self.constant()
 
-    def _argument_value(self) -> nodes.Expr | None:
-        """A constant, a variable or a word, which is a text; None for DEFAULT."""
-        if self.accept("DEFAULT"):
-            return None
-        if self.is_identifier():
-            return nodes.Literal("nvarchar", self.identifier())
-        return self.constant()
+def _text_piece(p: Parser) -> Expr:
+    if p.token.kind not in (lexer.STRING, lexer.NSTRING, lexer.VARIABLE):
+        p.fail()
+    return constant(p)
 
-    def _starts_argument(self) -> bool:
-        token = self.token
-        if token.kind in (lexer.NUMBER, lexer.STRING, lexer.NSTRING, lexer.BINARY, lexer.MONEY, lexer.VARIABLE):
-            return True
-        if token.kind == lexer.OPERATOR:
-            return bool(token.value == "-")
-        return token.upper in ("NULL", "DEFAULT") or (self.is_identifier() and not self.trigger_switch_ahead())
+
+def _argument_value(p: Parser) -> Expr | None:
+    """A constant, a variable or a word, which is a text; None for DEFAULT."""
+    if p.accept("DEFAULT"):
+        return None
+    if p.is_identifier():
+        return nodes.Literal("nvarchar", p.identifier())
+    return constant(p)
+
+
+def _starts_argument(p: Parser) -> bool:
+    token = p.token
+    if token.kind in LITERALS:
+        return True
+    if token.kind == lexer.OPERATOR:
+        return bool(token.value == "-")
+    return token.upper in ("NULL", "DEFAULT") or (p.is_identifier() and not trigger_switch_ahead(p))

@@ -2,198 +2,197 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.terms import Terms
+from fakemssql.tsql.parser.nodes import Expr, Query
+from fakemssql.tsql.parser.parser import Parser
+from fakemssql.tsql.parser.terms import COMPARISONS, is_condition, operand, scalar
 
-if TYPE_CHECKING:
-    from fakemssql.tsql.parser.nodes import Expr, Query
+_SAME = {"!=": "<>", "!<": ">=", "!>": "<="}
+"""Comparisons that have another spelling, which is the one in the tree."""
 
-
-_COMPARISONS = frozenset(["=", "<>", "!=", "<", ">", "<=", ">=", "!<", "!>"])
-
-
-_NORMAL = {"!=": "<>", "!<": ">=", "!>": "<="}
+# --- Values ----------------------------------------------------------------------------------------------------------
 
 
-_CONDITIONS = (
-    nodes.Exists,
-    nodes.In,
-    nodes.Like,
-    nodes.Between,
-    nodes.IsNull,
-    nodes.IsDistinct,
-    nodes.Quantified,
-    nodes.Updated,
-)
+def expression(p: Parser) -> Expr:
+    """A scalar expression: comparison and logic end it."""
+    return scalar(p, _sum(p))
 
 
-def is_condition(value: Expr) -> bool:
-    """Whether an expression is true or false, which in T-SQL no value is."""
-    if isinstance(value, nodes.Binary):
-        return value.op in _COMPARISONS or value.op in ("and", "or")
-    return isinstance(value, _CONDITIONS) or (isinstance(value, nodes.Unary) and value.op == "not")
+def expression_or_star(p: Parser) -> Expr:
+    """What an item of a SELECT list may be: a scalar expression, or ``t.*``."""
+    value = _sum(p)
+    return value if isinstance(value, nodes.Star) else scalar(p, value)
 
 
-class Expressions(Terms):
-    """Adds expressions to a cursor."""
-
-    def expression(self) -> Expr:
-        """A scalar expression: comparison and logic end it."""
-        return self._scalar(self._sum())
-
-    def _scalar(self, value: Expr) -> Expr:
-        """A value that is no condition in parentheses, and not ``t.*``."""
-        if is_condition(value) or isinstance(value, nodes.Star):
-            self.fail(self.peek(-1))
-        return value
-
-    def expression_or_star(self) -> Expr:
-        """What an item of a SELECT list may be: a scalar expression, or ``t.*``."""
-        value = self._sum()
-        return value if isinstance(value, nodes.Star) else self._scalar(value)
-
-    def _sum(self) -> Expr:
-        left = self._term()
-        while True:
-            token = self.token
-            if token.kind == lexer.OPERATOR and token.value in ("+", "-", "&", "|", "^"):
-                self.index += 1
-                left = nodes.Binary(token.value, self._scalar(left), self._scalar(self._term()))
-            elif token.upper == "COLLATE":
-                self.index += 1
-                left = nodes.Collate(self._scalar(left), self.identifier())
-            elif token.upper == "AT" and self.peek().upper == "TIME":
-                self.expect("AT", "TIME")
-                if self.next().upper != "ZONE":
-                    self.fail()
-                left = nodes.AtTimeZone(self._scalar(left), self._scalar(self._term()))
-            else:
-                return left
-
-    def predicate(self) -> Expr:
-        """A search condition (or, in parentheses, whatever it turns out to be)."""
-        left = self._conjunction()
-        while self.upper == "OR":
-            self._truth(left)
-            self.next()
-            left = nodes.Binary("or", left, self._truth(self._conjunction()))
-        return left
-
-    def condition(self) -> Expr:
-        """A search condition. Error 4145 for a value."""
-        return self._truth(self.predicate())
-
-    def _truth(self, value: Expr) -> Expr:
-        if not is_condition(value):
-            token = self.token if self.token.kind != lexer.END else self.peek(-1)
-            raise SqlError(
-                4145,
-                "An expression of non-boolean type specified in a context where a condition is expected, near"
-                f" '{self.text[token.start : token.end]}'.",
-                severity=15,
-                line=token.line,
-            )
-        return value
-
-    def _conjunction(self) -> Expr:
-        left = self._negation()
-        while self.upper == "AND":
-            self._truth(left)
-            self.next()
-            left = nodes.Binary("and", left, self._truth(self._negation()))
-        return left
-
-    def _negation(self) -> Expr:
-        if self.accept("NOT"):
-            return nodes.Unary("not", self._truth(self._negation()))
-        return self._comparison()
-
-    def _comparison(self) -> Expr:
-        if self.upper == "EXISTS" and self.peek().value == "(":
-            self.next()
-            return nodes.Exists(self._subquery())
-        if self.upper == "UPDATE" and self.peek().value == "(":
-            self.next()
-            self.expect_op("(")
-            column = self.identifier()
-            self.expect_op(")")
-            return nodes.Updated(column)
-        left = self._sum()
-        if is_condition(left):
+def _sum(p: Parser) -> Expr:
+    left = _product(p)
+    while True:
+        token = p.token
+        if token.kind == lexer.OPERATOR and token.value in ("+", "-", "&", "|", "^"):
+            p.next()
+            left = nodes.Binary(token.value, scalar(p, left), scalar(p, _product(p)))
+        elif token.upper == "COLLATE":
+            p.next()
+            left = nodes.Collate(scalar(p, left), p.identifier())
+        elif token.upper == "AT" and p.accept("AT", "TIME"):
+            if p.next().upper != "ZONE":
+                p.fail()
+            left = nodes.AtTimeZone(scalar(p, left), scalar(p, _product(p)))
+        else:
             return left
-        self._scalar(left)
-        token = self.token
-        if token.kind == lexer.OPERATOR and token.value in _COMPARISONS:
-            self.index += 1
-            op = _NORMAL.get(token.value, token.value)
-            if self.upper in ("ALL", "ANY", "SOME") and self.peek().value == "(":
-                every = self.next().upper == "ALL"
-                return nodes.Quantified(op, left, every, self._subquery())
-            return nodes.Binary(op, left, self.expression())
-        negated = token.upper == "NOT" and self.peek().upper in ("IN", "LIKE", "BETWEEN")
-        if negated:
-            self.next()
-        word = self.accept_any("IN", "LIKE", "BETWEEN", "IS")
-        if word == "IN":
-            return self._in(left, negated)
-        if word == "LIKE":
-            return self._like(left, negated)
-        if word == "BETWEEN":
-            low = self.expression()
-            self.expect("AND")
-            return nodes.Between(left, low, self.expression(), negated)
-        if word == "IS":
-            negated = self.accept("NOT")
-            if self.accept("DISTINCT"):
-                self.expect("FROM")
-                return nodes.IsDistinct(left, self.expression(), negated)
-            self.expect("NULL")
-            return nodes.IsNull(left, negated)
+
+
+def _product(p: Parser) -> Expr:
+    left = operand(p)
+    while p.token.kind == lexer.OPERATOR and p.token.value in ("*", "/", "%"):
+        op = p.next().value
+        left = nodes.Binary(op, scalar(p, left), scalar(p, operand(p)))
+    return left
+
+
+# --- Conditions ------------------------------------------------------------------------------------------------------
+
+
+def condition(p: Parser) -> Expr:
+    """A search condition. Error 4145 for a value."""
+    return _truth(p, predicate(p))
+
+
+def predicate(p: Parser) -> Expr:
+    """A search condition (or, in parentheses, whatever it turns out to be)."""
+    left = _conjunction(p)
+    while p.upper == "OR":
+        _truth(p, left)
+        p.next()
+        left = nodes.Binary("or", left, _truth(p, _conjunction(p)))
+    return left
+
+
+def _truth(p: Parser, value: Expr) -> Expr:
+    if not is_condition(value):
+        token = p.token if p.token.kind != lexer.END else p.peek(-1)
+        raise SqlError(
+            4145,
+            "An expression of non-boolean type specified in a context where a condition is expected, near"
+            f" '{p.text[token.start : token.end]}'.",
+            severity=15,
+            line=token.line,
+        )
+    return value
+
+
+def _conjunction(p: Parser) -> Expr:
+    left = _negation(p)
+    while p.upper == "AND":
+        _truth(p, left)
+        p.next()
+        left = nodes.Binary("and", left, _truth(p, _negation(p)))
+    return left
+
+
+def _negation(p: Parser) -> Expr:
+    if p.accept("NOT"):
+        return nodes.Unary("not", _truth(p, _negation(p)))
+    return _comparison(p)
+
+
+def _comparison(p: Parser) -> Expr:
+    test = _TESTS.get(p.upper)
+    if test is not None and p.peek().value == "(":
+        return test(p)
+    left = _sum(p)
+    if is_condition(left):
         return left
-
-    def _subquery(self) -> Query:
-        self.expect_op("(")
-        query = self.nested_query()
-        self.expect_op(")")
-        return query
-
-    def _like(self, left: Expr, negated: bool) -> Expr:
-        pattern = self.expression()
-        escape = None
-        if self.accept("ESCAPE"):
-            escape = self.expression()
-        elif self.is_op("{") and self.peek().upper == "ESCAPE":
-            self.next()
-            self.next()
-            escape = self.expression()
-            self.expect_op("}")
-        return nodes.Like(left, pattern, escape, negated)
-
-    def _in(self, left: Expr, negated: bool) -> Expr:
-        self.expect_op("(")
-        if self._query_ahead():
-            query = self.nested_query()
-            self.expect_op(")")
-            return nodes.In(left, None, query, negated)
-        items = [self.expression()]
-        while self.accept_op(","):
-            items.append(self.expression())
-        self.expect_op(")")
-        return nodes.In(left, items, None, negated)
-
-    def _term(self) -> Expr:
-        left = self._unary()
-        while self.token.kind == lexer.OPERATOR and self.token.value in ("*", "/", "%"):
-            op = self.next().value
-            left = nodes.Binary(op, self._scalar(left), self._scalar(self._unary()))
+    scalar(p, left)
+    token = p.token
+    if token.kind == lexer.OPERATOR and token.value in COMPARISONS:
+        p.next()
+        op = _SAME.get(token.value, token.value)
+        if p.upper in ("ALL", "ANY", "SOME") and p.peek().value == "(":
+            every = p.next().upper == "ALL"
+            return nodes.Quantified(op, left, every, _subquery(p))
+        return nodes.Binary(op, left, expression(p))
+    negated = token.upper == "NOT" and p.peek().upper in _NEGATED
+    if negated:
+        p.next()
+    relation = _RELATIONS.get(p.upper)
+    if relation is None:
         return left
+    p.next()
+    return relation(p, left, negated)
 
-    def _unary(self) -> Expr:
-        token = self.token
-        if token.kind == lexer.OPERATOR and token.value in ("+", "-", "~"):
-            self.index += 1
-            return nodes.Unary(token.value, self._scalar(self._unary()))
-        return self._primary()
+
+def _exists(p: Parser) -> Expr:
+    p.expect("EXISTS")
+    return nodes.Exists(_subquery(p))
+
+
+def _updated(p: Parser) -> Expr:
+    p.expect("UPDATE")
+    p.expect_op("(")
+    column = p.identifier()
+    p.expect_op(")")
+    return nodes.Updated(column)
+
+
+def _subquery(p: Parser) -> Query:
+    p.expect_op("(")
+    query = p.nested_query()
+    p.expect_op(")")
+    return query
+
+
+def _in(p: Parser, left: Expr, negated: bool) -> Expr:
+    p.expect_op("(")
+    if p.query_ahead():
+        query = p.nested_query()
+        p.expect_op(")")
+        return nodes.In(left, None, query, negated)
+    items = p.list_of(expression)
+    p.expect_op(")")
+    return nodes.In(left, items, None, negated)
+
+
+def _like(p: Parser, left: Expr, negated: bool) -> Expr:
+    pattern = expression(p)
+    escape = None
+    if p.accept("ESCAPE"):
+        escape = expression(p)
+    elif p.is_op("{") and p.peek().upper == "ESCAPE":
+        p.next()
+        p.next()
+        escape = expression(p)
+        p.expect_op("}")
+    return nodes.Like(left, pattern, escape, negated)
+
+
+def _between(p: Parser, left: Expr, negated: bool) -> Expr:
+    low = expression(p)
+    p.expect("AND")
+    return nodes.Between(left, low, expression(p), negated)
+
+
+def _is(p: Parser, left: Expr, _: bool) -> Expr:
+    negated = p.accept("NOT")
+    if p.accept("DISTINCT"):
+        p.expect("FROM")
+        return nodes.IsDistinct(left, expression(p), negated)
+    p.expect("NULL")
+    return nodes.IsNull(left, negated)
+
+
+_TESTS: dict[str, Callable[[Parser], Expr]] = {"EXISTS": _exists, "UPDATE": _updated}
+"""Conditions that begin with a word and a parenthesis."""
+
+_RELATIONS: dict[str, Callable[[Parser, Expr, bool], Expr]] = {
+    "IN": _in,
+    "LIKE": _like,
+    "BETWEEN": _between,
+    "IS": _is,
+}
+"""Conditions of the value before them, by their word; NOT may stand before those of ``_NEGATED``."""
+
+_NEGATED = ("IN", "LIKE", "BETWEEN")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.nodes import Statement
-from fakemssql.tsql.parser.security import Security
+from fakemssql.tsql.parser.nodes import Expr, UpdateStatistics
+from fakemssql.tsql.parser.parser import Parser
+from fakemssql.tsql.parser.terms import constant
 
 _STATISTICS_OPTIONS = {
     **dict.fromkeys(["FULLSCAN", "SAMPLE", "RESAMPLE", "ALL", "COLUMNS", "INDEX", "NORECOMPUTE"], ""),
@@ -14,79 +15,71 @@ _STATISTICS_OPTIONS = {
 """Options of UPDATE STATISTICS and the kind of value that they take."""
 
 _DBCC_OPTIONS = (
-    "NO_INFOMSGS",
-    "ALL_ERRORMSGS",
-    "TABLERESULTS",
-    "COUNT_ROWS",
-    "DATA_PURITY",
-    "PHYSICAL_ONLY",
-    "TABLOCK",
+    *("NO_INFOMSGS", "ALL_ERRORMSGS", "TABLERESULTS", "COUNT_ROWS", "DATA_PURITY", "PHYSICAL_ONLY", "TABLOCK"),
 )
 
 
-class Maintenance(Security):
-    """Adds what administrators maintain a database with."""
+def update_statistics(p: Parser) -> UpdateStatistics:
+    """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | SAMPLE n PERCENT | ROWCOUNT = n, ...]."""
+    p.expect("UPDATE", "STATISTICS")
+    statement = UpdateStatistics(p.name(), [])
+    if p.is_op("("):
+        statement.names = p.column_list()
+    elif p.is_identifier():
+        statement.names = [p.identifier()]
+    if p.accept("WITH"):
+        _statistics_option(p, statement)
+        while p.accept_op(","):
+            _statistics_option(p, statement)
+    return statement
 
-    def update_statistics(self) -> Statement:
-        """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | SAMPLE n PERCENT | ROWCOUNT = n, ...]."""
-        self.expect("UPDATE", "STATISTICS")
-        statement = nodes.UpdateStatistics(self.name(), [])
-        if self.is_op("("):
-            statement.names = self.column_list()
-        elif self.is_identifier():
-            statement.names = [self.identifier()]
-        if self.accept("WITH"):
-            self._statistics_option(statement)
-            while self.accept_op(","):
-                self._statistics_option(statement)
-        return statement
 
-    def _statistics_option(self, statement: nodes.UpdateStatistics) -> None:
-        option = self.accept_any(*_STATISTICS_OPTIONS) or self.fail()
-        kind = _STATISTICS_OPTIONS[option]
-        if option == "RESAMPLE" and self.upper == "ON":
-            self.unsupported("Partitioning")
-        if option == "SAMPLE":
-            self._count()
-            if not self.accept_any("PERCENT", "ROWS"):
-                self.fail()
-        elif kind:
-            self.expect_op("=")
-            if kind == "switch":
-                self.switch()
-            else:
-                count = self._count()
-                statement.row_count = count if option == "ROWCOUNT" else statement.row_count
+def _statistics_option(p: Parser, statement: UpdateStatistics) -> None:
+    option = p.expect_any(*_STATISTICS_OPTIONS)
+    kind = _STATISTICS_OPTIONS[option]
+    if option == "RESAMPLE" and p.upper == "ON":
+        p.unsupported("Partitioning")
+    if option == "SAMPLE":
+        _count(p)
+        p.expect_any("PERCENT", "ROWS")
+    elif kind:
+        p.expect_op("=")
+        if kind == "switch":
+            p.switch()
+        else:
+            count = _count(p)
+            statement.row_count = count if option == "ROWCOUNT" else statement.row_count
 
-    def _count(self) -> int:
-        number = self.next()
-        if number.kind != lexer.NUMBER:
-            self.fail(number)
-        return int(float(number.value))
 
-    def _on_dbcc(self) -> Statement:
-        self.next()
-        command = self.identifier().upper()
-        arguments: list[nodes.Expr] = []
-        if self.accept_op("(") and not self.accept_op(")"):
-            arguments.append(self._dbcc_argument())
-            while self.accept_op(","):
-                arguments.append(self._dbcc_argument())
-            self.expect_op(")")
-        if self.accept("WITH"):
-            while True:
-                if not self.accept_any(*_DBCC_OPTIONS):
-                    self.fail()
-                if not self.accept_op(","):
-                    break
-        return nodes.Dbcc(command, arguments)
+def _count(p: Parser) -> int:
+    number = p.next()
+    if number.kind != lexer.NUMBER:
+        p.fail(number)
+    return int(float(number.value))
 
-    def _dbcc_argument(self) -> nodes.Expr:
-        """A constant, a variable, or a name in one part, brackets and all."""
-        if not self.is_identifier():
-            return self.constant()
-        start = self.index
-        self.next()
-        if self.is_op("="):
-            self.unsupported("A DBCC command with named arguments")
-        return nodes.Literal("nvarchar", self.source_text(start))
+
+def dbcc(p: Parser) -> nodes.Dbcc:
+    p.expect("DBCC")
+    command = p.identifier().upper()
+    arguments: list[Expr] = []
+    if p.accept_op("(") and not p.accept_op(")"):
+        arguments = p.list_of(_dbcc_argument)
+        p.expect_op(")")
+    if p.accept("WITH"):
+        p.list_of(_dbcc_option)
+    return nodes.Dbcc(command, arguments)
+
+
+def _dbcc_argument(p: Parser) -> Expr:
+    """A constant, a variable, or a name in one part, brackets and all."""
+    if not p.is_identifier():
+        return constant(p)
+    start = p.index
+    p.next()
+    if p.is_op("="):
+        p.unsupported("A DBCC command with named arguments")
+    return nodes.Literal("nvarchar", p.source_text(start))
+
+
+def _dbcc_option(p: Parser) -> str:
+    return p.expect_any(*_DBCC_OPTIONS)

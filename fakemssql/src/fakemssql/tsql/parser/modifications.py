@@ -2,230 +2,237 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.nodes import Hint, Name
-from fakemssql.tsql.parser.queries import Queries
+from fakemssql.tsql.parser.execution import execute
+from fakemssql.tsql.parser.expressions import condition, expression
+from fakemssql.tsql.parser.hints import table_hints
+from fakemssql.tsql.parser.nodes import Cte, Expr, Hint, Name, Output
+from fakemssql.tsql.parser.parser import ASSIGNMENTS, Parser
+from fakemssql.tsql.parser.queries import query, select_item, top_clause
+from fakemssql.tsql.parser.query_hints import option_clause
+from fakemssql.tsql.parser.sources import alias, from_clause, join, new_value, values
 
-_ASSIGNMENTS = frozenset(["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="])
+
+def insert(p: Parser, ctes: list[Cte]) -> nodes.Insert:
+    line = p.expect("INSERT").line
+    top = top_clause(p, changing=True)
+    p.accept("INTO")
+    target = _target(p, columns=True)
+    hints = _hints(p)
+    columns = _insert_columns(p) if p.is_op("(") and not p.query_ahead() else []
+    outputs = _output_clauses(p)
+    source: nodes.Query | nodes.Execute | None
+    if p.accept("DEFAULT"):
+        p.expect("VALUES")
+        source = None
+        option_clause(p)
+    elif p.upper in ("EXEC", "EXECUTE"):
+        source = execute(p)
+        option_clause(p)
+    elif p.upper == "VALUES":
+        source = nodes.Query(values(p))
+        option_clause(p)
+    else:
+        source = query(p, [])
+    return nodes.Insert(target, columns, hints, source, outputs, ctes, top, line=line)
 
 
-class Modifications(Queries):
-    """The DML part of the parser."""
+def update(p: Parser, ctes: list[Cte]) -> nodes.Update:
+    line = p.expect("UPDATE").line
+    top = top_clause(p, changing=True)
+    target = _target(p)
+    hints = _hints(p)
+    assignments = _set_clause(p)
+    outputs = _output_clauses(p)
+    sources = from_clause(p)
+    where = _where_clause(p)
+    return nodes.Update(target, hints, assignments, outputs, sources, where, ctes, top, line=line)
 
-    def execute(self) -> nodes.Execute:
-        raise NotImplementedError
 
-    def target(self, *, columns: bool = False) -> Name:
-        """A table, view, CTE, alias or ``@variable`` that is changed; ``columns`` may follow it."""
-        if self.token.kind == lexer.VARIABLE:
-            return (self.variable(),)
-        if self.upper in ("OPENROWSET", "OPENQUERY", "OPENDATASOURCE"):
-            self.unsupported(self.upper)
-        name = self.name()
-        if self.is_op("(") and not self._query_ahead() and not (columns and self.is_identifier(self.peek())):
-            self.unsupported("A function as a target")
-        return name
+def delete(p: Parser, ctes: list[Cte]) -> nodes.Delete:
+    line = p.expect("DELETE").line
+    top = top_clause(p, changing=True)
+    p.accept("FROM")
+    target = _target(p)
+    hints = _hints(p)
+    outputs = _output_clauses(p)
+    sources = from_clause(p)
+    where = _where_clause(p)
+    return nodes.Delete(target, hints, outputs, sources, where, ctes, top, line=line)
 
-    def _hints(self) -> list[Hint]:
-        """Hints on what is changed: always behind WITH, and none on indexes (error 1069)."""
-        line = self.token.line
-        if self.upper != "WITH" or self.peek().value != "(":
-            return []
-        if self.peek(-1).kind == lexer.VARIABLE:
-            self.fail(self.peek())
-        hints = self.hints()
-        if any(hint.name == "INDEX" for hint in hints):
-            raise SqlError(
-                1069, "Index hints are only allowed in a FROM or OPTION clause.", severity=15, state=1, line=line
-            )
-        return hints
 
-    def outputs(self) -> list[nodes.Output]:
-        """Up to two OUTPUT clauses: INTO first, then to the client."""
-        found: list[nodes.Output] = []
-        while self.upper == "OUTPUT" and len(found) < 2:
-            self.next()
-            output = nodes.Output([self.select_item(renamed=False)])
-            while self.accept_op(","):
-                output.items.append(self.select_item(renamed=False))
-            if not found and self.accept("INTO"):
-                output.into = self.target(columns=True)
-                if self.is_op("("):
-                    output.columns = self.column_list()
-            found.append(output)
-            if output.into is None:
-                break
-        return found
+def merge(p: Parser, ctes: list[Cte]) -> nodes.Merge:
+    line = p.expect("MERGE").line
+    top = top_clause(p, changing=True)
+    p.accept("INTO")
+    target = _target(p)
+    hints = _hints(p)
+    named = "" if p.upper == "USING" else alias(p) or ""
+    p.expect("USING")
+    source = join(p)
+    p.expect("ON")
+    on = condition(p)
+    actions = []
+    while p.accept("WHEN"):
+        actions.append(_merge_action(p))
+    if not actions:
+        p.fail()
+    outputs = _output_clauses(p)
+    option_clause(p)
+    if not p.is_op(";"):
+        raise SqlError(
+            10713, "A MERGE statement must be terminated by a semi-colon (;).", severity=15, line=p.token.line
+        )
+    return nodes.Merge(target, named, hints, source, on, actions, outputs, ctes, top, line=line)
 
-    def insert(self, ctes: list[nodes.Cte]) -> nodes.Insert:
-        line = self.expect("INSERT").line
-        top = self.top(changing=True)
-        self.accept("INTO")
-        target = self.target(columns=True)
-        hints = self._hints()
-        columns: list[str] = []
-        if self.is_op("(") and not self._query_ahead():
-            columns = self._insert_columns()
-        outputs = self.outputs()
-        source: nodes.Query | nodes.Execute | None
-        if self.accept("DEFAULT"):
-            self.expect("VALUES")
-            source = None
-            self.option_clause()
-        elif self.upper in ("EXEC", "EXECUTE"):
-            source = self.execute()
-            self.option_clause()
-        elif self.upper == "VALUES":
-            source = nodes.Query(self.values())
-            self.option_clause()
+
+CHANGES: dict[str, Callable[[Parser, list[Cte]], nodes.Statement]] = {
+    "INSERT": insert,
+    "UPDATE": update,
+    "DELETE": delete,
+    "MERGE": merge,
+}
+"""The statements that take common table expressions besides SELECT."""
+
+
+def truncate(p: Parser) -> nodes.Truncate:
+    line = p.expect("TRUNCATE").line
+    p.expect("TABLE")
+    target = p.name()
+    if p.upper == "WITH":
+        p.unsupported("TRUNCATE TABLE ... WITH (PARTITIONS)")
+    return nodes.Truncate(target, line=line)
+
+
+def _target(p: Parser, *, columns: bool = False) -> Name:
+    """A table, view, CTE, alias or ``@variable`` that is changed; ``columns`` may follow it."""
+    if p.token.kind == lexer.VARIABLE:
+        return (p.variable(),)
+    if p.upper in ("OPENROWSET", "OPENQUERY", "OPENDATASOURCE"):
+        p.unsupported(p.upper)
+    name = p.name()
+    if p.is_op("(") and not p.query_ahead() and not (columns and p.is_identifier(p.peek())):
+        p.unsupported("A function as a target")
+    return name
+
+
+def _hints(p: Parser) -> list[Hint]:
+    """Hints on what is changed: always behind WITH, and none on indexes (error 1069)."""
+    line = p.token.line
+    if p.upper != "WITH" or p.peek().value != "(":
+        return []
+    if p.peek(-1).kind == lexer.VARIABLE:
+        p.fail(p.peek())
+    hints = table_hints(p)
+    if any(hint.name == "INDEX" for hint in hints):
+        raise SqlError(
+            1069, "Index hints are only allowed in a FROM or OPTION clause.", severity=15, state=1, line=line
+        )
+    return hints
+
+
+def _output_clauses(p: Parser) -> list[Output]:
+    """Up to two OUTPUT clauses: INTO first, then to the client."""
+    found: list[Output] = []
+    while len(found) < 2 and p.accept("OUTPUT"):
+        output = Output(p.list_of(_output_item))
+        if not found and p.accept("INTO"):
+            output.into = _target(p, columns=True)
+            if p.is_op("("):
+                output.columns = p.column_list()
+        found.append(output)
+        if output.into is None:
+            break
+    return found
+
+
+def _output_item(p: Parser) -> nodes.SelectItem:
+    return select_item(p, renamed=False)
+
+
+def _column(p: Parser) -> str:
+    """A column that is given a value; what stands before its name tells nothing new."""
+    name = p.identifier()
+    while p.accept_op("."):
+        name = p.identifier()
+    return name
+
+
+def _insert_columns(p: Parser) -> list[str]:
+    p.expect_op("(")
+    names = p.list_of(_column)
+    p.expect_op(")")
+    return names
+
+
+def _set_clause(p: Parser) -> list[nodes.Assignment]:
+    """``SET a = 1, @v = b = 2, c += 3``."""
+    p.expect("SET")
+    return p.list_of(_assignment)
+
+
+def _assignment(p: Parser) -> nodes.Assignment:
+    if p.token.kind != lexer.VARIABLE:
+        while p.accept_op("."):
+            pass
+        column = _column(p)
+        if p.is_op("("):
+            p.unsupported("A method in SET")
+        return nodes.Assignment(column, None, p.assignment(), new_value(p))
+    variable, op = p.variable(), p.assignment()
+    following = p.peek()
+    if not p.is_identifier() or following.kind != lexer.OPERATOR or following.value not in ASSIGNMENTS:
+        return nodes.Assignment(None, variable, op, expression(p))
+    if op != "=":
+        p.fail(following)
+    return nodes.Assignment(p.identifier(), variable, p.assignment(), new_value(p))
+
+
+def _where_clause(p: Parser) -> Expr | None:
+    """``WHERE ...`` or nothing, and OPTION."""
+    where = None
+    if p.accept("WHERE"):
+        if p.accept("CURRENT"):
+            p.unsupported("WHERE CURRENT OF")
+        where = condition(p)
+    option_clause(p)
+    return where
+
+
+def _merge_action(p: Parser) -> nodes.MergeAction:
+    negated = p.accept("NOT")
+    if p.next().upper != "MATCHED":
+        p.fail(p.peek(-1))
+    matched = "matched"
+    if negated:
+        matched = "target"
+        if p.accept("BY"):
+            word = p.next().upper
+            if word not in ("TARGET", "SOURCE"):
+                p.fail(p.peek(-1))
+            matched = word.lower()
+    also = condition(p) if p.accept("AND") else None
+    p.expect("THEN")
+    action = nodes.MergeAction(matched, also, "", [], [], None)
+    if matched == "target":
+        p.expect("INSERT")
+        action.action = "insert"
+        if p.is_op("("):
+            action.columns = _insert_columns(p)
+        if p.accept("DEFAULT"):
+            p.expect("VALUES")
         else:
-            source = self.query([])
-        return nodes.Insert(target, columns, hints, source, outputs, ctes, top, line=line)
-
-    def _column(self) -> str:
-        """A column that is given a value; what stands before its name tells nothing new."""
-        name = self.identifier()
-        while self.accept_op("."):
-            name = self.identifier()
-        return name
-
-    def _insert_columns(self) -> list[str]:
-        self.expect_op("(")
-        names = []
-        while True:
-            names.append(self._column())
-            if self.accept_op(")"):
-                return names
-            self.expect_op(",")
-
-    def assignments(self) -> list[nodes.Assignment]:
-        """``SET a = 1, @v = b = 2, c += 3``."""
-        self.expect("SET")
-        found = []
-        while True:
-            variable = column = None
-            if self.token.kind == lexer.VARIABLE:
-                variable = self.variable()
-                op = self._assignment_operator()
-                following = self.peek()
-                if self.is_identifier() and following.kind == lexer.OPERATOR and following.value in _ASSIGNMENTS:
-                    if op != "=":
-                        self.fail(following)
-                    column = self.identifier()
-                    op = self._assignment_operator()
-            else:
-                while self.accept_op("."):
-                    pass
-                column = self._column()
-                if self.is_op("("):
-                    self.unsupported("A method in SET")
-                op = self._assignment_operator()
-            value = self.expression() if variable is not None and column is None else self.new_value()
-            found.append(nodes.Assignment(column, variable, op, value))
-            if not self.accept_op(","):
-                return found
-
-    def _assignment_operator(self) -> str:
-        token = self.next()
-        if token.kind != lexer.OPERATOR or token.value not in _ASSIGNMENTS:
-            self.fail(token)
-        return str(token.value)
-
-    def update(self, ctes: list[nodes.Cte]) -> nodes.Update:
-        line = self.expect("UPDATE").line
-        top = self.top(changing=True)
-        target = self.target()
-        hints = self._hints()
-        assignments = self.assignments()
-        outputs = self.outputs()
-        sources = self.sources() if self.accept("FROM") else []
-        where = self._where()
-        return nodes.Update(target, hints, assignments, outputs, sources, where, ctes, top, line=line)
-
-    def delete(self, ctes: list[nodes.Cte]) -> nodes.Delete:
-        line = self.expect("DELETE").line
-        top = self.top(changing=True)
-        self.accept("FROM")
-        target = self.target()
-        hints = self._hints()
-        outputs = self.outputs()
-        sources = self.sources() if self.accept("FROM") else []
-        where = self._where()
-        return nodes.Delete(target, hints, outputs, sources, where, ctes, top, line=line)
-
-    def _where(self) -> nodes.Expr | None:
-        where = None
-        if self.accept("WHERE"):
-            if self.accept("CURRENT"):
-                self.unsupported("WHERE CURRENT OF")
-            where = self.condition()
-        self.option_clause()
-        return where
-
-    def merge(self, ctes: list[nodes.Cte]) -> nodes.Merge:
-        line = self.expect("MERGE").line
-        top = self.top(changing=True)
-        self.accept("INTO")
-        target = self.target()
-        hints = self._hints()
-        alias = "" if self.upper == "USING" else self.alias() or ""
-        self.expect("USING")
-        source = self.join()
-        self.expect("ON")
-        on = self.condition()
-        actions = []
-        while self.accept("WHEN"):
-            actions.append(self._merge_action())
-        if not actions:
-            self.fail()
-        outputs = self.outputs()
-        self.option_clause()
-        if not self.is_op(";"):
-            raise SqlError(
-                10713, "A MERGE statement must be terminated by a semi-colon (;).", severity=15, line=self.token.line
-            )
-        return nodes.Merge(target, alias, hints, source, on, actions, outputs, ctes, top, line=line)
-
-    def _merge_action(self) -> nodes.MergeAction:
-        negated = self.accept("NOT")
-        if self.next().upper != "MATCHED":
-            self.fail(self.peek(-1))
-        matched = "matched"
-        if negated:
-            matched = "target"
-            if self.accept("BY"):
-                word = self.next().upper
-                if word not in ("TARGET", "SOURCE"):
-                    self.fail(self.peek(-1))
-                matched = word.lower()
-        condition = self.condition() if self.accept("AND") else None
-        self.expect("THEN")
-        action = nodes.MergeAction(matched, condition, "", [], [], None)
-        if matched == "target":
-            self.expect("INSERT")
-            action.action = "insert"
-            if self.is_op("("):
-                action.columns = self._insert_columns()
-            if self.accept("DEFAULT"):
-                self.expect("VALUES")
-            else:
-                rows = self.values().rows
-                if len(rows) > 1:
-                    self.fail()
-                action.values = rows[0]
-        elif self.accept("DELETE"):
-            action.action = "delete"
-        else:
-            self.expect("UPDATE")
-            action.action = "update"
-            action.assignments = self.assignments()
-        return action
-
-    def truncate(self) -> nodes.Truncate:
-        line = self.expect("TRUNCATE").line
-        self.expect("TABLE")
-        target = self.name()
-        if self.upper == "WITH":
-            self.unsupported("TRUNCATE TABLE ... WITH (PARTITIONS)")
-        return nodes.Truncate(target, line=line)
+            rows = values(p).rows
+            if len(rows) > 1:
+                p.fail()
+            action.values = rows[0]
+    elif p.accept("DELETE"):
+        action.action = "delete"
+    else:
+        p.expect("UPDATE")
+        action.action = "update"
+        action.assignments = _set_clause(p)
+    return action

@@ -1,288 +1,193 @@
-"""Parsing of FROM: tables, joins, hints, table functions ("FROM clause", "Table hints")."""
+"""Parsing of FROM: tables, joins, derived tables, VALUES, table functions ("FROM clause")."""
 
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.expressions import Expressions
-from fakemssql.tsql.parser.nodes import Hint, Source
+from fakemssql.tsql.parser.expressions import condition, expression
+from fakemssql.tsql.parser.hints import old_hint, old_hint_ahead, table_hints
+from fakemssql.tsql.parser.nodes import Expr, Source
+from fakemssql.tsql.parser.parser import Parser
 
-HINTS = frozenset(
-    [
-        "NOEXPAND",
-        "INDEX",
-        "FORCESEEK",
-        "FORCESCAN",
-        "HOLDLOCK",
-        "NOLOCK",
-        "NOWAIT",
-        "PAGLOCK",
-        "READCOMMITTED",
-        "READCOMMITTEDLOCK",
-        "READPAST",
-        "READUNCOMMITTED",
-        "REPEATABLEREAD",
-        "ROWLOCK",
-        "SERIALIZABLE",
-        "SNAPSHOT",
-        "TABLOCK",
-        "TABLOCKX",
-        "UPDLOCK",
-        "XLOCK",
-        "KEEPIDENTITY",
-        "KEEPDEFAULTS",
-        "IGNORE_CONSTRAINTS",
-        "IGNORE_TRIGGERS",
-    ]
-)
+_JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL")
+
+_ROWSETS = (*("OPENROWSET", "OPENQUERY", "OPENXML", "OPENJSON", "OPENDATASOURCE", "CONTAINSTABLE", "FREETEXTTABLE"),)
 
 
-_OLD_HINTS = HINTS - {"INDEX", "FORCESEEK", "FORCESCAN", "READCOMMITTEDLOCK"}
-"""Those that may stand without WITH ("Table hints": where a table has no alias; behind an alias all may)."""
-
-
-class Sources(Expressions):
-    """Adds what can stand in FROM to expressions."""
-
-    def values(self, *, new: bool = True) -> nodes.Values:
-        raise NotImplementedError
-
-    def column_list(self) -> list[str]:
-        self.expect_op("(")
-        names = [self.identifier()]
-        while self.accept_op(","):
-            names.append(self.identifier())
-        self.expect_op(")")
-        return names
-
-    def alias(self, strings: bool = False, words: bool = False) -> str | None:
-        """``[AS] name`` if there is one; with ``words`` also one with which a clause might begin."""
-        token = self.token
-        if self.accept("AS"):
-            token = self.token
-            if strings and token.kind in (lexer.STRING, lexer.NSTRING):
-                self.next()
-                return str(token.value)
-            return self.identifier()
-        if strings and token.kind in (lexer.STRING, lexer.NSTRING):
-            self.next()
-            return str(token.value)
-        if token.kind == lexer.QUOTED or (token.kind == lexer.WORD and self.is_identifier()):
-            if (not words and self._clause_ahead()) or self.trigger_switch_ahead():
-                return None
-            self.next()
-            return str(token.value)
+def alias(p: Parser, *, strings: bool = False, words: bool = False) -> str | None:
+    """``[AS] name`` if there is one; with ``words`` also one with which a clause might begin."""
+    named = p.accept("AS")
+    if strings and p.is_string():
+        return p.string()
+    if named:
+        return p.identifier()
+    if not p.is_identifier() or (not words and _clause_ahead(p)) or trigger_switch_ahead(p):
         return None
+    return str(p.next().value)
 
-    def trigger_switch_ahead(self) -> bool:
-        return self.upper in ("ENABLE", "DISABLE") and self.peek().upper == "TRIGGER"
 
-    def _clause_ahead(self) -> bool:
-        """Words that are no reserved keywords yet start a clause or a statement here."""
-        word, following = self.upper, self.peek().upper
-        if word in ("OUTPUT", "OFFSET", "USING", "WINDOW") or (word == "THROW"):
-            return True
-        return word == "AT" and following == "TIME"
+def trigger_switch_ahead(p: Parser) -> bool:
+    return p.upper in ("ENABLE", "DISABLE") and p.peek().upper == "TRIGGER"
 
-    def sources(self) -> list[Source]:
-        items = [self.join()]
-        while self.accept_op(","):
-            items.append(self.join())
-        return items
 
-    def join(self) -> Source:
-        left = self.table_source()
-        while True:
-            word, following = self.upper, self.peek().upper
-            if word == "CROSS" and following == "JOIN":
-                self.expect("CROSS", "JOIN")
-                left = nodes.Join("cross", left, self.table_source(), None)
-            elif word in ("CROSS", "OUTER") and following == "APPLY":
-                self.next()
-                self.next()
-                left = nodes.Join(word.lower() + "_apply", left, self.table_source(), None)
-            elif word in ("JOIN", "INNER", "LEFT", "RIGHT", "FULL"):
-                kind = "inner" if word == "JOIN" else word.lower()
-                if word != "JOIN":
-                    self.next()
-                    if word != "INNER":
-                        self.accept("OUTER")
-                    self.accept_any("LOOP", "HASH", "MERGE", "REMOTE")
-                self.expect("JOIN")
-                right = self.join_right()
-                self.expect("ON")
-                left = nodes.Join(kind, left, right, self.condition())
-            elif word in ("PIVOT", "UNPIVOT"):
-                self.unsupported(word)
-            else:
-                return left
+def _clause_ahead(p: Parser) -> bool:
+    """Words that are no reserved keywords yet start a clause or a statement here."""
+    return p.upper in ("OUTPUT", "OFFSET", "USING", "WINDOW", "THROW") or (p.upper == "AT" and p.peek().upper == "TIME")
 
-    def join_right(self) -> Source:
-        """The right side of a join: ``a JOIN b JOIN c ON .. ON ..`` nests to the right."""
-        source = self.table_source()
-        while self.upper in ("JOIN", "INNER", "LEFT", "RIGHT", "FULL"):
-            mark = self.index
-            word = self.next().upper
-            kind = "inner" if word == "JOIN" else word.lower()
-            if word != "JOIN":
-                if word != "INNER":
-                    self.accept("OUTER")
-                self.expect("JOIN")
-            right = self.join_right()
-            if not self.accept("ON"):
-                self.index = mark
-                return source
-            source = nodes.Join(kind, source, right, self.condition())
-        return source
 
-    def table_source(self) -> Source:
-        token = self.token
-        if token.kind == lexer.VARIABLE:
-            name = self.variable()
-            if self.is_op("."):
-                self.unsupported("A method of a variable")
-            return nodes.VariableSource(name, self.alias() or name)
-        if self.is_op("("):
-            return self._parenthesised_source()
-        if self.upper in (
-            "OPENROWSET",
-            "OPENQUERY",
-            "OPENXML",
-            "OPENJSON",
-            "OPENDATASOURCE",
-            "CONTAINSTABLE",
-            "FREETEXTTABLE",
-        ):
-            self.unsupported(self.upper)
-        table = self.name()
-        if self.is_op("(") and not self._hint_ahead():
-            return self._function_source(table, token.line)
-        if self.upper == "FOR" and self.peek().upper == "SYSTEM_TIME":
-            self.unsupported("FOR SYSTEM_TIME")
-        hints = self._old_hint(_OLD_HINTS) if self._hint_ahead() else []
-        alias = self.alias() or ""
-        if self.upper == "TABLESAMPLE":
-            self.unsupported("TABLESAMPLE")
-        if not hints:
-            if self.upper == "WITH" and self.peek().value == "(":
-                hints = self.hints()
-            elif self._hint_ahead():
-                hints = self._old_hint(HINTS if alias else _OLD_HINTS)
-            elif alias and self.is_op("(") and self.peek().kind == lexer.NUMBER:
-                self.unsupported("An index as a hint without INDEX")
-        if self.upper == "TABLESAMPLE":
-            self.unsupported("TABLESAMPLE")
-        return nodes.TableSource(table, alias, hints, token.line)
+def from_clause(p: Parser) -> list[Source]:
+    """``FROM a, b JOIN c ON ...`` or nothing."""
+    return p.list_of(join) if p.accept("FROM") else []
 
-    def _hint_ahead(self) -> bool:
-        """Whether a hint without WITH comes next."""
-        return self.is_op("(") and self.peek().upper in HINTS and self.peek(2).value in (")", ",", "(", "=")
 
-    def _old_hint(self, known: frozenset[str]) -> list[Hint]:
-        """``(NOLOCK)``: the hint stands alone. Error 1018 where it does not."""
-        self.expect_op("(")
-        hint = self._hint()
-        if hint.name not in known or not self.is_op(")"):
-            word = self.token.value if hint.name in known else hint.name
-            raise SqlError(
-                1018,
-                f"Incorrect syntax near '{word}'. If this is intended as a part of a table hint, A WITH keyword and"
-                " parenthesis are now required. See SQL Server Books Online for proper syntax.",
-                severity=15,
-                line=self.token.line,
-            )
-        self.next()
-        return [hint]
+def join(p: Parser) -> Source:
+    """A table and what is joined to it."""
+    left = _table_source(p)
+    while True:
+        word, following = p.upper, p.peek().upper
+        if word == "CROSS" and following == "JOIN":
+            p.expect("CROSS", "JOIN")
+            left = nodes.Join("cross", left, _table_source(p), None)
+        elif word in ("CROSS", "OUTER") and following == "APPLY":
+            p.expect(word, "APPLY")
+            left = nodes.Join(word.lower() + "_apply", left, _table_source(p), None)
+        elif word in _JOINS:
+            kind = _join_kind(p, hinted=True)
+            right = _right_side(p)
+            p.expect("ON")
+            left = nodes.Join(kind, left, right, condition(p))
+        elif word in ("PIVOT", "UNPIVOT"):
+            p.unsupported(word)
+        else:
+            return left
 
-    def hints(self) -> list[Hint]:
-        """``WITH ( hint [, hint ...] )``; the comma may be missing, as in old code."""
-        self.expect("WITH")
-        self.expect_op("(")
-        hints = [self._hint()]
-        while not self.accept_op(")"):
-            self.accept_op(",")
-            hints.append(self._hint())
-        return hints
 
-    def _hint(self) -> Hint:
-        word = self.token.upper
-        if word not in HINTS:
-            if self.token.kind == lexer.WORD:
-                raise SqlError(
-                    321,
-                    f'"{self.token.value}" is not a recognized table hints option. If it is intended as a parameter'
-                    " to a table-valued function or to the CHANGETABLE function, ensure that your database"
-                    " compatibility mode is set to 90.",
-                    severity=15,
-                    line=self.token.line,
-                )
-            self.fail()
-        self.next()
-        hint = Hint(word)
-        if word == "INDEX":
-            if self.accept_op("=") and not self.is_op("("):
-                hint.args.append(self._index())
-                return hint
-            self.expect_op("(")
-            hint.args.append(self._index())
-            while self.accept_op(","):
-                hint.args.append(self._index())
-            self.expect_op(")")
-        elif word == "FORCESEEK" and self.accept_op("("):
-            hint.args.append(self._index())
-            self.column_list()
-            self.expect_op(")")
-        return hint
+def _right_side(p: Parser) -> Source:
+    """The right side of a join: ``a JOIN b JOIN c ON .. ON ..`` nests to the right."""
+    source = _table_source(p)
+    while p.upper in _JOINS:
+        mark = p.index
+        kind = _join_kind(p, hinted=False)
+        right = _right_side(p)
+        if not p.accept("ON"):
+            p.move(mark)
+            return source
+        source = nodes.Join(kind, source, right, condition(p))
+    return source
 
-    def _index(self) -> str:
-        """An index by its name or number."""
-        if self.token.kind == lexer.NUMBER and self.token.value.isdigit():
-            return str(self.next().value)
-        return self.identifier()
 
-    def _parenthesised_source(self) -> Source:
-        self.expect_op("(")
-        if self.upper == "VALUES":
-            return self._derived(nodes.Query(self.values(new=False)))
-        if self._query_ahead():
-            mark = self.index
-            try:
-                query = self.nested_query()
-            except SqlError:
-                if self.tokens[mark].upper == "SELECT":
-                    raise
-            else:
-                if self.is_op(")"):
-                    return self._derived(query)
-            self.index = mark
-        if self.upper in ("INSERT", "UPDATE", "DELETE", "MERGE"):
-            self.unsupported("A data modification as a table source")
-        inner = self.join()
-        if not isinstance(inner, nodes.Join):
-            self.fail()
-        self.expect_op(")")
-        return inner
+def _join_kind(p: Parser, *, hinted: bool) -> str:
+    """``[INNER | LEFT [OUTER] ...] [hint] JOIN``."""
+    word = p.word()
+    if word == "JOIN":
+        return "inner"
+    if word != "INNER":
+        p.accept("OUTER")
+    if hinted:
+        p.accept_any("LOOP", "HASH", "MERGE", "REMOTE")
+    p.expect("JOIN")
+    return word.lower()
 
-    def _derived(self, query: nodes.Query) -> Source:
-        self.expect_op(")")
-        alias = self.alias()
-        if alias is None:
-            self.fail()
-        columns = self.column_list() if self.is_op("(") else []
-        return nodes.QuerySource(query, alias, columns)
 
-    def _function_source(self, name: nodes.Name, line: int) -> Source:
-        self.expect_op("(")
-        args = []
-        if not self.is_op(")"):
-            args.append(self._function_argument())
-            while self.accept_op(","):
-                args.append(self._function_argument())
-        self.expect_op(")")
-        alias = self.alias() or name[-1]
-        columns = self.column_list() if self.is_op("(") else []
-        return nodes.FunctionSource(name, args, alias, columns, line)
+def _table_source(p: Parser) -> Source:
+    token = p.token
+    if token.kind == lexer.VARIABLE:
+        name = p.variable()
+        if p.is_op("."):
+            p.unsupported("A method of a variable")
+        return nodes.VariableSource(name, alias(p) or name)
+    if p.is_op("("):
+        return _parenthesised(p)
+    if p.upper in _ROWSETS:
+        p.unsupported(p.upper)
+    table = p.name()
+    if p.is_op("(") and not old_hint_ahead(p):
+        return _function_source(p, table, token.line)
+    if p.upper == "FOR" and p.peek().upper == "SYSTEM_TIME":
+        p.unsupported("FOR SYSTEM_TIME")
+    found = old_hint(p, alias=False) if old_hint_ahead(p) else []
+    named = alias(p) or ""
+    if p.upper == "TABLESAMPLE":
+        p.unsupported("TABLESAMPLE")
+    if not found:
+        if p.upper == "WITH" and p.peek().value == "(":
+            found = table_hints(p)
+        elif old_hint_ahead(p):
+            found = old_hint(p, alias=bool(named))
+        elif named and p.is_op("(") and p.peek().kind == lexer.NUMBER:
+            p.unsupported("An index as a hint without INDEX")
+    if p.upper == "TABLESAMPLE":
+        p.unsupported("TABLESAMPLE")
+    return nodes.TableSource(table, named, found, token.line)
 
-    def _function_argument(self) -> nodes.Expr:
-        """DEFAULT is NULL for the system's functions."""
-        return nodes.Literal("null", None) if self.accept("DEFAULT") else self.expression()
+
+def _parenthesised(p: Parser) -> Source:
+    p.expect_op("(")
+    if p.upper == "VALUES":
+        return _derived(p, nodes.Query(values(p, new=False)))
+    if p.query_ahead():
+        mark = p.index
+        try:
+            query = p.nested_query()
+        except SqlError:
+            if p.tokens[mark].upper == "SELECT":
+                raise
+        else:
+            if p.is_op(")"):
+                return _derived(p, query)
+        p.move(mark)
+    if p.upper in ("INSERT", "UPDATE", "DELETE", "MERGE"):
+        p.unsupported("A data modification as a table source")
+    inner = join(p)
+    if not isinstance(inner, nodes.Join):
+        p.fail()
+    p.expect_op(")")
+    return inner
+
+
+def _derived(p: Parser, query: nodes.Query) -> Source:
+    p.expect_op(")")
+    name = alias(p)
+    if name is None:
+        p.fail()
+    columns = p.column_list() if p.is_op("(") else []
+    return nodes.QuerySource(query, name, columns)
+
+
+def _function_source(p: Parser, name: nodes.Name, line: int) -> Source:
+    p.expect_op("(")
+    args = [] if p.is_op(")") else p.list_of(_function_argument)
+    p.expect_op(")")
+    named = alias(p) or name[-1]
+    columns = p.column_list() if p.is_op("(") else []
+    return nodes.FunctionSource(name, args, named, columns, line)
+
+
+def _function_argument(p: Parser) -> Expr:
+    """DEFAULT is NULL for the system's functions."""
+    return nodes.Literal("null", None) if p.accept("DEFAULT") else expression(p)
+
+
+def new_value(p: Parser) -> Expr:
+    """What a column is given: an expression or DEFAULT."""
+    return nodes.Literal("default", None) if p.accept("DEFAULT") else expression(p)
+
+
+def values(p: Parser, *, new: bool = True) -> nodes.Values:
+    """``VALUES (1, 2), (3, 4)``; with ``new`` they are given to columns, which may have defaults."""
+    p.expect("VALUES")
+    return nodes.Values(p.list_of(_new_row if new else _row))
+
+
+def _new_row(p: Parser) -> list[Expr]:
+    p.expect_op("(")
+    row = p.list_of(new_value)
+    p.expect_op(")")
+    return row
+
+
+def _row(p: Parser) -> list[Expr]:
+    p.expect_op("(")
+    row = p.list_of(expression)
+    p.expect_op(")")
+    return row

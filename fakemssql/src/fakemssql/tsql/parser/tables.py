@@ -2,223 +2,274 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NoReturn
+
 from fakemssql.contract import SqlError
-from fakemssql.tsql.parser import nodes
-from fakemssql.tsql.parser.constraints import Constraints
-from fakemssql.tsql.parser.nodes import (
-    ColumnDefinition,
-    Constraint,
-    IndexDefinition,
-    KeyColumn,
-)
+from fakemssql.tsql.parser.constraints import constraint, index_tail, key_columns
+from fakemssql.tsql.parser.expressions import expression
+from fakemssql.tsql.parser.index_options import storage_options
+from fakemssql.tsql.parser.nodes import AlterTable, ColumnDefinition, CreateTable, IndexDefinition, KeyColumn, Name
+from fakemssql.tsql.parser.parser import Parser
+from fakemssql.tsql.parser.types import data_type
 
 
-class Tables(Constraints):
-    """Adds CREATE TABLE and ALTER TABLE."""
+def create_table(p: Parser) -> CreateTable:
+    line = p.expect("TABLE").line
+    name = p.name(3)
+    if p.accept("AS"):
+        p.unsupported("CREATE TABLE AS")
+    table = CreateTable(name, [], [], [], line=line)
+    table_elements(p, table)
+    table.options = storage_options(p, "CREATE TABLE")
+    return table
 
-    def create_table(self) -> nodes.CreateTable:
-        line = self.expect("TABLE").line
-        name = self.name(3)
-        if self.accept("AS"):
-            self.unsupported("CREATE TABLE AS")
-        table = nodes.CreateTable(name, [], [], [], line=line)
-        self.table_elements(table)
-        table.options = self.storage_options("CREATE TABLE")
-        return table
 
-    def table_elements(self, table: nodes.CreateTable, *, variable: bool = False) -> None:
-        """``(column, constraint, ...)``; constraints of a table ``variable`` have no names and refer to no table."""
-        self.expect_op("(")
-        while True:
-            start = self.index
-            self.table_element(table.columns, table.constraints, table.indexes, table.name)
-            if variable:
-                for token in self.tokens[start : self.index]:
-                    if token.upper in ("CONSTRAINT", "REFERENCES"):
-                        self.fail(token)
-            if self.accept_op(","):
-                if not variable and self.accept_op(")"):
-                    return
-                continue
-            self.expect_op(")")
+def table_elements(p: Parser, table: CreateTable, *, variable: bool = False) -> None:
+    """``(column, constraint, ...)``; constraints of a table ``variable`` have no names and refer to no table."""
+    p.expect_op("(")
+    while True:
+        start = p.index
+        _element(p, table)
+        if variable:
+            for token in p.tokens[start : p.index]:
+                if token.upper in ("CONSTRAINT", "REFERENCES"):
+                    p.fail(token)
+        if not p.accept_op(",") or (not variable and p.is_op(")")):
+            p.expect_op(")")
             return
 
-    def table_element(
-        self,
-        columns: list[ColumnDefinition],
-        constraints: list[Constraint],
-        indexes: list[IndexDefinition],
-        table: nodes.Name,
-    ) -> None:
-        if self.upper == "INDEX" or (self.upper == "PERIOD"):
-            if self.upper == "PERIOD":
-                self.unsupported("PERIOD FOR SYSTEM_TIME")
-            indexes.append(self._inline_index(table, []))
-            return
-        constraint = self.constraint(None)
-        if constraint is not None:
-            constraints.append(constraint)
-            self._one_primary(constraints, table)
-            return
+
+def _element(p: Parser, table: CreateTable | AlterTable, *, adding: bool = False) -> None:
+    """A column, a constraint or an index of a table; ``adding``: in ALTER TABLE ... ADD."""
+    if p.upper == "PERIOD":
+        p.unsupported("PERIOD FOR SYSTEM_TIME")
+    if p.upper == "INDEX":
+        table.indexes.append(_inline_index(p, table.name, []))
+        return
+    found = constraint(p, None, adding=adding)
+    if found is not None:
+        table.constraints.append(found)
+    else:
         try:
-            columns.append(self.column(constraints, indexes, table))
+            table.columns.append(_column(p, table, adding))
         except SqlError as error:
             if error.number == 2715:
-                error.message = error.message.replace("#1", f"#{len(columns) + 1}")
+                error.message = error.message.replace("#1", f"#{len(table.columns) + 1}")
             raise
-        self._one_primary(constraints, table)
+    if sum(each.kind == "primary" for each in table.constraints) > 1:
+        raise SqlError(8110, f"Cannot add multiple PRIMARY KEY constraints to table '{table.name[-1]}'.", state=0)
 
-    @staticmethod
-    def _one_primary(constraints: list[Constraint], table: nodes.Name) -> None:
-        if sum(constraint.kind == "primary" for constraint in constraints) > 1:
-            raise SqlError(8110, f"Cannot add multiple PRIMARY KEY constraints to table '{table[-1]}'.", state=0)
 
-    def _inline_index(self, table: nodes.Name, columns: list[KeyColumn]) -> IndexDefinition:
-        line = self.expect("INDEX").line
-        index = IndexDefinition(self.identifier(), table, columns, line=line)
-        index.unique = self.accept("UNIQUE")
-        index.clustered = self.accept_any("CLUSTERED", "NONCLUSTERED") == "CLUSTERED"
-        if self.upper == "COLUMNSTORE":
-            self.unsupported("A columnstore index")
-        if self.is_op("("):
-            index.columns = self.key_columns()
-        self._index_tail(index)
-        return index
+def _inline_index(p: Parser, table: Name, columns: list[KeyColumn]) -> IndexDefinition:
+    line = p.expect("INDEX").line
+    index = IndexDefinition(p.identifier(), table, columns, line=line)
+    index.unique = p.accept("UNIQUE")
+    index.clustered = p.accept_any("CLUSTERED", "NONCLUSTERED") == "CLUSTERED"
+    if p.upper == "COLUMNSTORE":
+        p.unsupported("A columnstore index")
+    if p.is_op("("):
+        index.columns = key_columns(p)
+    index_tail(p, index)
+    return index
 
-    def column(
-        self, constraints: list[Constraint], indexes: list[IndexDefinition], table: nodes.Name
-    ) -> ColumnDefinition:
-        column = ColumnDefinition(self.identifier(), None)
-        if self.accept("AS"):
-            mark = self.index
-            expression = self.expression()
-            column.computed = (expression, self.source_text(mark))
-            column.persisted = self.accept("PERSISTED")
-        else:
-            column.type = self.type()
-        seen: set[str] = set()
-        while True:
-            if self.upper == "CONSTRAINT" and self.peek(2).upper in ("NULL", "NOT"):
-                self.next()
-                self.identifier()
-            word = self.upper
-            if word in ("IDENTITY", "COLLATE", "ROWGUIDCOL", "SPARSE", "DEFAULT"):
-                if word in seen or column.computed is not None:
-                    self.fail()
-                seen.add(word)
-            if word == "NULL" and column.computed is None:
-                self.next()
-                column.nullable = True
-            elif word == "NOT" and (column.computed is None or column.persisted):
-                self.next()
-                self.expect("NULL")
-                column.nullable = False
-            elif word == "IDENTITY":
-                self.next()
-                column.identity = (1, 1)
-                if self.accept_op("("):
-                    seed = self.integer()
-                    self.expect_op(",")
-                    column.identity = (seed, self.integer())
-                    self.expect_op(")")
-                if self.accept("NOT", "FOR"):
-                    self.expect("REPLICATION")
-            elif word == "COLLATE":
-                self.next()
-                column.collation = self.identifier()
-            elif word == "ROWGUIDCOL":
-                self.next()
-                column.rowguid = True
-            elif word in ("SPARSE", "FILESTREAM", "GENERATED", "MASKED", "ENCRYPTED", "HIDDEN"):
-                if word == "SPARSE":
-                    self.next()
-                    continue
-                self.unsupported(f"The column option {word}")
-            elif word == "INDEX":
-                indexes.append(self._inline_index(table, [KeyColumn(column.name)]))
-            else:
-                constraint = self.constraint(column)
-                if constraint is None:
-                    return column
-                if constraint.kind == "default":
-                    if column.default is not None or column.computed is not None:
-                        self.fail(self.peek(-1))
-                    assert constraint.expression is not None
-                    column.default = (constraint.name, constraint.expression, constraint.text)
-                else:
-                    if constraint.kind in ("foreign", "check") and column.computed is not None and not column.persisted:
-                        self.fail(self.peek(-1))
-                    constraints.append(constraint)
 
-    def _altered_column(self) -> ColumnDefinition:
-        column = ColumnDefinition(self.identifier(), self.type())
-        if self.accept("COLLATE"):
-            column.collation = self.identifier()
-        if self.accept("NOT"):
-            self.expect("NULL")
-            column.nullable = False
-        elif self.accept("NULL"):
-            column.nullable = True
-        if self.upper in ("SPARSE", "MASKED", "ENCRYPTED"):
-            self.unsupported(f"The column option {self.upper}")
-        return column
+# --- Columns ---------------------------------------------------------------------------------------------------------
 
-    def alter_table(self) -> nodes.AlterTable:
-        line = self.expect("TABLE").line
-        alter = nodes.AlterTable(self.name(3), "", line=line)
-        if self.accept("WITH"):
-            if not self.accept_any("CHECK", "NOCHECK"):
-                self.fail()
-            if self.upper not in ("ADD", "CHECK", "NOCHECK"):
-                self.fail()
-        if self.accept("ADD"):
-            alter.action, self.adding = "add", True
-            while True:
-                self.table_element(alter.columns, alter.constraints, alter.indexes, alter.name)
-                if not self.accept_op(","):
-                    break
-            self.adding = False
-        elif self.accept("ALTER"):
-            self.expect("COLUMN")
-            alter.action = "alter"
-            if self.peek().upper in ("ADD", "DROP"):
-                self.unsupported("ALTER COLUMN ... ADD and DROP")
-            alter.columns.append(self._altered_column())
-            self.storage_options("ALTER COLUMN", places=False)
-        elif self.accept("DROP"):
-            alter.action = "drop"
-            kind = "CONSTRAINT"
-            while True:
-                if self.upper in ("COLUMN", "CONSTRAINT"):
-                    kind = self.next().upper
-                exists = self.peek(-1).upper == kind and self.accept("IF", "EXISTS")
-                alter.names.append((kind, self.identifier(), exists))
-                if kind == "CONSTRAINT":
-                    self.storage_options("DROP INDEX", places=False)
-                if not self.accept_op(","):
-                    break
-        elif self.upper in ("CHECK", "NOCHECK") and self.peek().upper == "CONSTRAINT":
-            self.unsupported("ALTER TABLE ... CHECK and NOCHECK CONSTRAINT")
-        elif self.upper in ("ENABLE", "DISABLE") and self.peek().upper == "TRIGGER":
-            alter.action = self.next().upper.lower() + "_trigger"
-            self.next()
-            alter.names.append(("TRIGGER", "" if self.accept("ALL") else self.identifier(), False))
-        elif self.accept("SET"):
-            alter.action = "options"
-            self.expect_op("(")
-            option = self.next()
-            if option.upper != "LOCK_ESCALATION":
-                self.unsupported(f"ALTER TABLE ... SET ({option.value})", option)
-            self.expect_op("=")
-            alter.options[option.upper] = self.accept_any("AUTO", "TABLE", "DISABLE") or self.fail()
-            self.expect_op(")")
-        elif self.accept("REBUILD"):
-            alter.action, alter.rebuilds = "options", True
-            if self.accept("PARTITION"):
-                self.expect_op("=")
-                if not self.accept("ALL"):
-                    self.unsupported("Partitioning")
-            alter.options = self.storage_options("REBUILD", places=False)
-        else:
-            self.unsupported(f"ALTER TABLE ... {self.token.value}")
-        return alter
+
+def _column(p: Parser, table: CreateTable | AlterTable, adding: bool) -> ColumnDefinition:
+    """A column; its constraints and indexes go to the table."""
+    column = ColumnDefinition(p.identifier(), None)
+    if p.accept("AS"):
+        mark = p.index
+        value = expression(p)
+        column.computed = (value, p.source_text(mark))
+        column.persisted = p.accept("PERSISTED")
+    else:
+        column.type = data_type(p)
+    seen: set[str] = set()
+    while True:
+        if p.upper == "CONSTRAINT" and p.peek(2).upper in ("NULL", "NOT"):
+            p.next()
+            p.identifier()
+        word = p.upper
+        if word in ("IDENTITY", "COLLATE", "ROWGUIDCOL", "SPARSE", "DEFAULT"):
+            if word in seen or column.computed is not None:
+                p.fail()
+            seen.add(word)
+        option = _COLUMN_OPTIONS.get(word)
+        if word == "INDEX":
+            table.indexes.append(_inline_index(p, table.name, [KeyColumn(column.name)]))
+        elif option is not None and _may_have(column, word):
+            option(p, column)
+        elif not _column_constraint(p, table, column, adding):
+            return column
+
+
+def _may_have(column: ColumnDefinition, word: str) -> bool:
+    """What is computed is never said to be NULL, and NOT NULL where it is persisted."""
+    return column.computed is None or word not in ("NULL", "NOT") or (word == "NOT" and column.persisted)
+
+
+def _column_constraint(p: Parser, table: CreateTable | AlterTable, column: ColumnDefinition, adding: bool) -> bool:
+    """Whether one starts here, which is taken then."""
+    found = constraint(p, column, adding=adding)
+    if found is None:
+        return False
+    if found.kind == "default":
+        if column.default is not None or column.computed is not None:
+            p.fail(p.peek(-1))
+        assert found.expression is not None
+        column.default = (found.name, found.expression, found.text)
+        return True
+    if found.kind in ("foreign", "check") and column.computed is not None and not column.persisted:
+        p.fail(p.peek(-1))
+    table.constraints.append(found)
+    return True
+
+
+def _null(p: Parser, column: ColumnDefinition) -> None:
+    column.nullable = not p.accept("NOT")
+    p.expect("NULL")
+
+
+def _identity(p: Parser, column: ColumnDefinition) -> None:
+    p.expect("IDENTITY")
+    column.identity = (1, 1)
+    if p.accept_op("("):
+        seed = p.integer()
+        p.expect_op(",")
+        column.identity = (seed, p.integer())
+        p.expect_op(")")
+    if p.accept("NOT", "FOR"):
+        p.expect("REPLICATION")
+
+
+def _collate(p: Parser, column: ColumnDefinition) -> None:
+    p.expect("COLLATE")
+    column.collation = p.identifier()
+
+
+def _rowguid(p: Parser, column: ColumnDefinition) -> None:
+    p.expect("ROWGUIDCOL")
+    column.rowguid = True
+
+
+def _sparse(p: Parser, _: ColumnDefinition) -> None:
+    p.expect("SPARSE")
+
+
+def _refused_option(p: Parser, _: ColumnDefinition) -> None:
+    p.unsupported(f"The column option {p.upper}")
+
+
+_COLUMN_OPTIONS: dict[str, Callable[[Parser, ColumnDefinition], None]] = {
+    **dict.fromkeys(["NULL", "NOT"], _null),
+    **dict.fromkeys(["FILESTREAM", "GENERATED", "MASKED", "ENCRYPTED", "HIDDEN"], _refused_option),
+    "IDENTITY": _identity,
+    "COLLATE": _collate,
+    "ROWGUIDCOL": _rowguid,
+    "SPARSE": _sparse,
+}
+
+# --- ALTER TABLE -----------------------------------------------------------------------------------------------------
+
+
+def alter_table(p: Parser) -> AlterTable:
+    line = p.expect("TABLE").line
+    alter = AlterTable(p.name(3), "", line=line)
+    if p.accept("WITH"):
+        p.expect_any("CHECK", "NOCHECK")
+        if p.upper not in ("ADD", "CHECK", "NOCHECK"):
+            p.fail()
+    _ACTIONS.get(p.upper, _refused_action)(p, alter)
+    return alter
+
+
+def _add(p: Parser, alter: AlterTable) -> None:
+    p.expect("ADD")
+    alter.action = "add"
+    _element(p, alter, adding=True)
+    while p.accept_op(","):
+        _element(p, alter, adding=True)
+
+
+def _alter_column(p: Parser, alter: AlterTable) -> None:
+    p.expect("ALTER", "COLUMN")
+    alter.action = "alter"
+    if p.peek().upper in ("ADD", "DROP"):
+        p.unsupported("ALTER COLUMN ... ADD and DROP")
+    column = ColumnDefinition(p.identifier(), data_type(p))
+    if p.accept("COLLATE"):
+        column.collation = p.identifier()
+    if p.upper in ("NULL", "NOT"):
+        _null(p, column)
+    if p.upper in ("SPARSE", "MASKED", "ENCRYPTED"):
+        p.unsupported(f"The column option {p.upper}")
+    alter.columns.append(column)
+    storage_options(p, "ALTER COLUMN", places=False)
+
+
+def _drop(p: Parser, alter: AlterTable) -> None:
+    p.expect("DROP")
+    alter.action = "drop"
+    kind, more = "CONSTRAINT", True
+    while more:
+        if p.upper in ("COLUMN", "CONSTRAINT"):
+            kind = p.next().upper
+        exists = p.peek(-1).upper == kind and p.accept("IF", "EXISTS")
+        alter.names.append((kind, p.identifier(), exists))
+        if kind == "CONSTRAINT":
+            storage_options(p, "DROP INDEX", places=False)
+        more = p.accept_op(",")
+
+
+def _check(p: Parser, alter: AlterTable) -> None:
+    if p.peek().upper == "CONSTRAINT":
+        p.unsupported("ALTER TABLE ... CHECK and NOCHECK CONSTRAINT")
+    _refused_action(p, alter)
+
+
+def _switch_trigger(p: Parser, alter: AlterTable) -> None:
+    if p.peek().upper != "TRIGGER":
+        _refused_action(p, alter)
+    alter.action = p.word().lower() + "_trigger"
+    p.expect("TRIGGER")
+    alter.names.append(("TRIGGER", "" if p.accept("ALL") else p.identifier(), False))
+
+
+def _set(p: Parser, alter: AlterTable) -> None:
+    p.expect("SET")
+    alter.action = "options"
+    p.expect_op("(")
+    option = p.next()
+    if option.upper != "LOCK_ESCALATION":
+        p.unsupported(f"ALTER TABLE ... SET ({option.value})", option)
+    p.expect_op("=")
+    alter.options[option.upper] = p.expect_any("AUTO", "TABLE", "DISABLE")
+    p.expect_op(")")
+
+
+def _rebuild(p: Parser, alter: AlterTable) -> None:
+    p.expect("REBUILD")
+    alter.action, alter.rebuilds = "options", True
+    if p.accept("PARTITION"):
+        p.expect_op("=")
+        if not p.accept("ALL"):
+            p.unsupported("Partitioning")
+    alter.options = storage_options(p, "REBUILD", places=False)
+
+
+def _refused_action(p: Parser, _: AlterTable) -> NoReturn:
+    p.unsupported(f"ALTER TABLE ... {p.token.value}")
+
+
+_ACTIONS: dict[str, Callable[[Parser, AlterTable], None]] = {
+    **dict.fromkeys(["CHECK", "NOCHECK"], _check),
+    **dict.fromkeys(["ENABLE", "DISABLE"], _switch_trigger),
+    "ADD": _add,
+    "ALTER": _alter_column,
+    "DROP": _drop,
+    "SET": _set,
+    "REBUILD": _rebuild,
+}

@@ -1,268 +1,215 @@
-"""Parsing of what stands between operators: constants, names, calls, CASE, CAST, windows."""
+"""Parsing of what stands between operators: constants, names, calls, CASE, what is in parentheses or has a sign."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.windows import Windows
+from fakemssql.tsql.parser.calls import CALLS, call
+from fakemssql.tsql.parser.lexer import Token
+from fakemssql.tsql.parser.nodes import Expr
+from fakemssql.tsql.parser.parser import Parser
 from fakemssql.types import SqlType
 
-if TYPE_CHECKING:
-    from fakemssql.tsql.parser.nodes import Expr, Query
+COMPARISONS = frozenset(["=", "<>", "!=", "<", ">", "<=", ">=", "!<", "!>"])
+
+_CONDITIONS = (
+    nodes.Exists,
+    nodes.In,
+    nodes.Like,
+    nodes.Between,
+    nodes.IsNull,
+    nodes.IsDistinct,
+    nodes.Quantified,
+    nodes.Updated,
+)
 
 
-_BARE_FUNCTIONS = frozenset(["CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER", "USER"])
+def is_condition(value: Expr) -> bool:
+    """Whether an expression is true or false, which in T-SQL no value is."""
+    if isinstance(value, nodes.Binary):
+        return value.op in COMPARISONS or value.op in ("and", "or")
+    return isinstance(value, _CONDITIONS) or (isinstance(value, nodes.Unary) and value.op == "not")
 
 
-_CONSTANTS = (lexer.NUMBER, lexer.MONEY, lexer.STRING, lexer.NSTRING, lexer.BINARY, lexer.VARIABLE)
-
-_RESERVED_FUNCTIONS = frozenset(["COALESCE", "NULLIF", "LEFT", "RIGHT", "CONVERT", "TRY_CONVERT"])
-
-
-_COUNTS = {"COALESCE": (2, 1_000), "NULLIF": (2, 2), "IIF": (3, 3)}
-"""The least and the highest number of arguments of functions that the grammar knows."""
+def scalar(p: Parser, value: Expr) -> Expr:
+    """A value that is no condition in parentheses, and not ``t.*``."""
+    if is_condition(value) or isinstance(value, nodes.Star):
+        p.fail(p.peek(-1))
+    return value
 
 
-class Terms(Windows):
-    """Adds the operands of expressions to windows."""
+def operand(p: Parser) -> Expr:
+    token = p.token
+    literal = LITERALS.get(token.kind)
+    if literal is not None:
+        p.next()
+        value = literal(token)
+    else:
+        value = _rule(p, token)(p)
+    if p.is_op(".") and not isinstance(value, nodes.Star):
+        p.unsupported("A property or method of a value")
+    return value
 
-    def nested_query(self) -> Query:
-        raise NotImplementedError
 
-    def _query_ahead(self) -> bool:
-        """Whether a query expression starts here, perhaps behind parentheses."""
-        ahead = 0
-        while self.peek(ahead).kind == lexer.OPERATOR and self.peek(ahead).value == "(":
-            ahead += 1
-        return self.peek(ahead).upper == "SELECT"
+def _rule(p: Parser, token: Token) -> Callable[[Parser], Expr]:
+    """What reads the operand that begins with an operator or a word."""
+    if token.kind == lexer.OPERATOR:
+        return _OPERATORS.get(token.value) or p.fail()
+    rule = _WORDS.get(token.upper)
+    if rule is None and p.peek().value == "(":
+        rule = CALLS.get(token.upper)
+    return rule or _named
 
-    def predicate(self) -> Expr:
-        raise NotImplementedError
 
-    def condition(self) -> Expr:
-        raise NotImplementedError
+def constant(p: Parser) -> Expr:
+    """A literal, with a sign where it is a number, or a variable."""
+    if p.is_op("-") and p.peek().kind in (lexer.NUMBER, lexer.MONEY):
+        p.next()
+        return nodes.Unary("-", operand(p))
+    if p.token.kind not in LITERALS and p.upper != "NULL":
+        p.fail()
+    return operand(p)
 
-    def constant(self) -> Expr:
-        """A literal, with a sign where it is a number, or a variable."""
-        token = self.token
-        if token.kind == lexer.OPERATOR and token.value == "-" and self.peek().kind in (lexer.NUMBER, lexer.MONEY):
-            self.index += 1
-            return nodes.Unary("-", self._primary())
-        if token.kind not in _CONSTANTS and token.upper != "NULL":
-            self.fail()
-        return self._primary()
 
-    def _primary(self) -> Expr:
-        value = self._operand()
-        if self.is_op(".") and not isinstance(value, nodes.Star):
-            self.unsupported("A property or method of a value")
-        return value
+def number(token: Token) -> Expr:
+    text = token.value
+    if "e" in text or "E" in text:
+        return nodes.Literal("float", text.rstrip("eE+-"))  # 1e is 1e0
+    if "." in text or int(text) > 2147483647:
+        return nodes.Literal("numeric", text)
+    return nodes.Literal("int", int(text))
 
-    def _operand(self) -> Expr:
-        token = self.token
-        kind = token.kind
-        if kind == lexer.NUMBER:
-            self.index += 1
-            return self._number(token.value)
-        if kind in (lexer.STRING, lexer.NSTRING):
-            self.index += 1
-            return nodes.Literal("varchar" if kind == lexer.STRING else "nvarchar", token.value)
-        if kind == lexer.BINARY:
-            self.index += 1
-            return nodes.Literal("binary", token.value)
-        if kind == lexer.MONEY:
-            self.index += 1
-            return nodes.Literal("money", token.value)
-        if kind == lexer.VARIABLE:
-            self.index += 1
-            return nodes.Variable(token.value.lower())
-        if kind == lexer.OPERATOR:
-            if token.value == "(":
-                return self._parenthesised()
-            if token.value == "{":
-                return self._escape()
-            if token.value == ".":
-                return self._without_schema()
-            self.fail()
-        word = token.upper
-        if word == "NULL":
-            self.index += 1
-            return nodes.Literal("null", None)
-        if word == "CASE":
-            return self._case()
-        if word in ("CAST", "TRY_CAST") and self.peek().value == "(":
-            return self._cast(word == "TRY_CAST")
-        if word in ("CONVERT", "TRY_CONVERT") and self.peek().value == "(":
-            return self._convert(word == "TRY_CONVERT")
-        if word in _BARE_FUNCTIONS:
-            self.index += 1
-            return nodes.Function((token.value,), [], line=token.line)
-        if word == "NEXT" and self.peek().upper == "VALUE" and self.peek(2).upper == "FOR":
-            self.unsupported("A sequence")
-        if word in ("PARSE", "TRY_PARSE") and self.peek().value == "(":
-            self.unsupported(word)
-        if word in _RESERVED_FUNCTIONS and self.peek().value == "(":
-            self.index += 1
-            if self.peek().value == "*":
-                self.fail(self.peek())
-            return self._call((token.value,), token.line)
-        if word == "IDENTITY" and self.peek().value == "(":
-            self.unsupported("The function IDENTITY")
-        if word == "$ACTION":
-            self.index += 1
-            return nodes.Column(("$action",), token.line)
-        if not self.is_identifier():
-            self.fail()
-        return self._named()
 
-    def _without_schema(self) -> Expr:
-        """``.t.a``: the schema's name is left out."""
-        while self.accept_op("."):
-            pass
-        value = self._named()
-        if isinstance(value, nodes.Function):
-            self.unsupported("A function's name that begins with a dot")
-        if isinstance(value, nodes.Column) and len(value.name) < 2:
-            self.fail(self.peek(-1))
-        return value
+def _signed(p: Parser) -> Expr:
+    sign = p.next().value
+    return nodes.Unary(sign, scalar(p, operand(p)))
 
-    @staticmethod
-    def _number(text: str) -> Expr:
-        if "e" in text or "E" in text:
-            return nodes.Literal("float", text.rstrip("eE+-"))  # 1e is 1e0
-        if "." in text or int(text) > 2147483647:
-            return nodes.Literal("numeric", text)
-        return nodes.Literal("int", int(text))
 
-    def _parenthesised(self) -> Expr:
-        self.expect_op("(")
-        if self._query_ahead():
-            mark = self.index
-            try:
-                query = self.nested_query()
-                self.expect_op(")")
-                return nodes.Subquery(query)
-            except SqlError:
-                if self.tokens[mark].upper == "SELECT":
-                    raise
-                self.index = mark
-        inner = self.predicate()
-        self.expect_op(")")
-        return inner
+def _parenthesised(p: Parser) -> Expr:
+    p.expect_op("(")
+    if p.query_ahead():
+        mark = p.index
+        try:
+            query = p.nested_query()
+            p.expect_op(")")
+            return nodes.Subquery(query)
+        except SqlError:
+            if p.tokens[mark].upper == "SELECT":
+                raise
+            p.move(mark)
+    inner = p.predicate()
+    p.expect_op(")")
+    return inner
 
-    def _escape(self) -> Expr:
-        """ODBC escapes: ``{fn f(x)}``, ``{d '..'}``, ``{t '..'}``, ``{ts '..'}``, ``{guid '..'}``."""
-        self.expect_op("{")
-        word = self.next().upper
-        if word == "FN":
-            inner = self.expression()
-            if not isinstance(inner, nodes.Function | nodes.Cast):
-                self.fail(self.peek(-1))
-        elif word in ("D", "T", "TS", "GUID") and self.token.kind in (lexer.STRING, lexer.NSTRING):
-            target = {"D": "datetime", "T": "datetime", "TS": "datetime", "GUID": "uniqueidentifier"}[word]
-            inner = nodes.Cast(nodes.Literal("varchar", self.next().value), SqlType(target))
-        else:
-            self.fail()
-        self.expect_op("}")
-        return inner
 
-    def _case(self) -> Expr:
-        self.expect("CASE")
-        operand = None if self.upper == "WHEN" else self.expression()
-        whens = []
-        while self.accept("WHEN"):
-            condition = self.condition() if operand is None else self.expression()
-            self.expect("THEN")
-            whens.append((condition, self.expression()))
-        if not whens:
-            self.fail()
-        otherwise = self.expression() if self.accept("ELSE") else None
-        self.expect("END")
-        return nodes.Case(operand, whens, otherwise)
+def _escape(p: Parser) -> Expr:
+    """ODBC escapes: ``{fn f(x)}``, ``{d '..'}``, ``{t '..'}``, ``{ts '..'}``, ``{guid '..'}``."""
+    p.expect_op("{")
+    word = p.next().upper
+    if word == "FN":
+        inner = p.expression()
+        if not isinstance(inner, nodes.Function | nodes.Cast):
+            p.fail(p.peek(-1))
+    elif word in ("D", "T", "TS", "GUID") and p.is_string():
+        kind = "uniqueidentifier" if word == "GUID" else "datetime"
+        inner = nodes.Cast(nodes.Literal("varchar", p.string()), SqlType(kind))
+    else:
+        p.fail()
+    p.expect_op("}")
+    return inner
 
-    def _cast(self, attempt: bool) -> Expr:
-        self.next()
-        self.expect_op("(")
-        value = self.expression()
-        self.expect("AS")
-        kind = self.type(declared=False)
-        self.expect_op(")")
-        return nodes.Cast(value, kind, attempt)
 
-    def _convert(self, attempt: bool) -> Expr:
-        self.next()
-        self.expect_op("(")
-        kind = self.type(declared=False)
-        self.expect_op(",")
-        value = self.expression()
-        style = self.expression() if self.accept_op(",") else None
-        self.expect_op(")")
-        return nodes.Cast(value, kind, attempt, style)
+def _without_schema(p: Parser) -> Expr:
+    """``.t.a``: the schema's name is left out."""
+    while p.accept_op("."):
+        pass
+    value = _named(p)
+    if isinstance(value, nodes.Function):
+        p.unsupported("A function's name that begins with a dot")
+    if isinstance(value, nodes.Column) and len(value.name) < 2:
+        p.fail(p.peek(-1))
+    return value
 
-    def _named(self) -> Expr:
-        """A column, a function call, or ``t.*``."""
-        line, quoted = self.token.line, self.token.kind == lexer.QUOTED
-        parts = [self.identifier()]
-        while self.is_op("."):
-            self.next()
-            if self.accept_op("*"):
-                return nodes.Star(tuple(parts))
-            if self.is_op("."):
-                parts.append("")
-                continue
-            parts.append(self.identifier())
-        if self.is_op("(") and len(parts) <= 3:
-            call = self._call(tuple(parts), line)
-            if quoted and (call.star or call.over is not None):
-                self.fail(self.peek(-1))
-            return call
-        if self.is_op("::"):
-            self.unsupported("The :: operator")
-        if len(parts) > 5 or (len(parts) > 1 and not parts[-2]):
-            self.fail(self.peek(-1))
-        return nodes.Column(tuple(parts), line)
 
-    def _call(self, name: tuple[str, ...], line: int) -> nodes.Function:
-        self.expect_op("(")
-        call = nodes.Function(name, [], line=line)
-        word = name[-1].upper()
-        if self.accept_op("*"):
-            call.star = True
-        elif word == "TRIM" and len(name) == 1:
-            self._trim(call)
-        elif not self.is_op(")"):
-            if self.accept("DISTINCT"):
-                call.distinct = True
-            else:
-                self.accept("ALL")
-            call.args.append(self.condition() if word == "IIF" and len(name) == 1 else self.expression())
-            while self.accept_op(","):
-                call.args.append(self.expression())
-        few, many = _COUNTS.get(word, (0, len(call.args)))
-        if not few <= len(call.args) <= many and len(name) == 1:
-            self.fail()
-        self.expect_op(")")
-        if self.upper == "WITHIN" and self.peek().upper == "GROUP":
-            self.expect("WITHIN", "GROUP")
-            self.expect_op("(")
-            call.within = self.order_by()
-            self.expect_op(")")
-        if self.upper in ("IGNORE", "RESPECT") and self.peek().upper == "NULLS":
-            self.unsupported(f"{self.upper} NULLS")
-        if self.upper == "OVER":
-            call.over = self.over()
-        return call
+def _named(p: Parser) -> Expr:
+    """A column, a function call, or ``t.*``."""
+    line, quoted = p.token.line, p.token.kind == lexer.QUOTED
+    parts = [p.identifier()]
+    while p.accept_op("."):
+        if p.accept_op("*"):
+            return nodes.Star(tuple(parts))
+        parts.append("" if p.is_op(".") else p.identifier())
+    if p.is_op("(") and len(parts) <= 3:
+        function = call(p, tuple(parts), line)
+        if quoted and (function.star or function.over is not None):
+            p.fail(p.peek(-1))
+        return function
+    if p.is_op("::"):
+        p.unsupported("The :: operator")
+    if len(parts) > 5 or (len(parts) > 1 and not parts[-2]):
+        p.fail(p.peek(-1))
+    return nodes.Column(tuple(parts), line)
 
-    def _trim(self, call: nodes.Function) -> None:
-        side = self.accept_any("LEADING", "TRAILING", "BOTH")
-        first = self.expression()
-        if self.accept("FROM"):
-            call.args = [self.expression(), first]
-        else:
-            if side:
-                self.fail()
-            call.args = [first]
-        if side and side != "BOTH":
-            call.name = ("LTRIM" if side == "LEADING" else "RTRIM",)
+
+def _case(p: Parser) -> Expr:
+    p.expect("CASE")
+    subject = None if p.upper == "WHEN" else p.expression()
+    whens = []
+    while p.accept("WHEN"):
+        condition = p.condition() if subject is None else p.expression()
+        p.expect("THEN")
+        whens.append((condition, p.expression()))
+    if not whens:
+        p.fail()
+    otherwise = p.expression() if p.accept("ELSE") else None
+    p.expect("END")
+    return nodes.Case(subject, whens, otherwise)
+
+
+def _null(p: Parser) -> Expr:
+    p.next()
+    return nodes.Literal("null", None)
+
+
+def _without_parentheses(p: Parser) -> Expr:
+    """A function that is called by its name alone."""
+    token = p.next()
+    return nodes.Function((token.value,), [], line=token.line)
+
+
+def _action(p: Parser) -> Expr:
+    return nodes.Column(("$action",), p.next().line)
+
+
+def _next_value(p: Parser) -> Expr:
+    if p.peek().upper == "VALUE" and p.peek(2).upper == "FOR":
+        p.unsupported("A sequence")
+    return _named(p)
+
+
+LITERALS: dict[int, Callable[[Token], Expr]] = {
+    lexer.NUMBER: number,
+    lexer.STRING: lambda token: nodes.Literal("varchar", token.value),
+    lexer.NSTRING: lambda token: nodes.Literal("nvarchar", token.value),
+    lexer.BINARY: lambda token: nodes.Literal("binary", token.value),
+    lexer.MONEY: lambda token: nodes.Literal("money", token.value),
+    lexer.VARIABLE: lambda token: nodes.Variable(token.value.lower()),
+}
+"""What a token is by itself, by its kind."""
+
+_OPERATORS: dict[str, Callable[[Parser], Expr]] = {
+    **dict.fromkeys(["+", "-", "~"], _signed),
+    "(": _parenthesised,
+    "{": _escape,
+    ".": _without_schema,
+}
+
+_WORDS: dict[str, Callable[[Parser], Expr]] = {
+    **dict.fromkeys(["CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER", "USER"], _without_parentheses),
+    "NULL": _null,
+    "CASE": _case,
+    "NEXT": _next_value,
+    "$ACTION": _action,
+}

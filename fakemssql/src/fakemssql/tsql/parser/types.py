@@ -1,8 +1,10 @@
-"""Names of data types, and the types they make with the sizes given or left out."""
+"""Parsing of data types: their names, and what they make with the sizes given or left out ("Data types")."""
 
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
+from fakemssql.tsql.parser import lexer
+from fakemssql.tsql.parser.parser import Parser
 from fakemssql.types import MAX, SqlType
 
 _SYNONYMS = {
@@ -21,46 +23,61 @@ _SYNONYMS = {
 }
 
 
-TYPE_NAMES = frozenset(
+_NAMES = frozenset(
     [
-        "bit",
-        "tinyint",
-        "smallint",
-        "int",
-        "bigint",
-        "decimal",
-        "numeric",
-        "money",
-        "smallmoney",
-        "float",
-        "real",
-        "char",
-        "varchar",
-        "text",
-        "nchar",
-        "nvarchar",
-        "ntext",
-        "sysname",
-        "xml",
-        "binary",
-        "varbinary",
-        "image",
-        "uniqueidentifier",
-        "date",
-        "time",
-        "datetime",
-        "smalldatetime",
-        "datetime2",
-        "datetimeoffset",
+        *("bit", "tinyint", "smallint", "int", "bigint", "decimal", "numeric", "money", "smallmoney", "float"),
+        *("real", "char", "varchar", "text", "nchar", "nvarchar", "ntext", "sysname", "xml", "binary", "varbinary"),
+        *("image", "uniqueidentifier", "date", "time", "datetime", "smalldatetime", "datetime2", "datetimeoffset"),
         "sql_variant",
     ]
 )
 
 
-def make_type(name: str, sizes: list[int], *, declared: bool, line: int = 1) -> SqlType:
+_UNSUPPORTED = frozenset(
+    ["rowversion", "timestamp", "hierarchyid", "geography", "geometry", "json", "vector", "cursor"],
+)
+
+_VARYING = ("varchar", "nvarchar", "varbinary", "charvarying", "charactervarying")
+
+
+def data_type(p: Parser, *, declared: bool = True) -> SqlType:
+    """A data type as in a declaration (``declared``) or in CAST."""
+    token = p.token
+    if not p.is_identifier(token) and token.upper not in ("NATIONAL", "DOUBLE", "CURSOR"):
+        p.fail()
+    p.next()
+    name = str(token.value)
+    if p.is_op(".") and name.lower() in ("sys", "dbo"):
+        p.next()
+        name = str(p.next().value)
+    name = name.lower()
+    if name == "national":
+        name += str(p.next().value).lower()
+    if name in ("character", "char", "binary", "nationalchar", "nationalcharacter") and p.accept("VARYING"):
+        name += "varying"
+    if name == "double" and p.accept("PRECISION"):
+        name = "float"
+    sizes: list[int] = []
+    if p.is_op("(") and (p.peek().kind == lexer.NUMBER or p.peek().upper == "MAX"):
+        p.next()
+        if p.accept("MAX"):
+            if name in _NAMES and name not in _VARYING:
+                p.fail(p.peek(-1))
+            sizes.append(MAX)
+        else:
+            sizes.append(p.integer())
+            if p.accept_op(","):
+                sizes.append(p.integer())
+        p.expect_op(")")
+    if name in _UNSUPPORTED:
+        p.unsupported(f"The data type {name}", token)
+    return _make(name, sizes, declared=declared, line=token.line)
+
+
+def _make(name: str, sizes: list[int], *, declared: bool, line: int) -> SqlType:
     """The type ``name(sizes)``. ``declared``: a missing length means 1 as in a declaration, else 30 as in CAST."""
     name = _SYNONYMS.get(name.lower(), name.lower())
-    if name not in TYPE_NAMES:
+    if name not in _NAMES:
         if declared:
             raise SqlError(
                 2715, f"Column, parameter, or variable #1: Cannot find data type {name}.", state=6, line=line

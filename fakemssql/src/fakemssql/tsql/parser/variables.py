@@ -1,11 +1,17 @@
-"""Parsing of DECLARE, SET and transactions."""
+"""Parsing of DECLARE and SET."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.definitions import Definitions
+from fakemssql.tsql.parser.expressions import expression
 from fakemssql.tsql.parser.nodes import Statement
+from fakemssql.tsql.parser.parser import Parser
+from fakemssql.tsql.parser.tables import table_elements
+from fakemssql.tsql.parser.terms import constant
+from fakemssql.tsql.parser.types import data_type
 
 _SWITCHES = frozenset(
     [
@@ -27,154 +33,127 @@ _VALUES = frozenset(
 """Options with a value."""
 
 
-class Variables(Definitions):
-    """Adds variables, options and transactions."""
+def declare(p: Parser) -> Statement:
+    p.expect("DECLARE")
+    line, name = p.token.line, _declared(p)
+    if p.accept("TABLE"):
+        table = nodes.CreateTable((name,), [], [], [], line=line)
+        table_elements(p, table, variable=True)
+        return nodes.DeclareTable(name, table, line=line)
+    found: list[Statement] = [_variable(p, name, line)]
+    while p.accept_op(","):
+        line, name = p.token.line, _declared(p)
+        found.append(_variable(p, name, line))
+    return found[0] if len(found) == 1 else nodes.Block(found)
 
-    def _on_declare(self) -> Statement:
-        self.next()
-        found: list[Statement] = []
-        while True:
-            line = self.token.line
-            if self.is_identifier() and self.peek().upper in ("CURSOR", "INSENSITIVE", "SCROLL"):
-                self.unsupported("A cursor")
-            name = self.variable()
-            if name in self.declared:
-                raise SqlError(
-                    134,
-                    f"The variable name '{name}' has already been declared."
-                    " Variable names must be unique within a query batch or stored procedure.",
-                    severity=15,
-                    line=line,
-                )
-            self.declared.add(name)
-            self.accept("AS")
-            if self.upper == "TABLE" and not found:
-                self.next()
-                table = nodes.CreateTable((name,), [], [], [], line=line)
-                self.table_elements(table, variable=True)
-                return nodes.DeclareTable(name, table, line=line)
-            else:
-                if self.upper == "CURSOR":
-                    self.unsupported("A cursor")
-                kind = self.type()
-                if self.upper in ("NULL", "NOT"):
-                    self.unsupported("A variable that tells whether it may be NULL")
-                value = self.expression() if self.accept_op("=") else None
-                found.append(nodes.Declare(name, kind, value, line=line))
-            if not self.accept_op(","):
-                break
-        return found[0] if len(found) == 1 else nodes.Block(found)
 
-    def _on_set(self) -> Statement:
-        self.next()
-        if self.token.kind == lexer.VARIABLE:
-            name = self.variable()
-            if self.is_op("."):
-                self.unsupported("A method of a variable")
-            token = self.next()
-            if token.kind != lexer.OPERATOR or token.value not in ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="):
-                self.fail(token)
-            if self.upper == "CURSOR":
-                self.unsupported("A cursor")
-            return nodes.SetVariable(name, token.value, self.expression())
-        if self.accept("TRANSACTION"):
-            if not self.accept("ISOLATION") or not self.accept("LEVEL"):
-                self.fail()
-            words = [self.next().upper]
-            if words[0] in ("READ", "REPEATABLE"):
-                words.append(self.next().upper)
-            level = " ".join(words)
-            if level not in ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SNAPSHOT", "SERIALIZABLE"):
-                self.fail(self.peek(-1))
-            return nodes.SetOption(["ISOLATION"], level)
-        if self.accept("IDENTITY_INSERT"):
-            table = self.name()
-            return nodes.SetOption(["IDENTITY_INSERT"], (table, self.switch()))
-        if self.accept("STATISTICS"):
-            names = [self.next().upper]
-            while self.accept_op(","):
-                names.append(self.next().upper)
-            if not set(names) <= {"IO", "TIME", "XML", "PROFILE"}:
-                self.fail(self.peek(-1))
-            on = self.switch()
-            if on and (shown := {"PROFILE", "XML"}.intersection(names)):
-                self.unsupported(f"SET STATISTICS {min(shown)}")
-            return nodes.SetOption([f"STATISTICS {name}" for name in names], on)
-        name = self._option_name()
-        if name in _VALUES:
-            return nodes.SetOption([name], self._set_value(name))
-        names = [name]
-        while self.accept_op(","):
-            names.append(self._option_name())
-        unknown = next((each for each in names if each not in _SWITCHES), None)
-        if unknown is not None:
-            raise SqlError(
-                195, f"'{unknown}' is not a recognized SET option.", severity=15, state=5, line=self.token.line
-            )
-        return nodes.SetOption(names, self.switch())
+def _declared(p: Parser) -> str:
+    """The name of a variable that is declared here; AS may follow it."""
+    line = p.token.line
+    if p.is_identifier() and p.peek().upper in ("CURSOR", "INSENSITIVE", "SCROLL"):
+        p.unsupported("A cursor")
+    name = p.variable()
+    if name in p.declared:
+        raise SqlError(
+            134,
+            f"The variable name '{name}' has already been declared."
+            " Variable names must be unique within a query batch or stored procedure.",
+            severity=15,
+            line=line,
+        )
+    p.declared.add(name)
+    p.accept("AS")
+    return name
 
-    def _option_name(self) -> str:
-        token = self.next()
-        if token.kind != lexer.WORD:
-            self.fail(token)
-        return token.upper
 
-    def _set_value(self, name: str) -> object:
-        """A constant, a variable, or a word, which is a text."""
-        token = self.token
-        if name == "FIPS_FLAGGER" and self.accept("OFF"):
-            return False
-        if self.is_identifier():
-            return nodes.Literal("varchar", self.identifier())
-        whole = token.kind == lexer.NUMBER and token.value.isdigit()
-        if name == "ROWCOUNT" and not whole and token.kind != lexer.VARIABLE:
-            self.fail()
-        if name == "TEXTSIZE" and not whole and not self.is_op("-"):
-            self.fail()
-        return self.constant()
+def _variable(p: Parser, name: str, line: int) -> Statement:
+    if p.upper == "CURSOR":
+        p.unsupported("A cursor")
+    kind = data_type(p)
+    if p.upper in ("NULL", "NOT"):
+        p.unsupported("A variable that tells whether it may be NULL")
+    value = expression(p) if p.accept_op("=") else None
+    return nodes.Declare(name, kind, value, line=line)
 
-    def _transaction_name(self) -> str | None:
-        token = self.token
-        if token.kind == lexer.VARIABLE:
-            return self.variable()
-        if self.is_identifier(token) and token.upper not in ("THROW", "GO"):
-            self.next()
-            return str(token.value)
-        return None
 
-    def _on_commit(self) -> Statement:
-        return self._ending("commit")
+def set_(p: Parser) -> Statement:
+    p.expect("SET")
+    if p.token.kind == lexer.VARIABLE:
+        return _set_variable(p)
+    rule = _RULES.get(p.upper)
+    if rule is not None:
+        p.next()
+        return rule(p)
+    name = p.word()
+    if name in _VALUES:
+        return nodes.SetOption([name], _value(p, name))
+    names = [name]
+    while p.accept_op(","):
+        names.append(p.word())
+    unknown = next((each for each in names if each not in _SWITCHES), None)
+    if unknown is not None:
+        raise SqlError(195, f"'{unknown}' is not a recognized SET option.", severity=15, state=5, line=p.token.line)
+    return nodes.SetOption(names, p.switch())
 
-    def _on_rollback(self) -> Statement:
-        return self._ending("rollback")
 
-    def _ending(self, kind: str) -> Statement:
-        self.next()
-        if self.upper in ("TRAN", "TRANSACTION"):
-            self.next()
-            name = self._transaction_name()
-            self._durability(kind)
-            return nodes.Transaction(kind, name)
-        if self.upper == "WORK":
-            self.next()
-        self._durability(kind)
-        return nodes.Transaction(kind, None, True)
+def _set_variable(p: Parser) -> Statement:
+    name = p.variable()
+    if p.is_op("."):
+        p.unsupported("A method of a variable")
+    op = p.assignment()
+    if p.upper == "CURSOR":
+        p.unsupported("A cursor")
+    return nodes.SetVariable(name, op, expression(p))
 
-    def _durability(self, kind: str) -> None:
-        """``WITH (DELAYED_DURABILITY = ON)``, which changes nothing here."""
-        if kind == "commit" and self.upper == "WITH" and self.peek().value == "(":
-            self.next()
-            self.expect_op("(")
-            self.expect("DELAYED_DURABILITY")
-            self.expect_op("=")
-            self.switch()
-            self.expect_op(")")
 
-    def _on_save(self) -> Statement:
-        self.next()
-        if not self.accept_any("TRAN", "TRANSACTION"):
-            self.fail()
-        name = self._transaction_name()
-        if name is None:
-            self.fail()
-        return nodes.Transaction("save", name)
+def _isolation(p: Parser) -> Statement:
+    """``TRANSACTION ISOLATION LEVEL READ COMMITTED``."""
+    if not p.accept("ISOLATION") or not p.accept("LEVEL"):
+        p.fail()
+    words = [p.next().upper]
+    if words[0] in ("READ", "REPEATABLE"):
+        words.append(p.next().upper)
+    level = " ".join(words)
+    if level not in ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SNAPSHOT", "SERIALIZABLE"):
+        p.fail(p.peek(-1))
+    return nodes.SetOption(["ISOLATION"], level)
+
+
+def _identity_insert(p: Parser) -> Statement:
+    table = p.name()
+    return nodes.SetOption(["IDENTITY_INSERT"], (table, p.switch()))
+
+
+def _statistics(p: Parser) -> Statement:
+    names = [p.next().upper]
+    while p.accept_op(","):
+        names.append(p.next().upper)
+    if not set(names) <= {"IO", "TIME", "XML", "PROFILE"}:
+        p.fail(p.peek(-1))
+    on = p.switch()
+    if on and (shown := {"PROFILE", "XML"}.intersection(names)):
+        p.unsupported(f"SET STATISTICS {min(shown)}")
+    return nodes.SetOption([f"STATISTICS {name}" for name in names], on)
+
+
+_RULES: dict[str, Callable[[Parser], Statement]] = {
+    "TRANSACTION": _isolation,
+    "IDENTITY_INSERT": _identity_insert,
+    "STATISTICS": _statistics,
+}
+"""What follows SET and is neither a variable nor an option by its name alone."""
+
+
+def _value(p: Parser, name: str) -> object:
+    """A constant, a variable, or a word, which is a text."""
+    token = p.token
+    if name == "FIPS_FLAGGER" and p.accept("OFF"):
+        return False
+    if p.is_identifier():
+        return nodes.Literal("varchar", p.identifier())
+    whole = token.kind == lexer.NUMBER and token.value.isdigit()
+    if name == "ROWCOUNT" and not whole and token.kind != lexer.VARIABLE:
+        p.fail()
+    if name == "TEXTSIZE" and not whole and not p.is_op("-"):
+        p.fail()
+    return constant(p)

@@ -1,13 +1,1 @@
-"""System stored procedures, a module for each family; importing this registers them all."""
-
-from fakemssql.tsql.procedures import (
-    applocks,
-    catalog,
-    describe,
-    execution,
-    relations,
-    renaming,
-    session,
-)
-
-__all__ = ["applocks", "catalog", "describe", "execution", "relations", "renaming", "session"]
+"""System stored procedures, a module for each family."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fakemssql.contract import Parameter, SqlError
-from fakemssql.tsql.runtime.calls import Arguments, procedure
+from fakemssql.tsql.runtime.arguments import Arguments
 from fakemssql.tsql.runtime.frames import Frame, Raised
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.session import Session
 
 
 def _userlock(session: Session, frame: Frame, number: int, message: str) -> int:
     """An error of the lock procedures: in a TRY it is caught, elsewhere the call returns -999."""
     error = Raised(number, message, procedure="xp_userlock")
-    if session.interpreter.trying:
+    if session.trying:
         raise error
     session.error_number = number
     frame.output.message(error)
@@ -27,8 +23,7 @@ def _no_transaction(session: Session, frame: Frame, what: str) -> int:
     return _userlock(session, frame, 50000, text)
 
 
-@procedure("sp_getapplock")
-def _getapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_getapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     resource, mode, owner, timeout, _ = arguments.take(
         "resource", "lockmode", "lockowner", "locktimeout", "dbprincipal"
     )
@@ -54,8 +49,7 @@ def _getapplock(session: Session, arguments: Arguments, frame: Frame, outputs: l
     return session.applocks.get(resource[:255], mode, owner, timeout)
 
 
-@procedure("sp_releaseapplock")
-def _releaseapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_releaseapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     resource, owner, _ = arguments.take("resource", "lockowner", "dbprincipal")
     owner = (owner or "Transaction").lower()
     if resource is None or owner not in ("transaction", "session"):

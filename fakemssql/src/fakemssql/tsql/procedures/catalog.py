@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.sqltypes import INT, NMAX, SYSNAME, varchar
 from fakemssql.tsql.names import fold
-from fakemssql.tsql.runtime.calls import Arguments, procedure, result_set
+from fakemssql.tsql.runtime.arguments import Arguments
 from fakemssql.tsql.runtime.frames import Frame
+from fakemssql.tsql.runtime.result_sets import result_set
+from fakemssql.tsql.runtime.session import Session
 from fakemssql.tsql.security.visibility import own_objects
 from fakemssql.types import SqlType
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
 
 SMALLINT = SqlType("smallint")
 
@@ -50,8 +49,7 @@ _TABLE_ID = (
 )
 
 
-@procedure("sp_tables")
-def _tables(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_tables(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     name, owner, qualifier, kind, _ = arguments.take(
         "table_name", "table_owner", "table_qualifier", "table_type", "fusepattern"
     )
@@ -166,18 +164,15 @@ def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool)
     return 0
 
 
-@procedure("sp_columns")
-def _sp_columns(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_columns(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     return _columns(session, arguments, frame, False)
 
 
-@procedure("sp_columns_100", "sp_columns_90")
-def _sp_columns_100(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_columns_100(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     return _columns(session, arguments, frame, True)
 
 
-@procedure("sp_pkeys")
-def _pkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_pkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     name, owner, qualifier = arguments.take("table_name", "table_owner", "table_qualifier")
     database = qualified_id(session, qualifier)
     columns = [
@@ -204,8 +199,7 @@ def _pkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list[P
     return 0
 
 
-@procedure("sp_statistics", "sp_statistics_100")
-def _statistics(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_statistics(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     name, owner, qualifier, index, unique, _ = arguments.take(
         "table_name", "table_owner", "table_qualifier", "index_name", "is_unique", "accuracy"
     )
@@ -251,23 +245,13 @@ def _statistics(session: Session, arguments: Arguments, frame: Frame, outputs: l
     return 0
 
 
-@procedure(
-    *("sp_sproc_columns", "sp_sproc_columns_100", "sp_addrolemember", "sp_droprolemember", "sp_spaceused"),
-    *("sp_help", "sp_helpindex", "sp_helptext", "sp_lock", "sp_who", "sp_who2"),
-)
-def _refused(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
-    raise SqlError(40517, f"{arguments.name} is not supported by fakemssql.")
-
-
-@procedure("sp_databases")
-def _databases(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_databases(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     columns = [("DATABASE_NAME", SYSNAME), ("DATABASE_SIZE", INT), ("REMARKS", varchar(254))]
     result_set(frame.output, session, "SELECT name, 8192, NULL::text FROM mssql.databases ORDER BY name", columns)
     return 0
 
 
-@procedure("sp_datatype_info", "sp_datatype_info_100", "sp_datatype_info_90")
-def _datatypes(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_datatype_info(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     wanted, _ = arguments.take("data_type", "odbcver")
     columns = [
         ("TYPE_NAME", SYSNAME),

@@ -7,10 +7,10 @@ transaction has gone then all the same ("SET XACT_ABORT (Transact-SQL)").
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fakemssql.contract import Column, Parameter
-from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.contract import Parameter, ResultColumn
+from fakemssql.tsql.compiler.compiler import compilation, compile_statement
 from fakemssql.tsql.datatypes.codec import encode
 from fakemssql.tsql.datatypes.sqltypes import BIT, INT, SYSNAME, nvarchar, oid, storage
 from fakemssql.tsql.parser import batches, nodes
@@ -18,12 +18,11 @@ from fakemssql.tsql.pg import Request
 from fakemssql.tsql.procedures.execution import declarations
 from fakemssql.tsql.procedures.guesses import Guess
 from fakemssql.tsql.procedures.typefacts import TDS_IDS, type_row
-from fakemssql.tsql.runtime.calls import Arguments, procedure
+from fakemssql.tsql.runtime.arguments import Arguments
 from fakemssql.tsql.runtime.frames import Frame
+from fakemssql.tsql.runtime.plans import environment
+from fakemssql.tsql.runtime.session import Session
 from fakemssql.types import SqlType
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
 
 _SMALL, _TINY = SqlType("smallint"), SqlType("tinyint")
 
@@ -45,7 +44,7 @@ def send(session: Session, frame: Frame, columns: list[tuple[str, SqlType]], row
     else:
         sql = "SELECT " + ", ".join(f"NULL::{storage(kind)}" for _, kind in columns) + " WHERE false"
     result = session.transactions.run([Request(sql, values, oids)])
-    frame.output.columns([Column(name, kind, result.ftype(i)) for i, (name, kind) in enumerate(columns)])
+    frame.output.columns([ResultColumn(name, kind, result.ftype(i)) for i, (name, kind) in enumerate(columns)])
     if result.ntuples:
         frame.output.rows(result)
     session.rowcount = len(rows)
@@ -80,8 +79,9 @@ _UNDECLARED = [
 ]
 
 
-@procedure("sp_describe_undeclared_parameters")
-def _undeclared(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_describe_undeclared_parameters(
+    session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]
+) -> int:
     text, params = arguments.take("tsql", "params")
     declared = {item.name: item.type for item in declarations(params or "")}
     guess = Guess(session, frame, declared)
@@ -168,17 +168,16 @@ _FIRST = [
 ]
 
 
-@procedure("sp_describe_first_result_set")
-def _first(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_describe_first_result_set(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     text, params, _ = arguments.take("tsql", "params", "browse_information_mode")
-    env = session.environment(frame)
+    env = environment(session, frame)
     env.variables = {item.name: item.type for item in declarations(params or "")}
     rows: list[list[Any]] = []
     for statement in batches.parse(text or "", session.options.quoted_identifier):
         if isinstance(statement, nodes.Declare):
             env.variables[statement.name] = statement.type
         if isinstance(statement, nodes.SelectStatement | nodes.Insert | nodes.Update | nodes.Delete | nodes.Merge):
-            columns = Compiler(env).compile(statement).columns
+            columns = compile_statement(compilation(env), statement).columns
             if columns is None:
                 continue
             for number, column in enumerate(columns, 1):

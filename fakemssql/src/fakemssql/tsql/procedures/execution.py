@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.codec import decode, encode
-from fakemssql.tsql.parser import batches, nodes
+from fakemssql.tsql.parser import batches, nodes, types
 from fakemssql.tsql.parser.lexer import VARIABLE, tokenize
-from fakemssql.tsql.runtime.calls import Arguments, procedure
+from fakemssql.tsql.runtime.arguments import Arguments
 from fakemssql.tsql.runtime.frames import Code, Frame
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.interpreter import run
+from fakemssql.tsql.runtime.plans import evaluate
+from fakemssql.tsql.runtime.session import Session
 
 
 def declarations(text: str) -> list[nodes.Declare]:
@@ -22,7 +22,7 @@ def declarations(text: str) -> list[nodes.Declare]:
     while cursor.token.kind == VARIABLE:
         name = cursor.variable()
         cursor.accept("AS")
-        kind = cursor.type()
+        kind = types.data_type(cursor)
         value = cursor.expression() if cursor.accept_op("=") else None
         output = bool(cursor.accept_any("OUTPUT", "OUT"))
         found.append(nodes.Declare(name, kind, value, output))
@@ -33,8 +33,7 @@ def declarations(text: str) -> list[nodes.Declare]:
     return found
 
 
-@procedure("sp_executesql")
-def _executesql(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_executesql(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     parameters = arguments.parameters
     if parameters and parameters[0].value is None:
         return 0
@@ -64,7 +63,7 @@ def _executesql(session: Session, arguments: Arguments, frame: Frame, outputs: l
     inner = session.frame(text, values, frame.output, frame)
     database = session.database
     with session.security.dynamic():
-        status = session.interpreter.run(inner)
+        status = run(session, inner)
     if session.database != database:
         old, session.database = session.database, database
         frame.output.database(database, old)
@@ -80,4 +79,4 @@ def _fitting(session: Session, item: nodes.Declare, parameter: Parameter | None,
     if parameter is None or value is None or parameter.type.name == item.type.name:
         return value
     box = Frame(Code([]), frame.output, {"@v": parameter.type}, {"@v": encode(parameter.type, value)})
-    return decode(item.type, session.evaluate(nodes.Variable("@v"), item.type, box)[1])
+    return decode(item.type, evaluate(session, nodes.Variable("@v"), item.type, box)[1])

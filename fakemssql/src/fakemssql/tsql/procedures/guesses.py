@@ -8,23 +8,20 @@ errors (11000 to 12999)".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.compiler.trees import children
 from fakemssql.tsql.compiler.typed import Names
-from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, nvarchar
+from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.procedures.sight import TEXT, column_type, tables_in, target_types
 from fakemssql.tsql.runtime.frames import Frame
+from fakemssql.tsql.runtime.plans import environment
+from fakemssql.tsql.runtime.session import Session
 from fakemssql.types import SqlType
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
-
-_TEXT = nvarchar(4000)
-"""For what the server deduces and fakemssql does not: the type of an expression over a derived table, say."""
 
 _ALIKE = {"ISNULL", "COALESCE", "NULLIF", "IIF", "CHOOSE"}
 """Functions whose arguments have one type in common."""
@@ -56,9 +53,9 @@ class Guess:
         if isinstance(node, nodes.Variable):
             self._note(node, target)
             return
-        method = getattr(self, "_visit_" + type(node).__name__.lower(), None)
-        if method is not None:
-            method(node, columns, target)
+        visit = _VISITS.get(type(node))
+        if visit is not None:
+            visit(self, node, columns, target)
             return
         for child in children(node):
             self.visit(child, columns, target if isinstance(node, nodes.Unary | nodes.Collate) else None)
@@ -129,7 +126,7 @@ class Guess:
         kind = self._type(node.value, columns)
         for item in items:
             self.visit(item, columns, kind)
-        self.visit(node.value, columns, self._type(items[0], columns) if items else _TEXT)
+        self.visit(node.value, columns, self._type(items[0], columns) if items else TEXT)
         self.visit(node.query, columns)
 
     def _visit_between(self, node: nodes.Between, columns: list[Any], _: SqlType | None) -> None:
@@ -141,7 +138,7 @@ class Guess:
 
     def _visit_like(self, node: nodes.Like, columns: list[Any], _: SqlType | None) -> None:
         self._beside([node.value, node.pattern], columns)
-        self.visit(node.escape, columns, _TEXT)
+        self.visit(node.escape, columns, TEXT)
 
     def _visit_cast(self, node: nodes.Cast, columns: list[Any], _: SqlType | None) -> None:
         self.visit(node.value, columns, node.type)
@@ -169,7 +166,7 @@ class Guess:
         if len(node.name) == 1:
             self._alone(node.args)
         for position, arg in enumerate(node.args):
-            kind = _TEXT
+            kind = TEXT
             if name == "DATEADD":
                 kind = INT if position == 1 else SqlType("datetime")
             elif position and name in _FROM_SECOND:
@@ -189,10 +186,8 @@ class Guess:
         for child in node:
             self.visit(child, columns, target)
 
-    _visit_tuple = _visit_list
-
     def _visit_select(self, node: nodes.Select, columns: list[Any], _: SqlType | None) -> None:
-        inner = [*self._tables(node.sources), *columns]
+        inner = [*tables_in(self.session, node.sources), *columns]
         for child in children(node):
             self.visit(child, inner)
 
@@ -203,7 +198,7 @@ class Guess:
         self.visit([node.ctes, node.top, node.outputs], columns)
         body = node.source.body if isinstance(node.source, nodes.Query) else None
         if isinstance(body, nodes.Values):
-            kinds = self._target(node.target, node.columns)
+            kinds = target_types(self.session, node.target, node.columns)
             for row in body.rows:
                 self._values(row, kinds, columns)
         else:
@@ -211,7 +206,7 @@ class Guess:
 
     def _values(self, row: Sequence[Any], kinds: Sequence[SqlType], columns: list[Any]) -> None:
         for position, value in enumerate(row):
-            self.visit(value, columns, kinds[position] if position < len(kinds) else _TEXT)
+            self.visit(value, columns, kinds[position] if position < len(kinds) else TEXT)
 
     def _visit_update(self, node: nodes.Update, columns: list[Any], _: SqlType | None) -> None:
         self._changing(node, columns)
@@ -220,22 +215,22 @@ class Guess:
         self._changing(node, columns)
 
     def _changing(self, node: nodes.Update | nodes.Delete, columns: list[Any]) -> None:
-        inner = [*columns, *self._tables([*node.sources, nodes.TableSource(node.target, "", [])])]
+        inner = [*columns, *tables_in(self.session, [*node.sources, nodes.TableSource(node.target, "", [])])]
         for child in children(node):
             self.visit(child, inner)
 
     def _visit_assignment(self, node: nodes.Assignment, columns: list[Any], _: SqlType | None) -> None:
         kind = self.declared.get(node.variable) if node.variable else None
         if node.column is not None:
-            kind = self._column(nodes.Column((node.column,)), columns)
-        self.visit(node.value, columns, kind or _TEXT)
+            kind = column_type(nodes.Column((node.column,)), columns)
+        self.visit(node.value, columns, kind or TEXT)
 
     def _visit_merge(self, node: nodes.Merge, columns: list[Any], _: SqlType | None) -> None:
-        inner = [*self._tables([nodes.TableSource(node.target, node.alias, []), node.source]), *columns]
+        inner = [*tables_in(self.session, [nodes.TableSource(node.target, node.alias, []), node.source]), *columns]
         self.visit([node.ctes, node.top, node.source, node.on, node.outputs], inner)
         for action in node.actions:
             self.visit([action.condition, action.assignments], inner)
-            self._values(action.values or [], self._target(node.target, action.columns), inner)
+            self._values(action.values or [], target_types(self.session, node.target, action.columns), inner)
 
     def _visit_declare(self, node: nodes.Declare, columns: list[Any], _: SqlType | None) -> None:
         self.visit(node.value, columns, node.type)
@@ -244,53 +239,48 @@ class Guess:
         self.visit(node.value, columns, self.declared.get(node.name))
 
     def _visit_argument(self, node: nodes.Argument, columns: list[Any], _: SqlType | None) -> None:
-        self.visit(node.value, columns, _TEXT)
+        self.visit(node.value, columns, TEXT)
 
     # --- types -----------------------------------------------------------------------------------------------------
-
-    def _target(self, name: nodes.Name, names: Sequence[str]) -> list[SqlType]:
-        """The types of the columns that VALUES fill."""
-        table = None if name[0].startswith("@") else self.session.catalog.find(name, self.session.database)
-        if table is None:
-            return []
-        names = names or [c.name for c in table.columns if c.computed is None and not c.identity]
-        return [_TEXT if (column := table.column(each)) is None else column.type for each in names]
-
-    def _tables(self, sources: list[Any]) -> list[Any]:
-        found = []
-        for source in sources:
-            if isinstance(source, nodes.Join):
-                found += self._tables([source.left, source.right])
-            elif isinstance(source, nodes.TableSource):
-                table = (
-                    self.session.catalog.find(source.name, self.session.database)
-                    if not source.name[0].startswith("@")
-                    else None
-                )
-                if table is not None:
-                    found.append((source.alias or source.name[-1], table))
-        return found
-
-    def _column(self, node: nodes.Column, columns: list[Any]) -> SqlType | None:
-        for alias, table in columns:
-            if len(node.name) == 1 or alias.lower() == node.name[-2].lower():
-                column = table.column(node.name[-1])
-                if column is not None:
-                    kind: SqlType = column.type
-                    return kind
-        return None
 
     def _type(self, node: Any, columns: list[Any]) -> SqlType:
         """The type of an expression that has one."""
         if isinstance(node, nodes.Column):
-            return self._column(node, columns) or _TEXT
+            return column_type(node, columns) or TEXT
         if isinstance(node, nodes.Variable):
-            return self.declared.get(node.name, _TEXT)
+            return self.declared.get(node.name, TEXT)
         if node is None or isinstance(node, nodes.Subquery):
-            return _TEXT
+            return TEXT
         try:
-            env = self.session.environment(self.frame)
+            env = environment(self.session, self.frame)
             env.variables = self.declared
-            return Compiler(env).scalar(node, Names()).type or INT
+            return compilation(env).scalar(node, Names()).type or INT
         except SqlError:
-            return _TEXT
+            return TEXT
+
+
+_VISITS: dict[type, Callable[[Guess, Any, list[Any], SqlType | None], None]] = {
+    list: Guess._visit_list,
+    tuple: Guess._visit_list,
+    nodes.Binary: Guess._visit_binary,
+    nodes.IsDistinct: Guess._visit_isdistinct,
+    nodes.In: Guess._visit_in,
+    nodes.Between: Guess._visit_between,
+    nodes.Like: Guess._visit_like,
+    nodes.Cast: Guess._visit_cast,
+    nodes.Case: Guess._visit_case,
+    nodes.Function: Guess._visit_function,
+    nodes.Top: Guess._visit_top,
+    nodes.Query: Guess._visit_query,
+    nodes.Select: Guess._visit_select,
+    nodes.SelectItem: Guess._visit_selectitem,
+    nodes.Insert: Guess._visit_insert,
+    nodes.Update: Guess._visit_update,
+    nodes.Delete: Guess._visit_delete,
+    nodes.Assignment: Guess._visit_assignment,
+    nodes.Merge: Guess._visit_merge,
+    nodes.Declare: Guess._visit_declare,
+    nodes.SetVariable: Guess._visit_setvariable,
+    nodes.Argument: Guess._visit_argument,
+}
+"""The nodes of which a part tells the type of another; any other is visited part by part."""

@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.sqltypes import INT, SYSNAME, nvarchar, varchar
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.procedures.catalog import ODBC, SMALLINT, like, qualified_id, unquoted
-from fakemssql.tsql.runtime.calls import Arguments, procedure, result_set
+from fakemssql.tsql.runtime.arguments import Arguments
 from fakemssql.tsql.runtime.frames import Frame
+from fakemssql.tsql.runtime.result_sets import result_set
+from fakemssql.tsql.runtime.session import Session
 from fakemssql.tsql.security.visibility import own_objects
 
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
 
-
-@procedure("sp_fkeys")
-def _fkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_fkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     table, owner, qualifier, fk_table, fk_owner, fk_qualifier = arguments.take(
         "pktable_name", "pktable_owner", "pktable_qualifier", "fktable_name", "fktable_owner", "fktable_qualifier"
     )
@@ -64,8 +60,7 @@ def _fkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list[P
     return 0
 
 
-@procedure("sp_stored_procedures")
-def _procedures(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_stored_procedures(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     name, owner, qualifier, _ = arguments.take("sp_name", "sp_owner", "sp_qualifier", "fusepattern")
     database = qualified_id(session, qualifier)
     columns = [
@@ -88,8 +83,7 @@ def _procedures(session: Session, arguments: Arguments, frame: Frame, outputs: l
     return 0
 
 
-@procedure("sp_special_columns", "sp_special_columns_100", "sp_special_columns_90")
-def _special_columns(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_special_columns(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     """The columns that find a row: those of the primary key. There are no rowversion columns (kind V)."""
     name, owner, qualifier, kind, *_ = arguments.take(
         "table_name", "table_owner", "qualifier", "col_type", "scope", "nullable", "odbcver"

@@ -1,24 +1,19 @@
-"""Procedures that change the session's own state, or nothing."""
+"""Procedures that change the session's own state, or nothing, or that are refused."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from fakemssql.contract import Parameter
-from fakemssql.tsql.runtime.calls import Arguments, procedure
+from fakemssql.contract import Parameter, SqlError
+from fakemssql.tsql.runtime.arguments import Arguments
 from fakemssql.tsql.runtime.frames import Frame
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.session import Session
 
 
-@procedure("sp_flush_log", "sp_reset_connection", "sp_updatestats", "sp_recompile", "sp_refreshview")
-def _nothing(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def nothing(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+    """What has no effect here."""
     return 0
 
 
-@procedure("sp_set_session_context")
-def _session_context(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_set_session_context(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     key, value, _ = arguments.take("key", "value", "read_only")
     session.pg.query(
         "SELECT set_config('mssql_context.k' || md5(lower($1)), $2, false)",
@@ -26,3 +21,8 @@ def _session_context(session: Session, arguments: Arguments, frame: Frame, outpu
         "" if value is None else str(value),
     )
     return 0
+
+
+def refused(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+    """Error 40517 for a procedure of SQL Server that nobody needs here."""
+    raise SqlError(40517, f"{arguments.name} is not supported by fakemssql.")

@@ -15,19 +15,15 @@ import os
 import shutil
 import struct
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from fakemssql.contract import Client
+from fakemssql.contract import Client, Parameter
 from fakemssql.text import to_pg
 from fakemssql.tsql.pg import Pg
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fakemssql.contract import Parameter
-    from fakemssql.tsql.runtime.backend import Backend
-    from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.backend import Backend
+from fakemssql.tsql.runtime.options import Options
 
 FOLDER = "fakemssql_sessions"
 _SIZE = 32768
@@ -41,6 +37,38 @@ def clear(pg: Pg) -> None:
     """Remove the files that an earlier run left."""
     directory = pg.query("SELECT current_setting('data_directory')")[0][0]
     shutil.rmtree(Path(str(directory)) / FOLDER, ignore_errors=True)
+
+
+class TransactionFacts(Protocol):
+    """What others are told of a transaction."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def descriptor(self) -> int: ...
+
+    @property
+    def began(self) -> float: ...
+
+
+class ActiveSession(Protocol):
+    """What others are told of a session."""
+
+    @property
+    def database(self) -> str: ...
+
+    @property
+    def options(self) -> Options: ...
+
+    @property
+    def transactions(self) -> TransactionFacts: ...
+
+    @property
+    def rowcount(self) -> int: ...
+
+    @property
+    def error_number(self) -> int: ...
 
 
 class Activity:
@@ -78,7 +106,7 @@ class Activity:
             f' "tds_version": {client.tds_version}'
         )
 
-    def begin(self, session: Session, text: str, parameters: Sequence[Parameter] = ()) -> None:
+    def begin(self, session: ActiveSession, text: str, parameters: Sequence[Parameter] = ()) -> None:
         """A request with ``text`` begins."""
         self._running, self._began = True, time.time()
         if parameters:
@@ -86,12 +114,12 @@ class Activity:
         data = to_pg(text[: _END - _TEXT])[: _END - _TEXT - _LENGTH.size]
         self._write(session, data.decode(errors="ignore").encode())
 
-    def end(self, session: Session) -> None:
+    def end(self, session: ActiveSession) -> None:
         """The request has ended."""
         self._running, self._ended = False, time.time()
         self._write(session)
 
-    def update(self, session: Session) -> None:
+    def update(self, session: ActiveSession) -> None:
         """Something else has changed: the transaction, the database, a setting."""
         self._write(session)
 
@@ -100,7 +128,7 @@ class Activity:
             self._path.unlink(missing_ok=True)
         self._map.close()
 
-    def _write(self, session: Session, text: bytes | None = None) -> None:
+    def _write(self, session: ActiveSession, text: bytes | None = None) -> None:
         options, transactions = session.options, session.transactions
         state = (
             f'{{{self._who}, "running": {str(self._running).lower()}, "began": {self._began:.3f},'

@@ -1,68 +1,17 @@
-"""Calling procedures: those of the system, which register themselves here, and those of users, whose text is run."""
+"""Calling procedures: those of the system, and those of users, whose text is run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-from fakemssql.contract import Column, Output, Parameter, SqlError
+from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.codec import decode, encode
-from fakemssql.tsql.datatypes.sqltypes import nvarchar
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import batches, nodes
-from fakemssql.tsql.parser.lexer import tokenize
-from fakemssql.tsql.pg import Request
+from fakemssql.tsql.runtime.arguments import Arguments
 from fakemssql.tsql.runtime.frames import Code, Frame
-from fakemssql.tsql.runtime.results import converted
+from fakemssql.tsql.runtime.interpreter import run
+from fakemssql.tsql.runtime.plans import converted, evaluate
+from fakemssql.tsql.runtime.session import Session
 from fakemssql.types import SqlType
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
-
-Procedure = Callable[["Session", "Arguments", Frame, list[Parameter]], int]
-
-
-PROCEDURES: dict[str, Procedure] = {}
-
-
-def procedure(*names: str) -> Callable[[Procedure], Procedure]:
-    """Register a system procedure."""
-
-    def register(function: Procedure) -> Procedure:
-        for name in names:
-            PROCEDURES[name] = function
-        return function
-
-    return register
-
-
-class Arguments:
-    """The arguments of a call, by name or position as the procedure's parameter list tells."""
-
-    def __init__(self, name: str, parameters: list[Parameter]) -> None:
-        self.name, self.parameters = name, parameters
-
-    def take(self, *names: str) -> list[Any]:
-        """The values of the parameters ``names`` in order; None for what is missing. Error 8145 for unknown ones."""
-        values: dict[str, Any] = dict.fromkeys(names)
-        for position, parameter in enumerate(self.parameters):
-            key = parameter.name.lower().lstrip("@")
-            if not key:
-                if position >= len(names):
-                    raise SqlError(
-                        8144, f"Procedure or function {self.name} has too many arguments specified.", state=2
-                    )
-                key = names[position]
-            if key not in values:
-                raise SqlError(8145, f"@{key} is not a parameter for procedure {self.name}.")
-            values[key] = parameter.value
-        return [values[name] for name in names]
-
-
-def parse_name(text: str) -> nodes.Name:
-    """The parts of a procedure's name as a driver sends it."""
-    cursor = batches.Batch(text, tokenize(text))
-    return cursor.name()
 
 
 def call(
@@ -71,7 +20,7 @@ def call(
     """Run the procedure ``name``; output parameters are appended to ``outputs``. Returns the status."""
     key = fold(name[-1])
     system = len(name) == 1 or fold(name[-2]) in ("sys", "dbo", "")
-    function = PROCEDURES.get(key) if system else None
+    function = session.tables.procedures.get(key) if system else None
     if function is not None:
         database = session.database
         if len(name) == 3 and name[0]:
@@ -115,7 +64,7 @@ def _user(
         if declared.name in given:
             inner.values[declared.name] = _argument(session, given[declared.name], declared.type, frame)
         elif declared.value is not None:
-            inner.values[declared.name] = session.evaluate(declared.value, declared.type, inner)[1]
+            inner.values[declared.name] = evaluate(session, declared.value, declared.type, inner)[1]
         else:
             raise SqlError(
                 201,
@@ -126,7 +75,7 @@ def _user(
     session.database = found.database
     try:
         with session.security.module(found.database, found.owner, found.schema):
-            status = session.interpreter.run(inner)
+            status = run(session, inner)
     finally:
         session.database = database
         (session.options.on.add if nocount else session.options.on.discard)("NOCOUNT")
@@ -149,16 +98,3 @@ def _argument(session: Session, parameter: Parameter, kind: SqlType, frame: Fram
         raise SqlError(
             8114, f"Error converting data type {parameter.type.name} to {kind.name}.", state=1 if frame.procedure else 5
         ) from None
-
-
-def result_set(output: Output, session: Session, sql: str, columns: list[tuple[str, Any]], *texts: Any) -> int:
-    """Send the rows of a PostgreSQL query over text parameters as a result set; returns their number."""
-    session.transactions.start()
-    values = [None if text is None else encode(nvarchar(4000), str(text)) for text in texts]
-    result = session.transactions.run([Request(sql, values, [25] * len(values))])
-    output.columns([Column(name, kind, result.ftype(i)) for i, (name, kind) in enumerate(columns)])
-    if result.ntuples:
-        output.rows(result)
-    session.rowcount = result.ntuples
-    output.done(None if session.options.nocount else result.ntuples)
-    return int(result.ntuples)

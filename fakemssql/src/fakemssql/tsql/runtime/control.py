@@ -11,106 +11,108 @@ from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.pg import Request
 from fakemssql.tsql.runtime.errors import is_compile
 from fakemssql.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Returned
-from fakemssql.tsql.runtime.steps import Steps
+from fakemssql.tsql.runtime.interpreter import quiet, report, run_all, step, text_of
+from fakemssql.tsql.runtime.plans import condition, evaluate
+from fakemssql.tsql.runtime.session import Session
 
 
-class Control(Steps):
-    """Runs control of flow."""
+def block(session: Session, node: nodes.Block, frame: Frame) -> None:
+    run_all(session, node.body, frame)
 
-    def _run_block(self, node: nodes.Block, frame: Frame) -> None:
-        self.statements(node.body, frame)
 
-    def _run_if(self, node: nodes.If, frame: Frame) -> None:
-        if self.session.condition(node.condition, frame):
-            self.step(node.then, frame)
-        elif node.otherwise is not None:
-            self.step(node.otherwise, frame)
+def branch(session: Session, node: nodes.If, frame: Frame) -> None:
+    if condition(session, node.condition, frame):
+        step(session, node.then, frame)
+    elif node.otherwise is not None:
+        step(session, node.otherwise, frame)
 
-    def _run_while(self, node: nodes.While, frame: Frame) -> None:
-        while self.session.condition(node.condition, frame):
-            try:
-                self.step(node.body, frame)
-            except Break:
-                return
-            except Continue:
-                continue
 
-    def _run_simple(self, node: nodes.Simple, frame: Frame) -> None:
-        if node.kind == "break":
-            raise Break
-        if node.kind == "continue":
-            raise Continue
-        self.quiet()
-
-    def _run_trycatch(self, node: nodes.TryCatch, frame: Frame) -> None:
-        self.trying += 1
+def loop(session: Session, node: nodes.While, frame: Frame) -> None:
+    while condition(session, node.condition, frame):
         try:
-            try:
-                self.statements(node.body, frame)
-            finally:
-                self.trying -= 1
-        except SqlError as error:
-            if error.severity >= 20 or (is_compile(error) and getattr(error, "_seen", None) is frame):
-                if not self.trying:
-                    self.report(error, frame.output)
-                    raise BatchEnd from None
-                raise
-            frame.caught.append(error)
-            try:
-                self.statements(node.handler, frame)
-            finally:
-                frame.caught.pop()
+            step(session, node.body, frame)
+        except Break:
+            return
+        except Continue:
+            continue
 
-    def _run_return(self, node: nodes.Return, frame: Frame) -> None:
-        status = 0
-        if node.value is not None:
-            status = decode(INT, self.session.evaluate(node.value, INT, frame)[1]) or 0
-        raise Returned(status)
 
-    def _run_waitfor(self, node: nodes.WaitFor, frame: Frame) -> None:
-        kind, raw = self.session.evaluate(node.value, None, frame)
-        value = decode(kind, raw)
-        if node.kind == "time":
-            raise SqlError(40517, "WAITFOR TIME is not supported by fakemssql.")
+def simple(session: Session, node: nodes.Simple, frame: Frame) -> None:
+    if node.kind == "break":
+        raise Break
+    if node.kind == "continue":
+        raise Continue
+    quiet(session)
+
+
+def try_catch(session: Session, node: nodes.TryCatch, frame: Frame) -> None:
+    session.trying += 1
+    try:
         try:
-            clock = str(value.time() if hasattr(value, "time") else value).split(":")
-            seconds = int(clock[0]) * 3600 + int(clock[1]) * 60 + (float(clock[2]) if len(clock) > 2 else 0.0)
-        except (ValueError, IndexError):
-            raise SqlError(
-                148, f"Incorrect time syntax in time string '{value}' used with WAITFOR.", severity=15
-            ) from None
-        # PostgreSQL sleeps: so the wait ends at once when the client cancels.
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self.session.transactions.run([Request(f"SELECT pg_sleep({left})")])
-        self.quiet()
+            run_all(session, node.body, frame)
+        finally:
+            session.trying -= 1
+    except SqlError as error:
+        if error.severity >= 20 or (is_compile(error) and error.seen is frame):
+            if not session.trying:
+                report(session, error, frame.output)
+                raise BatchEnd from None
+            raise
+        frame.caught.append(error)
+        try:
+            run_all(session, node.handler, frame)
+        finally:
+            frame.caught.pop()
 
-    def _run_use(self, node: nodes.Use, frame: Frame) -> None:
-        session = self.session
-        entry = session.catalog.database(node.database)
-        if entry is None:
-            raise SqlError(
-                911, f"Database '{node.database}' does not exist. Make sure that the name is entered correctly."
-            )
-        session.security.identity(entry[1])
-        old, session.database = session.database, entry[1]
-        session.activity.update(session)
-        frame.output.database(entry[1], old)
-        frame.output.message(SqlError(5701, f"Changed database context to '{entry[1]}'.", severity=0, state=1))
-        self.quiet()
 
-    def _run_transaction(self, node: nodes.Transaction, frame: Frame) -> None:
-        transactions = self.session.transactions
-        name = node.name
-        if name is not None and name.startswith("@"):
-            name = self.text(nodes.Variable(name), frame, 128)
-        if node.kind == "begin":
-            transactions.begin(name, frame.output)
-        elif node.kind == "commit":
-            transactions.commit(frame.output)
-        elif node.kind == "rollback":
-            transactions.rollback(name, frame.output)
-        else:
-            assert name is not None
-            transactions.save(name)
-        self.quiet()
+def returned(session: Session, node: nodes.Return, frame: Frame) -> None:
+    status = 0
+    if node.value is not None:
+        status = decode(INT, evaluate(session, node.value, INT, frame)[1]) or 0
+    raise Returned(status)
+
+
+def wait_for(session: Session, node: nodes.WaitFor, frame: Frame) -> None:
+    kind, raw = evaluate(session, node.value, None, frame)
+    value = decode(kind, raw)
+    if node.kind == "time":
+        raise SqlError(40517, "WAITFOR TIME is not supported by fakemssql.")
+    try:
+        clock = str(value.time() if hasattr(value, "time") else value).split(":")
+        seconds = int(clock[0]) * 3600 + int(clock[1]) * 60 + (float(clock[2]) if len(clock) > 2 else 0.0)
+    except (ValueError, IndexError):
+        raise SqlError(148, f"Incorrect time syntax in time string '{value}' used with WAITFOR.", severity=15) from None
+    # PostgreSQL sleeps: so the wait ends at once when the client cancels.
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        session.transactions.run([Request(f"SELECT pg_sleep({left})")])
+    quiet(session)
+
+
+def use(session: Session, node: nodes.Use, frame: Frame) -> None:
+    entry = session.catalog.database(node.database)
+    if entry is None:
+        raise SqlError(911, f"Database '{node.database}' does not exist. Make sure that the name is entered correctly.")
+    session.security.identity(entry[1])
+    old, session.database = session.database, entry[1]
+    session.activity.update(session)
+    frame.output.database(entry[1], old)
+    frame.output.message(SqlError(5701, f"Changed database context to '{entry[1]}'.", severity=0, state=1))
+    quiet(session)
+
+
+def transaction(session: Session, node: nodes.Transaction, frame: Frame) -> None:
+    transactions = session.transactions
+    name = node.name
+    if name is not None and name.startswith("@"):
+        name = text_of(session, nodes.Variable(name), frame, 128)
+    if node.kind == "begin":
+        transactions.begin(name, frame.output)
+    elif node.kind == "commit":
+        transactions.commit(frame.output)
+    elif node.kind == "rollback":
+        transactions.rollback(name, frame.output)
+    else:
+        assert name is not None
+        transactions.save(name)
+    quiet(session)

@@ -3,23 +3,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fakemssql.contract import SqlError
 from fakemssql.tsql.datatypes.codec import decode
 from fakemssql.tsql.datatypes.sqltypes import NMAX
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
-from fakemssql.tsql.runtime.calls import parse_name
+from fakemssql.tsql.runtime.arguments import parse_name
 from fakemssql.tsql.runtime.frames import Frame
+from fakemssql.tsql.runtime.interpreter import quiet
+from fakemssql.tsql.runtime.plans import evaluate
+from fakemssql.tsql.runtime.session import Session
 from fakemssql.tsql.security.context import OBJECT
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
 
 
 def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
     """DBCC CHECKIDENT, and the commands that change nothing here."""
+    _dbcc(session, node, frame)
+    quiet(session)
+
+
+def _dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
     if node.command in (
         "FREEPROCCACHE",
         "DROPCLEANBUFFERS",
@@ -34,7 +37,7 @@ def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
         raise SqlError(40517, f"DBCC {node.command} is not supported by fakemssql.")
 
     def text(expr: nodes.Expr) -> str:
-        return decode(NMAX, session.evaluate(expr, NMAX, frame)[1]) or ""
+        return decode(NMAX, evaluate(session, expr, NMAX, frame)[1]) or ""
 
     name = parse_name(text(node.arguments[0]))
     table = session.catalog.find(name, session.database)

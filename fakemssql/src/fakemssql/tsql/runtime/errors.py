@@ -20,11 +20,11 @@ _COMPILE = frozenset([102, 105, 107, 109, 110, 120, 121, 137, 141, 145, 156, 207
 """Errors of compiling a statement: they end the batch and no CATCH of the same batch sees them."""
 
 _BATCH = frozenset(
-    [241, 3609, 242, 245, 248, 295, 1205, 3930, 3960, 3998, 8169, 650, 911, 40517, 535, PLANNING, RUNNING]
+    [241, 3609, 242, 245, 248, 295, 1205, 3930, 3951, 3960, 3998, 8169, 650, 911, 40517, 535, PLANNING, RUNNING]
 )
 """Errors of running a statement that end the batch."""
 
-_DOOM = frozenset([241, 242, 245, 248, 295, 8169])
+_DOOM = frozenset([241, 242, 245, 248, 295, 3951, 8169])
 """Errors that roll the transaction back when nothing catches them, and make it uncommittable when something does."""
 
 
@@ -132,6 +132,22 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: b
         return SqlError(40517, f"The statement is not supported by fakemssql ({error.message}).")
     # PostgreSQL was given what it does not take, or says what it should never have to.
     return fault(error, PLANNING if state.startswith("42") else RUNNING, f"SQLSTATE {state}")
+
+
+def uncommittable() -> SqlError:
+    return SqlError(
+        3930,
+        "The current transaction cannot be committed and cannot support operations that write to the log file. Roll"
+        " back the transaction.",
+    )
+
+
+def no_way_back() -> SqlError:
+    return SqlError(
+        3931,
+        "The current transaction cannot be committed and cannot be rolled back to a savepoint. Roll back the entire"
+        " transaction.",
+    )
 
 
 def _deadlock() -> SqlError:

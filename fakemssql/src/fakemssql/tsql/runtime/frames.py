@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fakemssql.contract import Output, SqlError
+from fakemssql.contract import ResponseWriter, SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.compiler.plan import Plan
 from fakemssql.tsql.parser import nodes
@@ -39,19 +39,12 @@ class Thrown(SqlError):
 
 
 @dataclass
-class Identity:
-    """An identity value that was made: the sequence (table and column) it came from, and the value once it is read."""
-
-    sequence: tuple[str, str]
-    value: int | None = None
-
-
-@dataclass
 class Code:
     """A parsed batch with the plans of its statements, by statement and by what their meaning depends on."""
 
     statements: list[nodes.Statement]
     plans: dict[tuple[object, ...], Plan] = field(default_factory=dict)
+    combined: dict[int, nodes.Expr] = field(default_factory=dict)  # what SET @a += ... assigns, by the statement's id
 
 
 @dataclass
@@ -59,7 +52,7 @@ class Frame:
     """One level of execution. Values are kept in PostgreSQL's binary form."""
 
     code: Code
-    output: Output
+    output: ResponseWriter
     types: dict[str, SqlType] = field(default_factory=dict)
     values: dict[str, bytes | None] = field(default_factory=dict)
     tables: dict[str, TableInfo] = field(default_factory=dict)

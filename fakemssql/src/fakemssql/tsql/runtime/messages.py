@@ -8,72 +8,75 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.datatypes.codec import decode
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime.frames import Frame, Raised, Thrown
-from fakemssql.tsql.runtime.steps import Steps
+from fakemssql.tsql.runtime.interpreter import integer_of, quiet, text_of
+from fakemssql.tsql.runtime.plans import evaluate
+from fakemssql.tsql.runtime.session import Session
 
 
-class Messages(Steps):
-    """Sends messages and raises errors."""
+def print_text(session: Session, node: nodes.Print, frame: Frame) -> None:
+    text = text_of(session, node.value, frame)
+    frame.output.message(SqlError(0, text, severity=0, line=node.line, procedure=frame.procedure))
+    quiet(session)
 
-    def _run_print(self, node: nodes.Print, frame: Frame) -> None:
-        text = self.text(node.value, frame)
-        frame.output.message(SqlError(0, text, severity=0, line=node.line, procedure=frame.procedure))
-        self.quiet()
 
-    def _run_throw(self, node: nodes.Throw, frame: Frame) -> None:
-        if node.number is None:
-            if not frame.caught:
-                raise SqlError(
-                    10704, "To rethrow an error, a THROW statement must be used inside a CATCH block.", severity=15
-                )
-            old = frame.caught[-1]
-            raise Thrown(
-                old.number, old.message, severity=old.severity, state=old.state, line=old.line, procedure=old.procedure
-            )
-        assert node.message is not None
-        assert node.state is not None
-        number = self.integer(node.number, frame)
-        if number < 50000:
+def throw(session: Session, node: nodes.Throw, frame: Frame) -> None:
+    if node.number is None:
+        if not frame.caught:
             raise SqlError(
-                35100,
-                f"Error number {number} in the THROW statement is outside the valid range."
-                " Specify an error number in the valid range of 50000 to 2147483647.",
+                10704, "To rethrow an error, a THROW statement must be used inside a CATCH block.", severity=15
             )
+        old = frame.caught[-1]
         raise Thrown(
-            number, self.text(node.message, frame), state=self.integer(node.state, frame) % 256, line=node.line
+            old.number, old.message, severity=old.severity, state=old.state, line=old.line, procedure=old.procedure
         )
+    assert node.message is not None
+    assert node.state is not None
+    number = integer_of(session, node.number, frame)
+    if number < 50000:
+        raise SqlError(
+            35100,
+            f"Error number {number} in the THROW statement is outside the valid range."
+            " Specify an error number in the valid range of 50000 to 2147483647.",
+        )
+    raise Thrown(
+        number,
+        text_of(session, node.message, frame),
+        state=integer_of(session, node.state, frame) % 256,
+        line=node.line,
+    )
 
-    def _run_raiseerror(self, node: nodes.RaiseError, frame: Frame) -> None:
-        session = self.session
-        kind, raw = session.evaluate(node.message, None, frame)
-        number, text = 50000, ""
-        if kind.name in ("int", "smallint", "tinyint", "bigint"):
-            number = decode(kind, raw)
-            raise SqlError(
-                18054,
-                f"Error {number}, severity 16, state 1 was raised, but no"
-                " message with that error number was found in sys.messages.",
-            )
-        text = decode(kind, raw) or ""
-        severity, state = self.integer(node.severity, frame), self.integer(node.state, frame)
-        values = []
-        for argument in node.arguments:
-            argument_kind, value = session.evaluate(argument, None, frame)
-            values.append(decode(argument_kind, value))
-        text = _format(text, values)
-        if severity <= 10:
-            frame.output.message(
-                SqlError(number, text, severity=severity, state=state, line=node.line, procedure=frame.procedure)
-            )
-            session.error_number = number if "SETERROR" in node.options else 0
-            session.rowcount = 0
-            return
-        if severity > 18 and "LOG" not in node.options:
-            raise SqlError(
-                2754,
-                "Error severity levels greater than 18 can only be specified"
-                " by members of the sysadmin role, using the WITH LOG option.",
-            )
-        raise Raised(number, text, severity=severity, state=state, line=node.line, procedure=frame.procedure)
+
+def raise_error(session: Session, node: nodes.RaiseError, frame: Frame) -> None:
+    kind, raw = evaluate(session, node.message, None, frame)
+    number, text = 50000, ""
+    if kind.name in ("int", "smallint", "tinyint", "bigint"):
+        number = decode(kind, raw)
+        raise SqlError(
+            18054,
+            f"Error {number}, severity 16, state 1 was raised, but no"
+            " message with that error number was found in sys.messages.",
+        )
+    text = decode(kind, raw) or ""
+    severity, state = integer_of(session, node.severity, frame), integer_of(session, node.state, frame)
+    values = []
+    for argument in node.arguments:
+        argument_kind, value = evaluate(session, argument, None, frame)
+        values.append(decode(argument_kind, value))
+    text = _format(text, values)
+    if severity <= 10:
+        frame.output.message(
+            SqlError(number, text, severity=severity, state=state, line=node.line, procedure=frame.procedure)
+        )
+        session.error_number = number if "SETERROR" in node.options else 0
+        session.rowcount = 0
+        return
+    if severity > 18 and "LOG" not in node.options:
+        raise SqlError(
+            2754,
+            "Error severity levels greater than 18 can only be specified"
+            " by members of the sysadmin role, using the WITH LOG option.",
+        )
+    raise Raised(number, text, severity=severity, state=state, line=node.line, procedure=frame.procedure)
 
 
 def _format(text: str, values: list[object]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fakemssql.contract import Column
+from fakemssql.contract import ResultColumn
 from fakemssql.tsql.compiler.plan import Plan
 from fakemssql.tsql.datatypes.sqltypes import INT
 from fakemssql.tsql.runtime.frames import Frame
@@ -31,7 +31,7 @@ class Receiver:
             self.started = True
             frame.output.columns(
                 [
-                    Column(column.name, column.type or INT, result.ftype(index), column.nullable, column.identity)
+                    ResultColumn(column.name, column.type or INT, result.ftype(index), column.nullable, column.identity)
                     for index, column in enumerate(plan.columns)
                 ]
             )

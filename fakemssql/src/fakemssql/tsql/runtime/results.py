@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from fakemssql.contract import Column, Output, Parameter, Rows, SqlError
+from fakemssql.contract import Parameter, ResponseWriter, ResultColumn, Rows, SqlError
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime import triggers
 from fakemssql.tsql.runtime.frames import Code, Frame
-from fakemssql.types import SqlType
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.interpreter import step
+from fakemssql.tsql.runtime.session import Session
 
 Row = tuple[bytes | None, ...]
 
@@ -22,18 +19,18 @@ Row = tuple[bytes | None, ...]
 class Captured:
     """One result set."""
 
-    columns: list[Column]
+    columns: list[ResultColumn]
     rows: list[Row] = field(default_factory=list)
 
 
 class Capture:
     """An output that keeps result sets; everything but rows and counts goes on to the client."""
 
-    def __init__(self, client: Output) -> None:
+    def __init__(self, client: ResponseWriter) -> None:
         self.client = client
         self.results: list[Captured] = []
 
-    def columns(self, columns: Sequence[Column]) -> None:
+    def columns(self, columns: Sequence[ResultColumn]) -> None:
         self.results.append(Captured(list(columns)))
 
     def rows(self, rows: Rows) -> None:
@@ -57,14 +54,6 @@ class Capture:
         pass
 
 
-def converted(session: Session, given: SqlType, value: bytes | None, kind: SqlType, frame: Frame) -> bytes | None:
-    """A value of the type ``given`` as an assignment to the type ``kind`` has it."""
-    if value is None or given == kind:
-        return value
-    box = Frame(Code([]), frame.output, {"@v": given}, {"@v": value})
-    return session.evaluate(nodes.Variable("@v"), kind, box)[1]
-
-
 def insert_results(session: Session, node: nodes.Insert, frame: Frame) -> int:
     """INSERT ... EXECUTE: the rows of every result set go into the table. The number of rows."""
     assert isinstance(node.source, nodes.Execute)
@@ -73,15 +62,15 @@ def insert_results(session: Session, node: nodes.Insert, frame: Frame) -> int:
     capture = Capture(frame.output)
     session.inserting += 1
     try:
-        session.interpreter.step(node.source, replace(frame, output=capture))
+        step(session, node.source, replace(frame, output=capture))
     finally:
         session.inserting -= 1
     count = 0
     for result in capture.results:
         width = len(result.columns)
-        step = max(1, 20000 // width)
-        for start in range(0, len(result.rows), step):
-            part = result.rows[start : start + step]
+        size = max(1, 20000 // width)
+        for start in range(0, len(result.rows), size):
+            part = result.rows[start : start + size]
             names = [[f"@{row}_{i}" for i in range(width)] for row in range(len(part))]
             rows: list[list[nodes.Expr]] = [[nodes.Variable(name) for name in row] for row in names]
             insert = replace(node, source=nodes.Query(nodes.Values(rows)))

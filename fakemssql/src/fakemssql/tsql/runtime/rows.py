@@ -2,117 +2,116 @@
 
 from __future__ import annotations
 
-from fakemssql.contract import Column, SqlError
-from fakemssql.tsql.compiler.compiler import Compiler
+from fakemssql.contract import ResultColumn, SqlError
+from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.datatypes.sqltypes import INT, oid
+from fakemssql.tsql.definitions.security.authorization import may_truncate
+from fakemssql.tsql.definitions.statements import define
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime import results, triggers
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.runtime.steps import Steps
+from fakemssql.tsql.runtime.interpreter import begin_implicitly, done, quiet
+from fakemssql.tsql.runtime.plans import environment, plan_of, run_planned
+from fakemssql.tsql.runtime.session import Session
 
 
-class Rows(Steps):
-    """Runs statements over rows."""
+def rows(session: Session, node: nodes.Statement, frame: Frame) -> None:
+    """SELECT and the statements that change rows."""
+    begin_implicitly(session, node, frame)
+    if isinstance(node, nodes.SelectStatement) and _into(session, node, frame):
+        return
+    if session.options.fmtonly:
+        _shape(session, node, frame)
+        return
+    if isinstance(node, nodes.Insert) and isinstance(node.source, nodes.Execute):
+        done(session, frame, results.insert_results(session, node, frame))
+        return
+    if isinstance(node, nodes.Insert | nodes.Update | nodes.Delete):
+        done(session, frame, triggers.execute(session, node, frame))
+        return
+    count = run_planned(session, node, frame)
+    plan = plan_of(session, node, frame) if isinstance(node, nodes.SelectStatement) else None
+    if plan is not None and plan.assign:
+        quiet(session, count)
+    else:
+        done(session, frame, count)
 
-    def _rows(self, node: nodes.Statement, frame: Frame) -> None:
-        """SELECT and the statements that change rows."""
-        session = self.session
-        self.begin_implicitly(node, frame)
-        if isinstance(node, nodes.SelectStatement) and self._into(node, frame):
-            return
-        if session.options.fmtonly:
-            self._shape(node, frame)
-            return
-        if isinstance(node, nodes.Insert) and isinstance(node.source, nodes.Execute):
-            self.done(frame, results.insert_results(session, node, frame))
-            return
-        if isinstance(node, nodes.Insert | nodes.Update | nodes.Delete):
-            self.done(frame, triggers.execute(session, node, frame))
-            return
-        count = session.execute(node, frame)
-        plan = session.plan(node, frame) if isinstance(node, nodes.SelectStatement) else None
-        if plan is not None and plan.assign:
-            self.quiet(count)
-        else:
-            self.done(frame, count)
 
-    def _shape(self, node: nodes.Statement, frame: Frame) -> None:
-        plan = self.session.plan(node, frame)
-        if plan.columns is not None:
-            frame.output.columns(
-                [Column(c.name, c.type or INT, oid(c.type or INT), c.nullable, c.identity) for c in plan.columns]
-            )
-        self.done(frame, 0)
+def _shape(session: Session, node: nodes.Statement, frame: Frame) -> None:
+    plan = plan_of(session, node, frame)
+    if plan.columns is not None:
+        frame.output.columns(
+            [ResultColumn(c.name, c.type or INT, oid(c.type or INT), c.nullable, c.identity) for c in plan.columns]
+        )
+    done(session, frame, 0)
 
-    def _into(self, node: nodes.SelectStatement, frame: Frame) -> bool:
-        """SELECT ... INTO: make the table of the query's columns, then insert."""
-        body = node.query.body
-        while isinstance(body, nodes.SetOperation):
-            body = body.left
-        if not isinstance(body, nodes.Select) or body.into is None:
-            return False
-        session = self.session
-        name, body.into = body.into, None
-        try:
-            compiler = Compiler(session.environment(frame))
-            columns = compiler.compile_query(node.query, None).columns
-            definitions = []
-            for i, column in enumerate(columns, 1):
-                if not column.name:
-                    raise SqlError(
-                        1038,
-                        "An object or column name is missing or empty. For SELECT"
-                        f" INTO statements, verify each column has a name (column {i}).",
-                        severity=15,
-                    )
-                identity = (1, 1) if column.identity and column.origin else None
-                definitions.append(nodes.ColumnDefinition(column.name, column.type or INT, column.nullable, identity))
-            create = nodes.CreateTable(name, definitions, [], [])
-            session.transactions.define(lambda: session.definer.execute(create))
-            old = session.identity_insert
-            table = session.catalog.find(name, session.database)
-            assert table is not None
-            session.identity_insert = (table.pg, table.name)
-            insert = nodes.Insert(name, [d.name for d in definitions], [], node.query, [], [], line=node.line)
-            try:
-                count = session.execute(insert, frame)
-            except SqlError:
-                drop = nodes.Drop("TABLE", [name], True)
-                if not session.transactions.doomed:
-                    session.transactions.define(lambda: session.definer.execute(drop))
-                raise
-            finally:
-                session.identity_insert = old
-            self.done(frame, count)
-        finally:
-            body.into = name
-        return True
 
-    def _run_truncate(self, node: nodes.Truncate, frame: Frame) -> None:
-        session = self.session
-        self.begin_implicitly(node, frame)
-
-        def action() -> None:
-            table = session.catalog.named(node.target, session.database)
-            if table is not None and table.type != "U":
-                raise SqlError(4708, f"Could not truncate object '{'.'.join(node.target)}' because it is not a table.")
-            if table is None:
+def _into(session: Session, node: nodes.SelectStatement, frame: Frame) -> bool:
+    """SELECT ... INTO: make the table of the query's columns, then insert."""
+    body = node.query.body
+    while isinstance(body, nodes.SetOperation):
+        body = body.left
+    if not isinstance(body, nodes.Select) or body.into is None:
+        return False
+    name, body.into = body.into, None
+    try:
+        compiler = compilation(environment(session, frame))
+        columns = compiler.query(node.query, None).columns
+        definitions = []
+        for i, column in enumerate(columns, 1):
+            if not column.name:
                 raise SqlError(
-                    4701,
-                    f'Cannot find the object "{node.target[-1]}" because'
-                    " it does not exist or you do not have permissions.",
+                    1038,
+                    "An object or column name is missing or empty. For SELECT"
+                    f" INTO statements, verify each column has a name (column {i}).",
+                    severity=15,
                 )
-            session.definer.truncates(table)
-            try:
-                session.pg.execute(f"TRUNCATE {table.pg} RESTART IDENTITY")
-            except Exception as error:
-                if getattr(error, "sqlstate", "") == "0A000":
-                    raise SqlError(
-                        4712,
-                        f"Cannot truncate table '{table.name}' because it"
-                        " is being referenced by a FOREIGN KEY constraint.",
-                    ) from None
-                raise
+            identity = (1, 1) if column.identity and column.origin else None
+            definitions.append(nodes.ColumnDefinition(column.name, column.type or INT, column.nullable, identity))
+        create = nodes.CreateTable(name, definitions, [], [])
+        session.transactions.define(lambda: define(session.definer, create))
+        old = session.identity_insert
+        table = session.catalog.find(name, session.database)
+        assert table is not None
+        session.identity_insert = (table.pg, table.name)
+        insert = nodes.Insert(name, [d.name for d in definitions], [], node.query, [], [], line=node.line)
+        try:
+            count = run_planned(session, insert, frame)
+        except SqlError:
+            drop = nodes.Drop("TABLE", [name], True)
+            if not session.transactions.doomed:
+                session.transactions.define(lambda: define(session.definer, drop))
+            raise
+        finally:
+            session.identity_insert = old
+        done(session, frame, count)
+    finally:
+        body.into = name
+    return True
 
-        session.transactions.define(action)
-        self.done(frame, None)
+
+def truncate(session: Session, node: nodes.Truncate, frame: Frame) -> None:
+    begin_implicitly(session, node, frame)
+
+    def action() -> None:
+        table = session.catalog.named(node.target, session.database)
+        if table is not None and table.type != "U":
+            raise SqlError(4708, f"Could not truncate object '{'.'.join(node.target)}' because it is not a table.")
+        if table is None:
+            raise SqlError(
+                4701,
+                f'Cannot find the object "{node.target[-1]}" because it does not exist or you do not have permissions.',
+            )
+        may_truncate(session.definer, table)
+        try:
+            session.pg.execute(f"TRUNCATE {table.pg} RESTART IDENTITY")
+        except Exception as error:
+            if getattr(error, "sqlstate", "") == "0A000":
+                raise SqlError(
+                    4712,
+                    f"Cannot truncate table '{table.name}' because it is being referenced by a FOREIGN KEY constraint.",
+                ) from None
+            raise
+
+    session.transactions.define(action)
+    done(session, frame, None)

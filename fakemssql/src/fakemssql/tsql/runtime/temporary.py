@@ -3,28 +3,51 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from fakemssql.contract import SqlError
+from fakemssql.tsql.catalog.catalog import Catalog
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.definitions.columns import column_infos, column_sql
+from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.definitions.texts import check_sql, index_sql
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
-from fakemssql.tsql.pg import Request
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.frames import Frame
-    from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.pg import Pg, Request
+from fakemssql.tsql.runtime.frames import Frame
+from fakemssql.tsql.runtime.transactions import Transactions
 
 _serials = itertools.count(1)
 """No two tables of a process have one name: a plan that was made for one is not taken for another."""
 
 
+class TableSession(Protocol):
+    """What temporary tables need of the session that they are of."""
+
+    created_tables: list[str]
+    dropped_tables: list[TableInfo]
+
+    @property
+    def pg(self) -> Pg: ...
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    @property
+    def definer(self) -> Definer: ...
+
+    @property
+    def transactions(self) -> Transactions: ...
+
+    def info(self, message: SqlError) -> None: ...
+
+    def keep_identities(self) -> None: ...
+
+
 class Temporary:
     """Creates and drops the connection's temporary tables."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: TableSession) -> None:
         self.session, self.tables = session, session.catalog.temporary
 
     def find(self, name: nodes.Name) -> TableInfo:

@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from psycopg import pq
 from psycopg.pq.abc import PGresult
 
-from fakemssql.contract import Attention, ClientGone, Output, SqlError
+from fakemssql.contract import Attention, ClientGone, ResponseWriter, SqlError
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.pg import PgError, Request
-from fakemssql.tsql.runtime.errors import DEADLOCK, translate
+from fakemssql.tsql.runtime.errors import DEADLOCK, no_way_back, translate, uncommittable
+from fakemssql.tsql.runtime.transacting import TransactingSession
 
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
-
-_LEVELS = {"SERIALIZABLE": "SERIALIZABLE", "SNAPSHOT": "REPEATABLE READ"}
+# Levels that PostgreSQL has; those by locks are READ COMMITTED there, with what compiler/locks.py adds.
+_LEVELS = {"SNAPSHOT": "REPEATABLE READ"}
 _descriptors = itertools.count(1)
 
 
 class Transactions:
     """The transaction state of one session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: TransactingSession) -> None:
         self.session = session
         self.count = 0
         self.doomed = False
@@ -36,6 +35,7 @@ class Transactions:
         self.name: str | None = None
         self.savepoints: list[str] = []
         self.pending: list[str] = []
+        self.snapshot = False  # whether PostgreSQL's transaction was begun at SNAPSHOT
         self.began = 0.0
         self._requests = 0
 
@@ -44,8 +44,27 @@ class Transactions:
     def begin_sql(self) -> str:
         return f"BEGIN ISOLATION LEVEL {_LEVELS.get(self.session.options.isolation, 'READ COMMITTED')}"
 
-    def run(self, requests: list[Request], transient: bool = False) -> PGresult:
-        """Run the requests of one statement; the result of the last is returned. Undoes the statement on errors."""
+    def isolate(self, level: str) -> None:
+        """SET TRANSACTION ISOLATION LEVEL; 3951 for SNAPSHOT in a transaction that has begun at another level."""
+        unbegun = bool(self.pending) and self.pending[0].startswith("BEGIN")
+        if level == "SNAPSHOT" and self.count and not unbegun and not self.snapshot:
+            raise SqlError(
+                3951,
+                f"Transaction failed in database '{self.session.database}' because the statement was run under snapshot"
+                " isolation but the transaction did not start in snapshot isolation. You cannot change the isolation"
+                " level of the transaction to snapshot after the transaction has started unless the transaction was"
+                " originally started under snapshot isolation level.",
+            )
+        self.session.options.isolation = level
+        if unbegun:
+            self.pending[0] = self.begin_sql()
+            self.snapshot = level == "SNAPSHOT"
+
+    def run(self, requests: list[Request], transient: bool = False, output: bool = False) -> PGresult:
+        """Run the requests of one statement; the result of the last is returned. Undoes the statement on errors.
+
+        ``output``: it changes rows and sends them to the client, who may cancel it until all of them are sent.
+        """
         inside = self.count > 0 and not self.doomed
         guarded = inside and (transient or not self.session.options.xact_abort)
         before: list[Request] = []
@@ -58,39 +77,47 @@ class Transactions:
                 if transient:
                     after.append(Request("ROLLBACK TO SAVEPOINT _s"))
                 after.append(Request("RELEASE SAVEPOINT _s"))
-        elif len(requests) > 1 or transient or self.session.options.isolation in _LEVELS:
+        elif len(requests) > 1 or transient or output or self.session.options.isolation in _LEVELS:
             before.append(Request(self.begin_sql()))
             after.append(Request("ROLLBACK" if transient else "COMMIT"))
+        pg, together = self.session.pg, [] if output else after
         try:
-            results = self.session.pg.run([*before, *requests, *after])
+            results = pg.run([*before, *requests, *together])
+            if output:
+                pg.check()
+                together = after
+                if after:
+                    pg.run(after)
         except PgError as error:
             self._undo(inside, guarded, error.sqlstate in DEADLOCK)
             raise
         except (Attention, ClientGone):
             with self.session.pg.undisturbed():
-                self._undo(inside, guarded, False)
+                self._undo(inside, guarded, False, cut_off=together is not after)
             raise
         return results[len(before) + len(requests) - 1]
 
-    def _undo(self, inside: bool, guarded: bool, everything: bool) -> None:
+    def _undo(self, inside: bool, guarded: bool, everything: bool, cut_off: bool = False) -> None:
+        """``cut_off``: PostgreSQL may have run the statement to its end, but not what would have kept it."""
         pg = self.session.pg
         if pg.conn.status != pq.ConnStatus.OK:
             raise SqlError(596, "Cannot continue the execution because the session is in the kill state.", severity=21)
         if pg.conn.transaction_status not in (pq.TransactionStatus.INERROR, pq.TransactionStatus.INTRANS):
             return
-        failed = pg.conn.transaction_status == pq.TransactionStatus.INERROR
+        failed = cut_off or pg.conn.transaction_status == pq.TransactionStatus.INERROR
         if not inside:
             pg.execute("ROLLBACK")
         elif everything or (failed and not guarded):
-            self.rollback_all(self.session.output, keep_count=self.session.interpreter.trying > 0)
+            self.rollback_all(self.session.output, keep_count=self.session.trying > 0)
         elif failed:
             pg.run([Request("ROLLBACK TO SAVEPOINT _s"), Request("RELEASE SAVEPOINT _s")])
 
     # --- statements ------------------------------------------------------------------------------------------------
 
-    def begin(self, name: str | None, output: Output | None) -> None:
+    def begin(self, name: str | None, output: ResponseWriter | None) -> None:
         if self.count == 0:
             self.pending = [self.begin_sql()]
+            self.snapshot = self.session.options.isolation == "SNAPSHOT"
             self.descriptor = next(_descriptors)
             self.began = time.time()
             self.name = name
@@ -104,14 +131,9 @@ class Transactions:
     def check_usable(self) -> None:
         """Error 3930 in a transaction that an error has doomed."""
         if self.doomed:
-            raise SqlError(
-                3930,
-                "The current transaction cannot be committed and cannot"
-                " support operations that write to the log file. Roll back"
-                " the transaction.",
-            )
+            raise uncommittable()
 
-    def commit(self, output: Output | None) -> None:
+    def commit(self, output: ResponseWriter | None) -> None:
         if self.count == 0:
             raise SqlError(3902, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.")
         self.check_usable()
@@ -135,10 +157,12 @@ class Transactions:
         if output is not None:
             output.transaction("commit", descriptor)
 
-    def rollback(self, name: str | None, output: Output | None) -> None:
+    def rollback(self, name: str | None, output: ResponseWriter | None) -> None:
         if self.count == 0:
             raise SqlError(3903, "The ROLLBACK TRANSACTION request has no corresponding BEGIN TRANSACTION.")
-        if name is not None and fold(name) in self.savepoints and not self.doomed:
+        if name is not None and fold(name) in self.savepoints:
+            if self.doomed:
+                raise no_way_back()
             self._flush()
             self.session.pg.execute(f"ROLLBACK TO SAVEPOINT {quoted('u ' + fold(name))}")
             self.restore_settings()
@@ -154,9 +178,7 @@ class Transactions:
         if self.count == 0:
             raise SqlError(628, "Cannot issue SAVE TRANSACTION when there is no active transaction.")
         if self.doomed:
-            raise SqlError(
-                3931, "The current transaction cannot be committed and cannot be rolled back to a savepoint."
-            )
+            raise no_way_back()
         self.pending.append(f"SAVEPOINT {quoted('u ' + fold(name))}")
         self.savepoints.append(fold(name))
 
@@ -170,7 +192,7 @@ class Transactions:
             self.session.pg.run([Request(text) for text in self.pending])
             self.pending = []
 
-    def rollback_all(self, output: Output | None, keep_count: bool = False) -> None:
+    def rollback_all(self, output: ResponseWriter | None, keep_count: bool = False) -> None:
         """Roll PostgreSQL's transaction back. ``keep_count``: a CATCH finds it uncommittable, not gone."""
         if self.pending and not self.session.pg.in_transaction:
             self.pending = []
@@ -194,7 +216,7 @@ class Transactions:
         level = self.session.options.lock_timeout
         self.session.pg.execute(f"SET lock_timeout = {0 if level < 0 else max(level, 1)}")
 
-    def _over(self, event: str, output: Output | None) -> None:
+    def _over(self, event: str, output: ResponseWriter | None) -> None:
         descriptor, self.descriptor = self.descriptor, 0
         self.count, self.doomed, self.savepoints = 0, False, []
         self.session.activity.update(self.session)
@@ -202,12 +224,12 @@ class Transactions:
         if output is not None and descriptor:
             output.transaction(event, descriptor)
 
-    def doom(self, output: Output | None) -> None:
+    def doom(self, output: ResponseWriter | None) -> None:
         """After an error that ends the transaction: uncommittable in a TRY, rolled back elsewhere."""
         if self.count and not self.doomed:
-            self.rollback_all(output, keep_count=self.session.interpreter.trying > 0)
+            self.rollback_all(output, keep_count=self.session.trying > 0)
 
-    def end_of_batch(self, output: Output) -> None:
+    def end_of_batch(self, output: ResponseWriter) -> None:
         """An uncommittable transaction does not outlive its batch."""
         if self.doomed:
             output.message(
@@ -219,7 +241,7 @@ class Transactions:
             self._over("rollback", output)
             output.done(None)
 
-    def lose(self, output: Output) -> None:
+    def lose(self, output: ResponseWriter) -> None:
         """Before a request: roll back in silence where :class:`~fakemssql.switches.Switches` say so."""
         if self.count:
             self._requests += 1
@@ -247,8 +269,8 @@ class Transactions:
         """XACT_STATE()."""
         return -1 if self.doomed else 1 if self.count else 0
 
-    def define(self, action: object) -> None:
-        """Run DDL (a callable) in a transaction of its own or in a savepoint of the current one."""
+    def define(self, action: Callable[[], object]) -> None:
+        """Run DDL in a transaction of its own or in a savepoint of the current one."""
         session = self.session
         inside = self.count > 0 and not self.doomed
         self.check_usable()
@@ -258,14 +280,14 @@ class Transactions:
         else:
             session.pg.execute("BEGIN")
         try:
-            action()  # type: ignore[operator]
+            action()
         except BaseException as error:
             session.catalog.forget()
             if session.pg.conn.status == pq.ConnStatus.OK and session.pg.in_transaction:
                 if not inside:
                     session.pg.execute("ROLLBACK")
                 elif isinstance(error, PgError) and error.sqlstate in DEADLOCK:
-                    self.rollback_all(session.output, keep_count=session.interpreter.trying > 0)
+                    self.rollback_all(session.output, keep_count=session.trying > 0)
                 else:
                     session.pg.run([Request("ROLLBACK TO SAVEPOINT _d"), Request("RELEASE SAVEPOINT _d")])
             if isinstance(error, PgError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
@@ -12,10 +11,10 @@ from fakemssql.tsql.compiler.trees import rewritten, walk
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import batches, nodes
 from fakemssql.tsql.runtime.frames import Code, Frame
+from fakemssql.tsql.runtime.interpreter import run
+from fakemssql.tsql.runtime.plans import plan_of, run_planned
+from fakemssql.tsql.runtime.session import Session
 from fakemssql.types import SqlType
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.runtime.session import Session
 
 Modification = nodes.Insert | nodes.Update | nodes.Delete
 _TABLES = {"INSERT": ("inserted",), "UPDATE": ("inserted", "deleted"), "DELETE": ("deleted",)}
@@ -28,11 +27,11 @@ def execute(session: Session, node: Modification, frame: Frame) -> int:
     target = _target(session, node, frame)
     if target is not None and event in target.extra.get("instead_events", ()):
         if target.type == "U":
-            session.plan(node, frame)  # error 334 and others come first
+            plan_of(session, node, frame)  # error 334 and others come first
         raise SqlError(40517, f"The INSTEAD OF {event} trigger of '{target.name}' is not supported by fakemssql.")
-    table = session.plan(node, frame).table
+    table = plan_of(session, node, frame).table
     if table is None or event not in table.extra.get("trigger_events", ()):
-        return session.execute(node, frame)
+        return run_planned(session, node, frame)
     if target is not None and target.type == "V":
         raise SqlError(
             40517,
@@ -113,7 +112,7 @@ def _fire(session: Session, node: Modification, event: str, table: TableInfo, fr
     ]
     changed = replace(node, outputs=[*node.outputs, *outputs])
     tables = {f"@@{name}": place for name, place in places.items()}
-    count = session.execute(changed, replace(frame, tables={**frame.tables, **tables}))
+    count = run_planned(session, changed, replace(frame, tables={**frame.tables, **tables}))
     # RECURSIVE_TRIGGERS is OFF: one does not fire itself.
     last = session.firing[-1] if session.firing else None
     rows = [row for row in _triggers(session, table, event) if row[0] != last]
@@ -147,7 +146,7 @@ def _run(
         session.database = table.database
         try:
             with session.security.module(table.database, table.owner, table.schema):
-                session.interpreter.run(inner)
+                run(session, inner)
         finally:
             session.firing.pop()
             session.database = database

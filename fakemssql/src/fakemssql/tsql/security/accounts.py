@@ -13,7 +13,7 @@ ADMINISTRATOR = 1
 
 
 @dataclass(frozen=True)
-class Account:
+class ServerPrincipal:
     """A login; ``powerful`` is a member of sysadmin, to whom nothing is forbidden."""
 
     login_id: int
@@ -22,12 +22,12 @@ class Account:
     powerful: bool = False
 
 
-def administrator(name: str) -> Account:
+def administrator(name: str) -> ServerPrincipal:
     """The login of the command line, whose password the front has checked."""
-    return Account(ADMINISTRATOR, name, powerful=True)
+    return ServerPrincipal(ADMINISTRATOR, name, powerful=True)
 
 
-def authenticate(pg: Pg, name: str, password: str) -> Account:
+def authenticate(pg: Pg, name: str, password: str) -> ServerPrincipal:
     """The login of that name and password. Errors 18456 and, if it is disabled, 18470."""
     rows = pg.query("SELECT password, disabled FROM mssql.logins WHERE folded = $1 AND kind = 'S'", fold(name))
     kept, disabled = rows[0] if rows else (None, None)
@@ -40,7 +40,7 @@ def authenticate(pg: Pg, name: str, password: str) -> Account:
     return account
 
 
-def find(pg: Pg, name: str) -> Account | None:
+def find(pg: Pg, name: str) -> ServerPrincipal | None:
     """The login of a name."""
     rows = pg.query(
         "SELECT principal_id, name, default_database, 3 = ANY(mssql.server_token(principal_id)) FROM mssql.logins"
@@ -50,4 +50,4 @@ def find(pg: Pg, name: str) -> Account | None:
     if not rows:
         return None
     identifier, shown, database, powerful = rows[0]
-    return Account(int(identifier or 0), str(shown), str(database), powerful == "t")
+    return ServerPrincipal(int(identifier or 0), str(shown), str(database), powerful == "t")

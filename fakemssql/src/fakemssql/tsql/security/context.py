@@ -16,7 +16,7 @@ from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.pg import Pg
 from fakemssql.tsql.security import errors
-from fakemssql.tsql.security.accounts import Account
+from fakemssql.tsql.security.accounts import ServerPrincipal
 
 DATABASE, OBJECT, SCHEMA, PRINCIPAL, SERVER = 0, 1, 3, 4, 100
 """The classes of securables, as sys.database_permissions numbers them."""
@@ -41,10 +41,10 @@ class Identity:
         return f"{self.database_id}, '{self.token}'::int[], '{self.logins}'::int[]"
 
 
-class Security:
+class SecurityContext:
     """The login of one session, and what was asked of it."""
 
-    def __init__(self, pg: Pg, catalog: Catalog, account: Account) -> None:
+    def __init__(self, pg: Pg, catalog: Catalog, account: ServerPrincipal) -> None:
         self.pg, self.catalog = pg, catalog
         self.account = account
         self.powerful = account.powerful
@@ -56,7 +56,7 @@ class Security:
         catalog.default_schema = self.default_schema
 
     @property
-    def key(self) -> Account | None:
+    def key(self) -> ServerPrincipal | None:
         """What a compiled statement depends on; None for a member of sysadmin."""
         return None if self.powerful else self.account
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.names import quoted
-from fakemssql.tsql.security.context import DATABASE, SERVER, Identity, Security
+from fakemssql.tsql.security.context import DATABASE, SERVER, Identity, SecurityContext
 
 _PUBLIC = frozenset(["partitions", "allocation_units", "schemas", "data_spaces", "filegroups", "configurations"])
 """What every user of a database sees, though the views have columns that tell of objects."""
@@ -29,7 +29,7 @@ _OF_SERVER = ("dm_db_index_usage_stats", "dm_db_missing_index")
 _SECURITY_STATE = frozenset(["dm_exec_connections"])
 
 
-def system_rows(security: Security, table: TableInfo) -> str:
+def system_rows(security: SecurityContext, table: TableInfo) -> str:
     """A system view as its reader sees it, in parentheses. Errors 300 and 262 for who may not read it at all."""
     conditions = [f"_db = {table.extra['database_id']}"] if table.database_filter else []
     columns = "*"
@@ -43,7 +43,7 @@ def system_rows(security: Security, table: TableInfo) -> str:
     return f"(SELECT {columns} FROM {table.pg}{where})"
 
 
-def _conditions(security: Security, table: TableInfo, identity: Identity) -> list[str]:
+def _conditions(security: SecurityContext, table: TableInfo, identity: Identity) -> list[str]:
     name = table.name.lower()
     if table.schema == "sys":
         if name in _OWN_SESSION:
@@ -62,7 +62,7 @@ def _conditions(security: Security, table: TableInfo, identity: Identity) -> lis
     return [rows] if rows else []
 
 
-def require_state(security: Security, database: str, name: str) -> None:
+def require_state(security: SecurityContext, database: str, name: str) -> None:
     """Errors 300 and 262 for who may not read a dynamic management view or function."""
     server = not name.startswith("dm_db_") or name.startswith(_OF_SERVER)
     kind = "SECURITY" if name in _SECURITY_STATE else "PERFORMANCE"
@@ -94,7 +94,7 @@ def _column(table: TableInfo, name: str, identity: Identity) -> str:
     return quoted(name)
 
 
-def _principals(security: Security, database: str, name: str, identity: Identity) -> list[str] | None:
+def _principals(security: SecurityContext, database: str, name: str, identity: Identity) -> list[str] | None:
     """The condition on a view of databases or principals; None for other views."""
     token, logins = f"ANY('{identity.token}'::int[])", f"ANY('{identity.logins}'::int[])"
 
@@ -130,7 +130,7 @@ def _principals(security: Security, database: str, name: str, identity: Identity
     return None
 
 
-def own_objects(security: Security, database: str, column: str) -> str:
+def own_objects(security: SecurityContext, database: str, column: str) -> str:
     """A condition that begins with AND, for queries of the engine's own: that the object is one that is seen."""
     if security.powerful:
         return ""
@@ -140,7 +140,7 @@ def own_objects(security: Security, database: str, column: str) -> str:
     return f" AND {column} IN (SELECT mssql.visible({identity.arguments}))"
 
 
-def sees(security: Security, table: TableInfo, source: bool = False) -> bool:
+def sees(security: SecurityContext, table: TableInfo, source: bool = False) -> bool:
     """Whether the object, or with ``source`` its definition, is one that the user sees."""
     if security.powerful or table.local or table.object_id <= 0:
         return True

@@ -10,7 +10,7 @@ CREATE DOMAIN mssql.datetime AS timestamp;
 
 CREATE TABLE mssql.databases (
   database_id int PRIMARY KEY, name text NOT NULL, folded text NOT NULL UNIQUE, created timestamp NOT NULL DEFAULT mssql.utcnow_dt(),
-  read_committed_snapshot smallint NOT NULL DEFAULT 0, snapshot_isolation smallint NOT NULL DEFAULT 1,
+  read_committed_snapshot smallint NOT NULL DEFAULT 0, snapshot_isolation smallint NOT NULL DEFAULT 0,
   delayed_durability smallint NOT NULL DEFAULT 0);
 
 CREATE TABLE mssql.schemas (

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
+from fakemssql.tsql.compiler.operators import as_integer, as_text, order_key
 from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.datatypes import sqltypes
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, FLOAT, INT, NMAX, family, is_number, storage
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.compiler.expressions import Expressions
 
 AGGREGATES = frozenset(
     [
@@ -39,23 +36,23 @@ _OFFSET = {"LAG": "lag", "LEAD": "lead", "FIRST_VALUE": "first_value", "LAST_VAL
 WINDOW = frozenset([*_RANKING, *_OFFSET, "PERCENT_RANK", "CUME_DIST"])
 
 
-def order_sql(c: Expressions, items: list[nodes.OrderItem], names: Names) -> str:
+def order_sql(c: Compilation, items: list[nodes.OrderItem], names: Names) -> str:
     """``ORDER BY`` items; NULL is the smallest value, as in SQL Server."""
     parts = []
     for item in items:
         value = c.scalar(item.value, names)
-        parts.append(c.order_key(value) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
+        parts.append(order_key(value) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
     return ", ".join(parts)
 
 
-def _window(c: Expressions, node: nodes.Function, names: Names) -> str:
+def _window(c: Compilation, node: nodes.Function, names: Names) -> str:
     if node.over is None:
         return ""
     parts = []
     order = order_sql(c, node.over.order, names) if node.over.order else ""
     names.windows.append((bool(node.over.partition), order, node.over.frame))
     if node.over.partition:
-        keys = [c.order_key(c.scalar(value, names)) for value in node.over.partition]
+        keys = [order_key(c.scalar(value, names)) for value in node.over.partition]
         parts.append("PARTITION BY " + ", ".join(keys))
     if node.over.order:
         parts.append("ORDER BY " + order)
@@ -64,7 +61,7 @@ def _window(c: Expressions, node: nodes.Function, names: Names) -> str:
     return f" OVER ({' '.join(parts)})"
 
 
-def call(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+def call(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     """Compile an aggregate (with or without OVER) or a window function."""
     name = node.name[-1].upper()
     if name in _RANKING or name in _OFFSET or name in ("PERCENT_RANK", "CUME_DIST"):
@@ -88,18 +85,18 @@ def call(c: Expressions, node: nodes.Function, names: Names) -> Typed:
             names.in_aggregate = False
 
 
-def _aggregate(c: Expressions, node: nodes.Function, names: Names, name: str, over: str) -> Typed:
+def _aggregate(c: Compilation, node: nodes.Function, names: Names, name: str, over: str) -> Typed:
     if name in ("COUNT", "COUNT_BIG"):
         kind, cast = (INT, "::int4") if name == "COUNT" else (BIGINT, "")
         if node.star:
             return Typed(f"count(*){over}{cast}", kind, False)
         value = _one(c, node, names)
-        inner = c.order_key(value) if node.distinct else value.sql
+        inner = order_key(value) if node.distinct else value.sql
         return Typed(f"count({'DISTINCT ' if node.distinct else ''}{inner}){over}{cast}", kind, False)
     if name == "STRING_AGG":
         if len(node.args) != 2:
             raise SqlError(174, "The string_agg function requires 2 argument(s).", severity=15)
-        text, separator = c.text(c.scalar(node.args[0], names)), c.text(c.scalar(node.args[1], names))
+        text, separator = as_text(c.scalar(node.args[0], names)), as_text(c.scalar(node.args[1], names))
         unicode = text.type is not None and family(text.type) == "ntext"
         order = f" ORDER BY {order_sql(c, node.within, names)}" if node.within else ""
         kind = (
@@ -144,7 +141,7 @@ def _aggregate(c: Expressions, node: nodes.Function, names: Names, name: str, ov
     return Typed(f"(sum({distinct}{value.sql}){over})::numeric(38,{scale})", sqltypes.decimal(38, scale))
 
 
-def _one(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+def _one(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     if len(node.args) != 1:
         raise SqlError(174, f"The {node.name[-1].lower()} function requires 1 argument(s).", severity=15)
     value = c.scalar(node.args[0], names)
@@ -153,7 +150,7 @@ def _one(c: Expressions, node: nodes.Function, names: Names) -> Typed:
     return value
 
 
-def _ranking(c: Expressions, node: nodes.Function, names: Names, name: str) -> Typed:
+def _ranking(c: Compilation, node: nodes.Function, names: Names, name: str) -> Typed:
     if node.over is None:
         raise SqlError(10753, f"The function '{node.name[-1]}' must have an OVER clause.", severity=15)
     if name in _RANKING and not node.over.order:
@@ -161,13 +158,13 @@ def _ranking(c: Expressions, node: nodes.Function, names: Names, name: str) -> T
     if name in ("PERCENT_RANK", "CUME_DIST"):
         return Typed(f"{name.lower()}(){_window(c, node, names)}", FLOAT)
     if name in _RANKING:
-        args = c.integer(c.scalar(node.args[0], names)) if name == "NTILE" else ""
+        args = as_integer(c.scalar(node.args[0], names)) if name == "NTILE" else ""
         return Typed(f"{_RANKING[name]}({args}){_window(c, node, names)}::int8", BIGINT, False)
     values = [c.scalar(arg, names) for arg in node.args]
     kind = values[0].type or INT
     texts = [values[0].sql if values[0].type else "NULL::int4"]
     if name in ("LAG", "LEAD"):
-        texts.append(c.integer(values[1]) if len(values) > 1 else "1")
+        texts.append(as_integer(values[1]) if len(values) > 1 else "1")
         if len(values) > 2:
             texts.append(convert(values[2], kind).sql)
     return Typed(f"{_OFFSET[name]}({', '.join(texts)}){_window(c, node, names)}", kind, binary=values[0].binary)

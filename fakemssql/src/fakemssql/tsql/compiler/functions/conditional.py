@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.registry import define, special
+from fakemssql.tsql.compiler.operators import as_integer, common_type, compare
 from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.datatypes.sqltypes import (
     INT,
@@ -15,12 +15,9 @@ from fakemssql.tsql.datatypes.sqltypes import (
 )
 from fakemssql.tsql.parser import nodes
 
-if TYPE_CHECKING:
-    from fakemssql.tsql.compiler.expressions import Expressions
-
 
 @special("IIF")
-def _iif(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+def _iif(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     if len(node.args) != 3:
         raise SqlError(174, "The iif function requires 3 argument(s).", severity=15)
     case = nodes.Case(None, [(node.args[0], node.args[1])], node.args[2])
@@ -28,16 +25,16 @@ def _iif(c: Expressions, node: nodes.Function, names: Names) -> Typed:
 
 
 @special("CHOOSE")
-def _choose(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+def _choose(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     values = [c.scalar(arg, names) for arg in node.args[1:]]
-    kind = c.common(values)
-    index = c.integer(c.scalar(node.args[0], names))
+    kind = common_type(values)
+    index = as_integer(c.scalar(node.args[0], names))
     parts = " ".join(f"WHEN {i} THEN {convert(v, kind).sql}" for i, v in enumerate(values, 1))
     return Typed(f"(CASE {index} {parts} END)", kind)
 
 
 @define("ISNULL", 2)
-def _isnull(c: Expressions, a: list[Typed]) -> Typed:
+def _isnull(c: Compilation, a: list[Typed]) -> Typed:
     kind = a[0].type or a[1].type or INT
     other = convert(a[1], kind, "cast" if is_text(kind) or family(kind) == "binary" else "implicit")
     return Typed(
@@ -46,12 +43,12 @@ def _isnull(c: Expressions, a: list[Typed]) -> Typed:
 
 
 @define("COALESCE", 2, -1)
-def _coalesce(c: Expressions, a: list[Typed]) -> Typed:
+def _coalesce(c: Compilation, a: list[Typed]) -> Typed:
     if all(value.type is None for value in a):
         raise SqlError(
             4127, "At least one of the arguments to COALESCE must be an expression that is not the NULL constant."
         )
-    kind = c.common(a)
+    kind = common_type(a)
     return Typed(
         f"COALESCE({', '.join(convert(value, kind).sql for value in a)})",
         kind,
@@ -61,26 +58,24 @@ def _coalesce(c: Expressions, a: list[Typed]) -> Typed:
 
 
 @define("NULLIF", 2)
-def _nullif(c: Expressions, a: list[Typed]) -> Typed:
+def _nullif(c: Compilation, a: list[Typed]) -> Typed:
     if a[0].type is None:
         raise SqlError(4151, "The type of the first argument to NULLIF cannot be the NULL constant.")
-    return Typed(
-        f"(CASE WHEN {c.compare('=', a[0], a[1])} THEN NULL ELSE {a[0].sql} END)", a[0].type, binary=a[0].binary
-    )
+    return Typed(f"(CASE WHEN {compare('=', a[0], a[1])} THEN NULL ELSE {a[0].sql} END)", a[0].type, binary=a[0].binary)
 
 
 @define("GREATEST", 1, 254)
-def _greatest(c: Expressions, a: list[Typed]) -> Typed:
+def _greatest(c: Compilation, a: list[Typed]) -> Typed:
     return _extreme(c, a, "greatest")
 
 
 @define("LEAST", 1, 254)
-def _least(c: Expressions, a: list[Typed]) -> Typed:
+def _least(c: Compilation, a: list[Typed]) -> Typed:
     return _extreme(c, a, "least")
 
 
-def _extreme(c: Expressions, a: list[Typed], name: str) -> Typed:
+def _extreme(c: Compilation, a: list[Typed], name: str) -> Typed:
     # The type of highest precedence; NULLs do not count unless there is nothing else.
-    kind = c.common(a)
+    kind = common_type(a)
     values = ", ".join(convert(value, kind).sql for value in a)
     return Typed(f"{name}({values})", kind, all(value.nullable for value in a))

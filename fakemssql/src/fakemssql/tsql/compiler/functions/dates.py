@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.registry import Special, define, special
+from fakemssql.tsql.compiler.operators import as_integer
 from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.datatypes.sqltypes import (
     BIGINT,
@@ -19,9 +19,6 @@ from fakemssql.tsql.datatypes.sqltypes import (
 )
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.compiler.expressions import Expressions
 
 _PARTS = {
     "year": "year yyyy yy",
@@ -81,7 +78,7 @@ def _plain(value: Typed) -> str:
     return value.sql
 
 
-def _dateadd(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+def _dateadd(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     part = _part(node, 3)
     if part in ("dayofyear", "weekday"):
         part = "day"
@@ -102,7 +99,7 @@ def _dateadd(c: Expressions, node: nodes.Function, names: Names) -> Typed:
 
 
 def _difference(function: str, kind: SqlType) -> Special:
-    def compile_(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+    def compile_(c: Compilation, node: nodes.Function, names: Names) -> Typed:
         part = _part(node, 3)
         if part in ("dayofyear", "weekday"):
             part = "day"
@@ -114,17 +111,17 @@ def _difference(function: str, kind: SqlType) -> Special:
     return compile_
 
 
-def _datepart(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+def _datepart(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     part = _part(node, 2)
     return Typed(f"mssql.datepart('{part}', {_plain(moment(c.scalar(node.args[1], names), _DT2))})", INT)
 
 
-def _datename(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+def _datename(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     part = _part(node, 2)
     return Typed(f"mssql.datename('{part}', {_plain(moment(c.scalar(node.args[1], names), _DT2))})", nvarchar(30))
 
 
-def _datetrunc(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+def _datetrunc(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     part = _part(node, 2)
     value = moment(c.scalar(node.args[1], names), _DT2)
     if part not in ("year", "quarter", "month", "day", "hour", "minute", "second", "millisecond", "microsecond"):
@@ -146,17 +143,17 @@ for _name, _function in {
 
 
 @define("GETDATE GETUTCDATE CURRENT_TIMESTAMP", 0)
-def _getdate(c: Expressions, a: list[Typed]) -> Typed:
+def _getdate(c: Compilation, a: list[Typed]) -> Typed:
     return Typed("mssql.utcnow_dt()", DATETIME, False)
 
 
 @define("SYSDATETIME SYSUTCDATETIME", 0)
-def _sysdatetime(c: Expressions, a: list[Typed]) -> Typed:
+def _sysdatetime(c: Compilation, a: list[Typed]) -> Typed:
     return Typed("mssql.utcnow()", _DT2, False)
 
 
 @define("SYSDATETIMEOFFSET", 0)
-def _sysdatetimeoffset(c: Expressions, a: list[Typed]) -> Typed:
+def _sysdatetimeoffset(c: Compilation, a: list[Typed]) -> Typed:
     return Typed("statement_timestamp()", SqlType("datetimeoffset", scale=7), False)
 
 
@@ -170,25 +167,25 @@ _extract("DAY", "day")
 
 
 @define("EOMONTH", 1, 2)
-def _eomonth(c: Expressions, a: list[Typed]) -> Typed:
-    months = c.integer(a[1]) if len(a) > 1 else "0"
+def _eomonth(c: Compilation, a: list[Typed]) -> Typed:
+    months = as_integer(a[1]) if len(a) > 1 else "0"
     start = f"date_trunc('month', {_plain(moment(a[0]))})"
     return Typed(f"({start} + make_interval(months => {months} + 1) - interval '1 day')::date", SqlType("date"))
 
 
 @define("DATEFROMPARTS", 3)
-def _datefromparts(c: Expressions, a: list[Typed]) -> Typed:
-    return Typed(f"mssql.datefromparts({', '.join(c.integer(v) for v in a)})", SqlType("date"))
+def _datefromparts(c: Compilation, a: list[Typed]) -> Typed:
+    return Typed(f"mssql.datefromparts({', '.join(as_integer(v) for v in a)})", SqlType("date"))
 
 
 @define("DATETIMEFROMPARTS", 7)
-def _datetimefromparts(c: Expressions, a: list[Typed]) -> Typed:
-    y, m, d, h, mi, s, ms = (c.integer(v) for v in a)
+def _datetimefromparts(c: Compilation, a: list[Typed]) -> Typed:
+    y, m, d, h, mi, s, ms = (as_integer(v) for v in a)
     return Typed(f"mssql.dt(make_timestamp({y}, {m}, {d}, {h}, {mi}, {s} + {ms} / 1000.0))", DATETIME)
 
 
 @define("SWITCHOFFSET TODATETIMEOFFSET", 2)
-def _switchoffset(c: Expressions, a: list[Typed]) -> Typed:
+def _switchoffset(c: Compilation, a: list[Typed]) -> Typed:
     if a[1].constant not in ("+00:00", "-00:00", "Z", 0):
         raise SqlError(40517, "A time zone other than +00:00 is not supported by fakemssql.")
     scale = a[0].type.scale if a[0].type is not None and a[0].type.scale is not None else 7

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.registry import define
+from fakemssql.tsql.compiler.operators import as_integer
 from fakemssql.tsql.compiler.typed import Typed
 from fakemssql.tsql.datatypes.sqltypes import (
     FLOAT,
@@ -17,18 +17,15 @@ from fakemssql.tsql.datatypes.sqltypes import (
 )
 from fakemssql.types import SqlType
 
-if TYPE_CHECKING:
-    from fakemssql.tsql.compiler.expressions import Expressions
 
-
-def _number(c: Expressions, value: Typed) -> Typed:
+def _number(c: Compilation, value: Typed) -> Typed:
     if value.type is None:
         return Typed("NULL::int4", INT)
     return value if is_number(value.type) else convert(value, FLOAT)
 
 
 def _keeps(name: str, template: str) -> None:
-    def implementation(c: Expressions, a: list[Typed]) -> Typed:
+    def implementation(c: Compilation, a: list[Typed]) -> Typed:
         value = _number(c, a[0])
         assert value.type is not None
         kind = INT if value.type.name in ("bit", "tinyint", "smallint") else value.type
@@ -50,7 +47,7 @@ _keeps("SIGN", "sign({})")
 
 
 def _floating(name: str, template: str, count: int = 1) -> None:
-    def implementation(c: Expressions, a: list[Typed]) -> Typed:
+    def implementation(c: Compilation, a: list[Typed]) -> Typed:
         return Typed(template.format(*(convert(value, FLOAT).sql for value in a)), FLOAT)
 
     define(name, count)(implementation)
@@ -81,13 +78,13 @@ _floating("PI", "pi()", 0)
 
 
 @define("LOG", 1, 2)
-def _log(c: Expressions, a: list[Typed]) -> Typed:
+def _log(c: Compilation, a: list[Typed]) -> Typed:
     value = convert(a[0], FLOAT).sql
     return Typed(f"(ln({value}) / ln({convert(a[1], FLOAT).sql}))" if len(a) > 1 else f"ln({value})", FLOAT)
 
 
 @define("POWER", 2)
-def _power(c: Expressions, a: list[Typed]) -> Typed:
+def _power(c: Compilation, a: list[Typed]) -> Typed:
     value = _number(c, a[0])
     kind = INT if value.type is not None and value.type.name in ("bit", "tinyint", "smallint") else value.type or INT
     inner = f"power(({value.sql})::numeric, ({_number(c, a[1]).sql})::numeric)"
@@ -99,10 +96,10 @@ def _power(c: Expressions, a: list[Typed]) -> Typed:
 
 
 @define("ROUND", 2, 3)
-def _round(c: Expressions, a: list[Typed]) -> Typed:
+def _round(c: Compilation, a: list[Typed]) -> Typed:
     value = _number(c, a[0])
     kind = value.type or INT
-    digits = c.integer(a[1])
+    digits = as_integer(a[1])
     function = "round"
     if len(a) > 2:
         if not isinstance(a[2].constant, int):
@@ -112,7 +109,7 @@ def _round(c: Expressions, a: list[Typed]) -> Typed:
 
 
 @define("RAND", 0, 1)
-def _rand(c: Expressions, a: list[Typed]) -> Typed:
+def _rand(c: Compilation, a: list[Typed]) -> Typed:
     if a:
-        return Typed(f"(abs(hashint4({c.integer(a[0])})::float8) / 2147483648.0)", FLOAT)
+        return Typed(f"(abs(hashint4({as_integer(a[0])})::float8) / 2147483648.0)", FLOAT)
     return Typed("random()", FLOAT, False)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.registry import define
+from fakemssql.tsql.compiler.operators import as_text
 from fakemssql.tsql.compiler.typed import Typed
 from fakemssql.tsql.datatypes.sqltypes import (
     BIGINT,
@@ -20,9 +20,6 @@ from fakemssql.tsql.datatypes.sqltypes import (
 )
 from fakemssql.tsql.names import literal
 from fakemssql.types import MAX, SqlType
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.compiler.expressions import Expressions
 
 _SIZES = {
     "bit": 1,
@@ -42,7 +39,7 @@ _SIZES = {
 
 
 @define("DATALENGTH", 1)
-def _datalength(c: Expressions, a: list[Typed]) -> Typed:
+def _datalength(c: Compilation, a: list[Typed]) -> Typed:
     kind = a[0].type
     if kind is None:
         return Typed("NULL::int4", INT)
@@ -66,7 +63,7 @@ def _datalength(c: Expressions, a: list[Typed]) -> Typed:
 
 
 @define("ISNUMERIC", 1)
-def _isnumeric(c: Expressions, a: list[Typed]) -> Typed:
+def _isnumeric(c: Compilation, a: list[Typed]) -> Typed:
     if a[0].type is not None and is_number(a[0].type):
         return Typed(f"(CASE WHEN {a[0].sql} IS NULL THEN 0 ELSE 1 END)", INT)
     if a[0].type is None or not is_text(a[0].type):
@@ -75,39 +72,39 @@ def _isnumeric(c: Expressions, a: list[Typed]) -> Typed:
 
 
 @define("ISDATE", 1)
-def _isdate(c: Expressions, a: list[Typed]) -> Typed:
+def _isdate(c: Compilation, a: list[Typed]) -> Typed:
     conversion = literal("mssql.dt(mssql.str_ts($1, 'datetime'))")
-    return Typed(f"(CASE WHEN mssql.attempt({c.text(a[0]).sql}, {conversion}) IS NULL THEN 0 ELSE 1 END)", INT)
+    return Typed(f"(CASE WHEN mssql.attempt({as_text(a[0]).sql}, {conversion}) IS NULL THEN 0 ELSE 1 END)", INT)
 
 
 @define("ISJSON", 1)
-def _isjson(c: Expressions, a: list[Typed]) -> Typed:
-    return Typed(f"mssql.isjson({c.text(a[0]).sql})", INT)
+def _isjson(c: Compilation, a: list[Typed]) -> Typed:
+    return Typed(f"mssql.isjson({as_text(a[0]).sql})", INT)
 
 
 @define("JSON_VALUE", 2)
-def _json_value(c: Expressions, a: list[Typed]) -> Typed:
-    return Typed(f"mssql.json_value({c.text(a[0]).sql}, {c.text(a[1]).sql})", nvarchar(4000))
+def _json_value(c: Compilation, a: list[Typed]) -> Typed:
+    return Typed(f"mssql.json_value({as_text(a[0]).sql}, {as_text(a[1]).sql})", nvarchar(4000))
 
 
 @define("JSON_QUERY", 1, 2)
-def _json_query(c: Expressions, a: list[Typed]) -> Typed:
-    path = c.text(a[1]).sql if len(a) > 1 else "'$'"
-    return Typed(f"mssql.json_query({c.text(a[0]).sql}, {path})", NMAX)
+def _json_query(c: Compilation, a: list[Typed]) -> Typed:
+    path = as_text(a[1]).sql if len(a) > 1 else "'$'"
+    return Typed(f"mssql.json_query({as_text(a[0]).sql}, {path})", NMAX)
 
 
 @define("NEWID NEWSEQUENTIALID", 0)
-def _newid(c: Expressions, a: list[Typed]) -> Typed:
+def _newid(c: Compilation, a: list[Typed]) -> Typed:
     return Typed("gen_random_uuid()", GUID, False)
 
 
 @define("HASHBYTES", 2)
-def _hashbytes(c: Expressions, a: list[Typed]) -> Typed:
-    value = a[1] if a[1].type is not None and family(a[1].type) == "binary" else convert(c.text(a[1]), BMAX, "cast")
-    return Typed(f"mssql.hashbytes({c.text(a[0]).sql}, {value.sql})", SqlType("varbinary", length=8000))
+def _hashbytes(c: Compilation, a: list[Typed]) -> Typed:
+    value = a[1] if a[1].type is not None and family(a[1].type) == "binary" else convert(as_text(a[1]), BMAX, "cast")
+    return Typed(f"mssql.hashbytes({as_text(a[0]).sql}, {value.sql})", SqlType("varbinary", length=8000))
 
 
 @define("CHECKSUM BINARY_CHECKSUM", 1, -1)
-def _checksum(c: Expressions, a: list[Typed]) -> Typed:
-    texts = ", ".join(f"COALESCE({c.text(v).sql}, '')" for v in a)
+def _checksum(c: Compilation, a: list[Typed]) -> Typed:
+    texts = ", ".join(f"COALESCE({as_text(v).sql}, '')" for v in a)
     return Typed(f"mssql.checksum(mssql.f(concat_ws(E'\\x01', {texts})))", INT)

@@ -7,20 +7,17 @@ that is no built-in function.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions import aggregates
 from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.parser import nodes
 
-if TYPE_CHECKING:
-    from fakemssql.tsql.compiler.expressions import Expressions
-
-Implementation = Callable[["Expressions", list[Typed]], Typed]
+Implementation = Callable[[Compilation, list[Typed]], Typed]
 
 
-Special = Callable[["Expressions", nodes.Function, Names], Typed]
+Special = Callable[[Compilation, nodes.Function, Names], Typed]
 
 
 _FUNCTIONS: dict[str, tuple[int, int, Implementation]] = {}
@@ -59,7 +56,7 @@ _REFUSED = frozenset(
 """Functions of SQL Server that nobody needs here."""
 
 
-def call(compiler: Expressions, node: nodes.Function, names: Names) -> Typed:
+def call(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     """Compile a function call."""
     name = node.name[-1].upper()
     if len(node.name) > 1:
@@ -72,10 +69,10 @@ def call(compiler: Expressions, node: nodes.Function, names: Names) -> Typed:
             line=node.line,
         )
     if name in aggregates.AGGREGATES or name in aggregates.WINDOW or node.over is not None:
-        return aggregates.call(compiler, node, names)
+        return aggregates.call(c, node, names)
     own = _SPECIAL.get(name)
     if own is not None:
-        return own(compiler, node, names)
+        return own(c, node, names)
     entry = _FUNCTIONS.get(name)
     if name in _REFUSED:
         raise SqlError(40517, f"{name} is not supported by fakemssql.", line=node.line)
@@ -88,4 +85,4 @@ def call(compiler: Expressions, node: nodes.Function, names: Names) -> Typed:
         if least == most:
             raise SqlError(174, f"The {node.name[-1].lower()} function requires {least} argument(s).", severity=15)
         raise SqlError(189, f"The {node.name[-1].lower()} function requires {least} to {most} arguments.", severity=15)
-    return function(compiler, [compiler.scalar(arg, names) for arg in node.args])
+    return function(c, [c.scalar(arg, names) for arg in node.args])

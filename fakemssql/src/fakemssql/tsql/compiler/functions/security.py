@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions.registry import define
+from fakemssql.tsql.compiler.operators import as_integer, as_text
 from fakemssql.tsql.compiler.typed import Typed
 from fakemssql.tsql.datatypes.sqltypes import INT, SYSNAME
 from fakemssql.tsql.names import literal
 from fakemssql.tsql.security.context import DBO, Identity
 from fakemssql.types import SqlType
 
-if TYPE_CHECKING:
-    from fakemssql.tsql.compiler.expressions import Expressions
-
 SID = SqlType("varbinary", length=85)
 
 
-def identity(c: Expressions) -> Identity:
+def identity(c: Compilation) -> Identity:
     """Whom the statement is compiled for. A definition that is compiled for nobody is marked as depending on it."""
     if c.env.security is None:
         c.parameter("@@user", SYSNAME)
@@ -26,25 +23,25 @@ def identity(c: Expressions) -> Identity:
     return c.env.security.identity(c.env.database)
 
 
-def _restricted(c: Expressions) -> bool:
+def _restricted(c: Compilation) -> bool:
     security = c.env.security
     return security is not None and not security.powerful and security.identity(c.env.database).user_id != DBO
 
 
-def seen_id(c: Expressions, sql: str, source: bool = False) -> str:
+def seen_id(c: Compilation, sql: str, source: bool = False) -> str:
     """The id of an object, NULL if it is one that the user does not see."""
     if not _restricted(c):
         return sql
     return f"mssql.seen({identity(c).arguments}, {sql}, {'true' if source else 'false'})"
 
 
-def seen_name(c: Expressions, sql: str) -> str:
+def seen_name(c: Compilation, sql: str) -> str:
     """The name of an object, NULL if it is one that the user does not see."""
     name = in_default_schema(c, sql)
     return f"mssql.seen_name({identity(c).arguments}, {name})" if _restricted(c) else name
 
 
-def in_default_schema(c: Expressions, sql: str) -> str:
+def in_default_schema(c: Compilation, sql: str) -> str:
     """The name of an object, looked for in the default schema first."""
     schema = c.env.catalog.default_schema(c.env.database)
     if schema == "dbo":
@@ -56,10 +53,10 @@ def _current(name: str, variable: str, kind: SqlType, given: str) -> None:
     """A function of the session without an argument, of ``given`` (PostgreSQL's function) with one."""
     by_name = kind != SYSNAME
 
-    def implementation(c: Expressions, a: list[Typed]) -> Typed:
+    def implementation(c: Compilation, a: list[Typed]) -> Typed:
         if not a:
             return Typed(c.parameter(variable, kind), kind)
-        argument = c.text(a[0]).sql if by_name else c.integer(a[0])
+        argument = as_text(a[0]).sql if by_name else as_integer(a[0])
         database = f"{c.parameter('@@db_id', INT)}, " if given in ("user_name", "principal_id") else ""
         return Typed(f"mssql.{given}({database}{argument})", kind)
 
@@ -82,41 +79,41 @@ _plain("ORIGINAL_LOGIN", "@@original_login")
 
 
 @define("SUSER_SNAME", 0, 1)
-def _suser_sname(c: Expressions, a: list[Typed]) -> Typed:
+def _suser_sname(c: Compilation, a: list[Typed]) -> Typed:
     if not a:
         return Typed(c.parameter("@@login", SYSNAME), SYSNAME)
     return Typed(f"(SELECT l.name FROM mssql.logins l WHERE l.sid = {a[0].sql})", SYSNAME)
 
 
 @define("SUSER_SID", 0, 2)
-def _suser_sid(c: Expressions, a: list[Typed]) -> Typed:
-    which = f"l.folded = mssql.fold({c.text(a[0]).sql})" if a else f"l.principal_id = {c.parameter('@@login_id', INT)}"
+def _suser_sid(c: Compilation, a: list[Typed]) -> Typed:
+    which = f"l.folded = mssql.fold({as_text(a[0]).sql})" if a else f"l.principal_id = {c.parameter('@@login_id', INT)}"
     return Typed(f"(SELECT l.sid FROM mssql.logins l WHERE {which})", SID)
 
 
 @define("IS_MEMBER", 1)
-def _is_member(c: Expressions, a: list[Typed]) -> Typed:
+def _is_member(c: Compilation, a: list[Typed]) -> Typed:
     database, token = c.parameter("@@db_id", INT), identity(c).token
-    return Typed(f"mssql.is_member({database}, '{token}'::int[], {c.text(a[0]).sql})", INT)
+    return Typed(f"mssql.is_member({database}, '{token}'::int[], {as_text(a[0]).sql})", INT)
 
 
 @define("IS_ROLEMEMBER", 1, 2)
-def _is_rolemember(c: Expressions, a: list[Typed]) -> Typed:
+def _is_rolemember(c: Compilation, a: list[Typed]) -> Typed:
     if len(a) == 1:
         return _is_member(c, a)
     database = c.parameter("@@db_id", INT)
-    return Typed(f"mssql.is_rolemember({database}, {c.text(a[0]).sql}, {c.text(a[1]).sql})", INT)
+    return Typed(f"mssql.is_rolemember({database}, {as_text(a[0]).sql}, {as_text(a[1]).sql})", INT)
 
 
 @define("IS_SRVROLEMEMBER", 1, 2)
-def _is_srvrolemember(c: Expressions, a: list[Typed]) -> Typed:
+def _is_srvrolemember(c: Compilation, a: list[Typed]) -> Typed:
     token = f"'{identity(c).logins}'::int[]"
     if len(a) == 2:
-        token = f"mssql.server_token(mssql.login_id({c.text(a[1]).sql}))"
-    return Typed(f"mssql.is_server_member({token}, {c.text(a[0]).sql})", INT)
+        token = f"mssql.server_token(mssql.login_id({as_text(a[1]).sql}))"
+    return Typed(f"mssql.is_server_member({token}, {as_text(a[0]).sql})", INT)
 
 
 @define("HAS_DBACCESS", 1)
-def _has_dbaccess(c: Expressions, a: list[Typed]) -> Typed:
-    database, login, name = c.parameter("@@db_id", INT), c.parameter("@@login_id", INT), c.text(a[0]).sql
+def _has_dbaccess(c: Compilation, a: list[Typed]) -> Typed:
+    database, login, name = c.parameter("@@db_id", INT), c.parameter("@@login_id", INT), as_text(a[0]).sql
     return Typed(f"mssql.has_access({database}, {login}, {name})", INT)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.registry import define
+from fakemssql.tsql.compiler.operators import as_integer, as_text
 from fakemssql.tsql.compiler.typed import Typed
 from fakemssql.tsql.datatypes.sqltypes import (
     BIGINT,
@@ -21,13 +21,10 @@ from fakemssql.tsql.datatypes.sqltypes import (
 )
 from fakemssql.types import MAX, SqlType
 
-if TYPE_CHECKING:
-    from fakemssql.tsql.compiler.expressions import Expressions
 
-
-def _same(c: Expressions, value: Typed, template: str, length: int | None = None) -> Typed:
+def _same(c: Compilation, value: Typed, template: str, length: int | None = None) -> Typed:
     """A text made of a text: ``{}`` in ``template``; its type stays varchar or nvarchar."""
-    text = c.text(value)
+    text = as_text(value)
     assert text.type is not None
     size = text_length(text.type) if length is None else length
     make = nvarchar if family(text.type) == "ntext" else varchar
@@ -49,8 +46,8 @@ _one("REVERSE", "reverse({})")
 
 
 def _trim(name: str, function: str) -> None:
-    def implementation(c: Expressions, a: list[Typed]) -> Typed:
-        characters = c.text(a[1]).sql if len(a) > 1 else "' '"
+    def implementation(c: Compilation, a: list[Typed]) -> Typed:
+        characters = as_text(a[1]).sql if len(a) > 1 else "' '"
         return _same(c, a[0], f"{function}({{}}, {characters})")
 
     define(name, 1, 2)(implementation)
@@ -66,28 +63,28 @@ _trim("TRIM", "btrim")
 
 
 @define("LEN", 1)
-def _len(c: Expressions, a: list[Typed]) -> Typed:
+def _len(c: Compilation, a: list[Typed]) -> Typed:
     if a[0].type is not None and family(a[0].type) == "binary":
         return Typed(f"octet_length({a[0].sql})", BIGINT if a[0].type.length == MAX else INT).with_(
             sql=f"octet_length({a[0].sql}){'::int8' if a[0].type.length == MAX else ''}"
         )
-    text = c.text(a[0])
+    text = as_text(a[0])
     big = text.type is not None and text.type.length == MAX and a[0].type is not None and is_text(a[0].type)
     return Typed(f"mssql.len16(rtrim({text.sql}, ' ')){'::int8' if big else ''}", BIGINT if big else INT)
 
 
 @define("LEFT", 2)
-def _left(c: Expressions, a: list[Typed]) -> Typed:
-    return _same(c, a[0], f"mssql.side({{}}, {c.integer(a[1])}, 'left')", _limit(c, a[0], a[1]))
+def _left(c: Compilation, a: list[Typed]) -> Typed:
+    return _same(c, a[0], f"mssql.side({{}}, {as_integer(a[1])}, 'left')", _limit(c, a[0], a[1]))
 
 
 @define("RIGHT", 2)
-def _right(c: Expressions, a: list[Typed]) -> Typed:
-    return _same(c, a[0], f"mssql.side({{}}, {c.integer(a[1])}, 'right')", _limit(c, a[0], a[1]))
+def _right(c: Compilation, a: list[Typed]) -> Typed:
+    return _same(c, a[0], f"mssql.side({{}}, {as_integer(a[1])}, 'right')", _limit(c, a[0], a[1]))
 
 
-def _limit(c: Expressions, value: Typed, size: Typed) -> int:
-    kind = c.text(value).type
+def _limit(c: Compilation, value: Typed, size: Typed) -> int:
+    kind = as_text(value).type
     assert kind is not None
     whole = text_length(kind)
     if isinstance(size.constant, int) and size.constant > 0:
@@ -102,31 +99,31 @@ def _limit(c: Expressions, value: Typed, size: Typed) -> int:
 
 
 @define("SUBSTRING", 2, 3)
-def _substring(c: Expressions, a: list[Typed]) -> Typed:
-    size = c.integer(a[2]) if len(a) > 2 else "2147483647"
+def _substring(c: Compilation, a: list[Typed]) -> Typed:
+    size = as_integer(a[2]) if len(a) > 2 else "2147483647"
     if a[0].type is not None and family(a[0].type) == "binary":
-        return Typed(f"mssql.subbytes({a[0].sql}, {c.integer(a[1])}, {size})", a[0].type)
+        return Typed(f"mssql.subbytes({a[0].sql}, {as_integer(a[1])}, {size})", a[0].type)
     limit = _limit(c, a[0], a[2]) if len(a) > 2 else None
-    return _same(c, a[0], f"mssql.substring({{}}, {c.integer(a[1])}, {size})", limit)
+    return _same(c, a[0], f"mssql.substring({{}}, {as_integer(a[1])}, {size})", limit)
 
 
 @define("CHARINDEX", 2, 3)
-def _charindex(c: Expressions, a: list[Typed]) -> Typed:
-    start = c.integer(a[2]) if len(a) > 2 else "1"
+def _charindex(c: Compilation, a: list[Typed]) -> Typed:
+    start = as_integer(a[2]) if len(a) > 2 else "1"
     big = a[1].type is not None and a[1].type.length == MAX
-    sql = f"mssql.charindex({c.text(a[0]).sql}, {c.text(a[1]).sql}, {start})"
+    sql = f"mssql.charindex({as_text(a[0]).sql}, {as_text(a[1]).sql}, {start})"
     return Typed(sql + ("::int8" if big else ""), BIGINT if big else INT)
 
 
 @define("PATINDEX", 2)
-def _patindex(c: Expressions, a: list[Typed]) -> Typed:
-    return Typed(f"mssql.patindex({c.text(a[0]).sql}, {c.text(a[1]).sql})", INT)
+def _patindex(c: Compilation, a: list[Typed]) -> Typed:
+    return Typed(f"mssql.patindex({as_text(a[0]).sql}, {as_text(a[1]).sql})", INT)
 
 
 @define("REPLACE", 3)
-def _replace(c: Expressions, a: list[Typed]) -> Typed:
+def _replace(c: Compilation, a: list[Typed]) -> Typed:
     unicode = any(v.type is not None and family(v.type) == "ntext" for v in a)
-    kinds = [c.text(v) for v in a]
+    kinds = [as_text(v) for v in a]
     big = any(k.type is not None and k.type.length == MAX for k in kinds)
     kind = (NMAX if big else nvarchar(4000)) if unicode else (VMAX if big else varchar(8000))
     function = "replace" if any(k.binary for k in kinds) else "mssql.replace_ci"
@@ -134,25 +131,25 @@ def _replace(c: Expressions, a: list[Typed]) -> Typed:
 
 
 @define("TRANSLATE", 3)
-def _translate(c: Expressions, a: list[Typed]) -> Typed:
-    return _same(c, a[0], f"translate({{}}, {c.text(a[1]).sql}, {c.text(a[2]).sql})")
+def _translate(c: Compilation, a: list[Typed]) -> Typed:
+    return _same(c, a[0], f"translate({{}}, {as_text(a[1]).sql}, {as_text(a[2]).sql})")
 
 
 @define("STUFF", 4)
-def _stuff(c: Expressions, a: list[Typed]) -> Typed:
+def _stuff(c: Compilation, a: list[Typed]) -> Typed:
     return _same(
         c,
         a[0],
-        f"mssql.stuff({{}}, {c.integer(a[1])}, {c.integer(a[2])}, {c.text(a[3]).sql})",
-        MAX if c.text(a[0]).type == NMAX or c.text(a[0]).type == VMAX else 4000,
+        f"mssql.stuff({{}}, {as_integer(a[1])}, {as_integer(a[2])}, {as_text(a[3]).sql})",
+        MAX if as_text(a[0]).type == NMAX or as_text(a[0]).type == VMAX else 4000,
     )
 
 
 @define("REPLICATE", 2)
-def _replicate(c: Expressions, a: list[Typed]) -> Typed:
-    text = c.text(a[0])
+def _replicate(c: Compilation, a: list[Typed]) -> Typed:
+    text = as_text(a[0])
     assert text.type is not None
-    n = c.integer(a[1])
+    n = as_integer(a[1])
     if text.type.length == MAX:
         return _same(c, a[0], f"(CASE WHEN {n} >= 0 THEN repeat({{}}, {n}) END)")
     unicode = family(text.type) == "ntext"
@@ -161,15 +158,15 @@ def _replicate(c: Expressions, a: list[Typed]) -> Typed:
 
 
 @define("SPACE", 1)
-def _space(c: Expressions, a: list[Typed]) -> Typed:
-    n = c.integer(a[0])
+def _space(c: Compilation, a: list[Typed]) -> Typed:
+    n = as_integer(a[0])
     return Typed(f"(CASE WHEN {n} >= 0 THEN repeat(' ', least({n}, 8000)) END)", varchar(8000))
 
 
 @define("CONCAT", 2, 254)
-def _concat(c: Expressions, a: list[Typed]) -> Typed:
+def _concat(c: Compilation, a: list[Typed]) -> Typed:
     unicode = any(v.type is not None and family(v.type) == "ntext" for v in a)
-    texts = [c.text(v) for v in a]
+    texts = [as_text(v) for v in a]
     sizes = [text_length(t.type) for t in texts if t.type is not None]
     limit = 4000 if unicode else 8000
     size = (
@@ -183,9 +180,9 @@ def _concat(c: Expressions, a: list[Typed]) -> Typed:
 
 
 @define("CONCAT_WS", 3, 254)
-def _concat_ws(c: Expressions, a: list[Typed]) -> Typed:
+def _concat_ws(c: Compilation, a: list[Typed]) -> Typed:
     unicode = any(v.type is not None and family(v.type) == "ntext" for v in a)
-    texts = ", ".join(c.text(v).sql for v in a[1:])
+    texts = ", ".join(as_text(v).sql for v in a[1:])
     kind = (
         NMAX
         if any(v.type == NMAX for v in a)
@@ -193,24 +190,24 @@ def _concat_ws(c: Expressions, a: list[Typed]) -> Typed:
         if any(v.type == VMAX for v in a)
         else (nvarchar(4000) if unicode else varchar(8000))
     )
-    return Typed(f"concat_ws(COALESCE({c.text(a[0]).sql}, ''), {texts})", kind, False)
+    return Typed(f"concat_ws(COALESCE({as_text(a[0]).sql}, ''), {texts})", kind, False)
 
 
 @define("QUOTENAME", 1, 2)
-def _quotename(c: Expressions, a: list[Typed]) -> Typed:
-    quote = c.text(a[1]).sql if len(a) > 1 else "'['"
-    return Typed(f"mssql.quotename({c.text(a[0]).sql}, left({quote}, 1))", nvarchar(258))
+def _quotename(c: Compilation, a: list[Typed]) -> Typed:
+    quote = as_text(a[1]).sql if len(a) > 1 else "'['"
+    return Typed(f"mssql.quotename({as_text(a[0]).sql}, left({quote}, 1))", nvarchar(258))
 
 
 @define("ASCII", 1)
-def _ascii(c: Expressions, a: list[Typed]) -> Typed:
-    text = c.text(a[0]).sql
+def _ascii(c: Compilation, a: list[Typed]) -> Typed:
+    text = as_text(a[0]).sql
     return Typed(f"(CASE WHEN {text} <> '' THEN get_byte(mssql.text_bytes(left({text}, 1)), 0) END)", INT)
 
 
 @define("UNICODE", 1)
-def _unicode(c: Expressions, a: list[Typed]) -> Typed:
-    text = c.text(a[0]).sql
+def _unicode(c: Compilation, a: list[Typed]) -> Typed:
+    text = as_text(a[0]).sql
     return Typed(
         f"(CASE WHEN {text} <> '' THEN get_byte(mssql.ntext_bytes({text}),"
         f" 0) + 256 * get_byte(mssql.ntext_bytes({text}), 1) END)",
@@ -219,8 +216,8 @@ def _unicode(c: Expressions, a: list[Typed]) -> Typed:
 
 
 @define("CHAR", 1)
-def _char(c: Expressions, a: list[Typed]) -> Typed:
-    n = c.integer(a[0])
+def _char(c: Compilation, a: list[Typed]) -> Typed:
+    n = as_integer(a[0])
     return Typed(
         f"(CASE WHEN {n} BETWEEN 0 AND 255 THEN mssql.bytes_text(set_byte('\\x00', 0, {n})) END)",
         SqlType("char", length=1),
@@ -228,8 +225,8 @@ def _char(c: Expressions, a: list[Typed]) -> Typed:
 
 
 @define("NCHAR", 1)
-def _nchar(c: Expressions, a: list[Typed]) -> Typed:
-    n = c.integer(a[0])
+def _nchar(c: Compilation, a: list[Typed]) -> Typed:
+    n = as_integer(a[0])
     return Typed(
         f"(CASE WHEN {n} BETWEEN 0 AND 65535 THEN mssql.bytes_ntext(decode(mssql.unit_hex({n}), 'hex')) END)",
         SqlType("nchar", length=1),
@@ -237,19 +234,19 @@ def _nchar(c: Expressions, a: list[Typed]) -> Typed:
 
 
 @define("STR", 1, 3)
-def _str(c: Expressions, a: list[Typed]) -> Typed:
-    width = c.integer(a[1]) if len(a) > 1 else "10"
-    digits = c.integer(a[2]) if len(a) > 2 else "0"
+def _str(c: Compilation, a: list[Typed]) -> Typed:
+    width = as_integer(a[1]) if len(a) > 1 else "10"
+    digits = as_integer(a[2]) if len(a) > 2 else "0"
     return Typed(f"mssql.str({convert(a[0], FLOAT).sql}, {width}, {digits})", varchar(10 if len(a) < 2 else 8000))
 
 
 @define("PARSENAME", 2)
-def _parsename(c: Expressions, a: list[Typed]) -> Typed:
-    parts = f"mssql.parse_name({c.text(a[0]).sql})"
-    return Typed(f"NULLIF(({parts})[cardinality({parts}) + 1 - {c.integer(a[1])}], '')", nvarchar(128))
+def _parsename(c: Compilation, a: list[Typed]) -> Typed:
+    parts = f"mssql.parse_name({as_text(a[0]).sql})"
+    return Typed(f"NULLIF(({parts})[cardinality({parts}) + 1 - {as_integer(a[1])}], '')", nvarchar(128))
 
 
 @define("STRING_ESCAPE", 2)
-def _string_escape(c: Expressions, a: list[Typed]) -> Typed:
-    text = c.text(a[0]).sql
+def _string_escape(c: Compilation, a: list[Typed]) -> Typed:
+    text = as_text(a[0]).sql
     return Typed(f"replace(regexp_replace(to_json({text})::text, '^\"|\"$', '', 'g'), '/', '\\/')", NMAX)

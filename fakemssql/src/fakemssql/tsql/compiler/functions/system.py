@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions.registry import Special, define, special
 from fakemssql.tsql.compiler.functions.security import in_default_schema, seen_id, seen_name
+from fakemssql.tsql.compiler.operators import as_integer, as_text
 from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, SYSNAME, nvarchar
 from fakemssql.tsql.names import literal
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.compiler.expressions import Expressions
 
 VERSION = "16.0.4135.4"
 _SERVER = {
@@ -96,43 +94,43 @@ def _value(value: object) -> Typed:
 
 
 def _property(known: dict[str, object], position: int) -> Special:
-    def compile_(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+    def compile_(c: Compilation, node: nodes.Function, names: Names) -> Typed:
         arg = node.args[position] if len(node.args) > position else None
         if isinstance(arg, nodes.Literal) and isinstance(arg.value, str):
             return _value(known.get(arg.value.upper()))
         assert arg is not None
-        text = c.text(c.scalar(arg, names)).sql
+        text = as_text(c.scalar(arg, names)).sql
         parts = " ".join(f"WHEN '{key}' THEN {literal(str(v))}" for key, v in known.items() if v is not None)
         return Typed(f"(CASE upper({text}) {parts} END)::text", nvarchar(128))
 
     return compile_
 
 
-def _serverproperty(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+def _serverproperty(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     told = {name.upper(): value for name, value in c.env.properties.items()}
     return _property({**_SERVER, **told}, 0)(c, node, names)
 
 
-def _databaseproperty(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+def _databaseproperty(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     """NULL for a database that does not exist."""
     value = _property(dict(_DATABASE), 1)(c, node, names)
-    found = f"mssql.db_id({_db(c)}, {c.text(c.scalar(node.args[0], names)).sql})"
+    found = f"mssql.db_id({_db(c)}, {as_text(c.scalar(node.args[0], names)).sql})"
     return Typed(f"(CASE WHEN {found} IS NOT NULL THEN {value.sql} END)", value.type)
 
 
-def _object_id(c: Expressions, node: nodes.Function, names: Names) -> Typed:
+def _object_id(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     first = node.args[0] if node.args else None
     if isinstance(first, nodes.Literal) and isinstance(first.value, str):
         name = first.value.strip()
         if name.lower().startswith("tempdb..") or name.startswith("#"):
             table = c.env.catalog.temporary.get(name.split(".")[-1].strip("[]").lower())
             return Typed(f"{table.object_id}::int4" if table is not None else "NULL::int4", INT)
-    args = [c.text(c.scalar(arg, names)).sql for arg in node.args]
+    args = [as_text(c.scalar(arg, names)).sql for arg in node.args]
     kind = args[1] if len(args) > 1 else "NULL::text"
     return Typed(seen_id(c, f"mssql.object_id({_db(c)}, {in_default_schema(c, args[0])}, {kind})"), INT)
 
 
-def _db(c: Expressions) -> str:
+def _db(c: Compilation) -> str:
     return c.parameter("@@db_id", INT)
 
 
@@ -152,20 +150,20 @@ def _catalog(
     least: int,
     most: int,
     text: tuple[int, ...] = (),
-    guard: Callable[[Expressions, str], str] | None = None,
+    guard: Callable[[Compilation, str], str] | None = None,
 ) -> None:
     """A function of the database's catalog, run in PostgreSQL with the current database as first argument.
 
     ``guard`` makes NULL of a first argument that is an object which the user does not see.
     """
 
-    def implementation(c: Expressions, a: list[Typed]) -> Typed:
+    def implementation(c: Compilation, a: list[Typed]) -> Typed:
         args = [_db(c)]
         for index in range(most):
             if index >= len(a):
                 args.append("NULL")
             else:
-                args.append(c.text(a[index]).sql if index in text else c.integer(a[index]))
+                args.append(as_text(a[index]).sql if index in text else as_integer(a[index]))
         if guard is not None:
             args[1] = guard(c, args[1])
         return Typed(f"mssql.{function}({', '.join(args)})", kind)
@@ -198,11 +196,11 @@ _catalog("APPLOCK_TEST", "applock_test", INT, 4, 4, (0, 1, 2, 3))
 def _of_schema(name: str, kind: SqlType, text: bool) -> None:
     """SCHEMA_ID and SCHEMA_NAME: of the user's default schema without an argument."""
 
-    def implementation(c: Expressions, a: list[Typed]) -> Typed:
+    def implementation(c: Compilation, a: list[Typed]) -> Typed:
         default = literal(c.env.catalog.default_schema(c.env.database)) + "::text"
         if not a:
             return Typed(default if not text else f"mssql.schema_id({_db(c)}, {default})", kind)
-        argument = c.text(a[0]).sql if text else c.integer(a[0])
+        argument = as_text(a[0]).sql if text else as_integer(a[0])
         return Typed(f"mssql.{name.lower()}({_db(c)}, {argument})", kind)
 
     define(name, 0, 1)(implementation)
@@ -244,31 +242,31 @@ _fixed("FILE_ID FILE_NAME FILEGROUP_ID FILEGROUP_NAME", None, 1, 1)
 
 
 @define("SESSIONPROPERTY", 1)
-def _sessionproperty(c: Expressions, a: list[Typed]) -> Typed:
+def _sessionproperty(c: Compilation, a: list[Typed]) -> Typed:
     on = "'ANSI_NULLS', 'ANSI_PADDING', 'ANSI_WARNINGS', 'ARITHABORT', 'CONCAT_NULL_YIELDS_NULL', 'QUOTED_IDENTIFIER'"
-    text = c.text(a[0]).sql
+    text = as_text(a[0]).sql
     return Typed(
         f"(CASE WHEN upper({text}) IN ({on}) THEN 1 WHEN upper({text}) = 'NUMERIC_ROUNDABORT' THEN 0 END)", INT
     )
 
 
 @define("CONNECTIONPROPERTY", 1)
-def _connectionproperty(c: Expressions, a: list[Typed]) -> Typed:
-    return Typed(f"mssql.connectionproperty({c.text(a[0]).sql})", nvarchar(128))
+def _connectionproperty(c: Compilation, a: list[Typed]) -> Typed:
+    return Typed(f"mssql.connectionproperty({as_text(a[0]).sql})", nvarchar(128))
 
 
 @define("SESSION_CONTEXT", 1)
-def _session_context(c: Expressions, a: list[Typed]) -> Typed:
-    setting = f"current_setting('mssql_context.k' || md5(lower({c.text(a[0]).sql})), true)"
+def _session_context(c: Compilation, a: list[Typed]) -> Typed:
+    setting = f"current_setting('mssql_context.k' || md5(lower({as_text(a[0]).sql})), true)"
     return Typed(f"NULLIF({setting}, '')", nvarchar(4000))
 
 
 @define("OBJECTPROPERTYEX", 2)
-def _objectpropertyex(c: Expressions, a: list[Typed]) -> Typed:
+def _objectpropertyex(c: Compilation, a: list[Typed]) -> Typed:
     """BaseType is a text and Cardinality a bigint; every other property is what OBJECTPROPERTY gives."""
-    db, number, wanted = _db(c), seen_id(c, c.integer(a[0])), str(a[1].constant).strip().lower()
+    db, number, wanted = _db(c), seen_id(c, as_integer(a[0])), str(a[1].constant).strip().lower()
     if wanted == "basetype":
         return Typed(f"mssql.base_type({db}, {number})", SqlType("char", length=2))
     if wanted == "cardinality":
         return Typed(f"mssql.cardinality({db}, {number})", BIGINT)
-    return Typed(f"mssql.objectproperty({db}, {number}, {c.text(a[1]).sql})", INT)
+    return Typed(f"mssql.objectproperty({db}, {number}, {as_text(a[1]).sql})", INT)

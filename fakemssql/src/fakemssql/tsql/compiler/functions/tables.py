@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableFunction
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.security import seen_id
+from fakemssql.tsql.compiler.operators import as_text
 from fakemssql.tsql.compiler.typed import Names, Scope, Typed
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, family, nvarchar
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security.visibility import require_state
 
-if TYPE_CHECKING:
-    from fakemssql.tsql.compiler.sources import Sources
 
-
-def table_function(c: Sources, node: nodes.FunctionSource, names: Names) -> str:
+def table_function(c: Compilation, node: nodes.FunctionSource, names: Names) -> str:
     """The FROM item for a call of a table-valued function."""
     name = node.name[-1].upper()
     # An argument may use the columns of sources to the left, as CROSS APPLY does.
     args = [c.scalar(arg, names) for arg in node.args]
     alias = c.fresh("t")
     if name == "STRING_SPLIT" and len(node.name) == 1 and len(args) in (2, 3):
-        text, separator = c.text(args[0]), c.text(args[1])
+        text, separator = as_text(args[0]), as_text(args[1])
         kind = text.type or nvarchar(4000)
         columns = [Typed(f"{alias}.c1", kind, name="value")]
         if len(args) == 3 and args[2].constant == 1:
@@ -49,7 +46,7 @@ def table_function(c: Sources, node: nodes.FunctionSource, names: Names) -> str:
 
 
 def _system(
-    c: Sources, node: nodes.FunctionSource, found: TableFunction, args: list[Typed], alias: str, names: Names
+    c: Compilation, node: nodes.FunctionSource, found: TableFunction, args: list[Typed], alias: str, names: Names
 ) -> str:
     """A system function, which is a function of PostgreSQL with the same arguments and columns."""
     if len(args) != len(found.arguments):

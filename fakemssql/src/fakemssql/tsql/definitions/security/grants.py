@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.definitions.security.principals import Principal, Principals
+from fakemssql.tsql.definitions.definer import Definer
+from fakemssql.tsql.definitions.security.logins import may
+from fakemssql.tsql.definitions.security.principals import Principal, find_principal
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security import errors
@@ -35,179 +37,182 @@ class Securable:
     type: str = ""
 
 
-class Grants(Principals):
-    """Keeps permissions."""
-
-    def _permission(self, node: nodes.Permission) -> None:
-        securable = self._securable(node)
-        names = self._names(node, securable)
-        grantees = [self._grantee(name, securable) for name in node.principals]
+def change_permissions(d: Definer, node: nodes.Permission) -> None:
+    securable = _securable(d, node)
+    names = _names(d, node, securable)
+    grantees = [_grantee(d, name, securable) for name in node.principals]
+    for name in names:
+        _check_grantor(d, securable, name)
+    for grantee in grantees:
         for name in names:
-            self._check_grantor(securable, name)
-        for grantee in grantees:
-            for name in names:
-                self._change(node, securable, name, grantee)
+            _change(d, node, securable, name, grantee)
 
-    # --- what, which and to whom -----------------------------------------------------------------------------------
 
-    def _securable(self, node: nodes.Permission) -> Securable:
-        if not node.kind:
-            return self._scope(node)
-        name = node.securable[-1]
-        if node.kind == "database":
-            if fold(name) != fold(self.session.database):
-                raise errors.missing("database", name)
-            return Securable(DATABASE, 0)
-        if node.kind == "schema":
-            schema = self.catalog.schema(self.session.database, name)
-            if schema is None:
-                raise errors.missing("schema", name)
-            rows = self.pg.query(
-                "SELECT principal_id FROM mssql.schemas WHERE database_id = $1::int AND schema_id = $2::int",
-                self.database_id,
-                schema[0],
-            )
-            return Securable(SCHEMA, schema[0], int(rows[0][0] or 0))
-        if node.kind in ("user", "role"):
-            found = self.principal(name)
-            if found is None or found.kind != ("S" if node.kind == "user" else "R"):
-                raise errors.missing(node.kind, name)
-            return Securable(PRINCIPAL, found.number)
-        found_object = self.catalog.find(node.securable, self.session.database)
-        if found_object is None or found_object.local or fold(found_object.database) != fold(self.session.database):
-            raise errors.missing("object", name)
-        named = self.catalog.named(node.securable, self.session.database)
-        if found_object.type == "S" or (named is not None and named.type == "SN"):
-            raise SqlError(40517, "Permissions on system views and synonyms are not supported by fakemssql.")
-        return Securable(OBJECT, found_object.object_id, found_object.owner, found_object.type)
+# --- what, which and to whom -----------------------------------------------------------------------------------------
 
-    def _scope(self, node: nodes.Permission) -> Securable:
-        """The database, or the server where the permission is one of the server's alone."""
-        known = self.pg.query(
-            "SELECT DISTINCT class FROM mssql.permission_names WHERE name = $1 AND class IN (0, 100) ORDER BY class",
-            node.permissions[0],
-        )
-        if known and known[0][0] == "100":
-            if fold(self.session.database) != "master":
-                raise SqlError(
-                    4621, "Permissions at the server scope can only be granted when the current database is master."
-                )
-            return Securable(SERVER, 0)
+
+def _securable(d: Definer, node: nodes.Permission) -> Securable:
+    if not node.kind:
+        return _scope(d, node)
+    name = node.securable[-1]
+    if node.kind == "database":
+        if fold(name) != fold(d.session.database):
+            raise errors.missing("database", name)
         return Securable(DATABASE, 0)
+    if node.kind == "schema":
+        schema = d.catalog.schema(d.session.database, name)
+        if schema is None:
+            raise errors.missing("schema", name)
+        rows = d.pg.query(
+            "SELECT principal_id FROM mssql.schemas WHERE database_id = $1::int AND schema_id = $2::int",
+            d.database_id,
+            schema[0],
+        )
+        return Securable(SCHEMA, schema[0], int(rows[0][0] or 0))
+    if node.kind in ("user", "role"):
+        found = find_principal(d, name)
+        if found is None or found.kind != ("S" if node.kind == "user" else "R"):
+            raise errors.missing(node.kind, name)
+        return Securable(PRINCIPAL, found.number)
+    found_object = d.catalog.find(node.securable, d.session.database)
+    if found_object is None or found_object.local or fold(found_object.database) != fold(d.session.database):
+        raise errors.missing("object", name)
+    named = d.catalog.named(node.securable, d.session.database)
+    if found_object.type == "S" or (named is not None and named.type == "SN"):
+        raise SqlError(40517, "Permissions on system views and synonyms are not supported by fakemssql.")
+    return Securable(OBJECT, found_object.object_id, found_object.owner, found_object.type)
 
-    def _names(self, node: nodes.Permission, securable: Securable) -> list[str]:
-        names: list[str] = []
-        for name in node.permissions:
-            if name in ("ALL", "ALL PRIVILEGES") and securable.kind in _ALL:
-                names += ("EXECUTE",) if securable.type == "P" else _ALL[securable.kind]
-                continue
-            of_procedure = securable.type == "P" and name not in _OF_PROCEDURES
-            if of_procedure or (securable.type in ("U", "V") and name == "EXECUTE"):
-                raise SqlError(4606, f"Granted or revoked privilege {name} is not compatible with object.")
-            known = self.pg.query(
-                "SELECT 1 FROM mssql.permission_names WHERE class = $1::int AND name = $2", securable.kind, name
+
+def _scope(d: Definer, node: nodes.Permission) -> Securable:
+    """The database, or the server where the permission is one of the server's alone."""
+    known = d.pg.query(
+        "SELECT DISTINCT class FROM mssql.permission_names WHERE name = $1 AND class IN (0, 100) ORDER BY class",
+        node.permissions[0],
+    )
+    if known and known[0][0] == "100":
+        if fold(d.session.database) != "master":
+            raise SqlError(
+                4621, "Permissions at the server scope can only be granted when the current database is master."
             )
-            if not known and name.startswith(_OTHERS):
-                raise SqlError(40517, f"The permission {name} is not supported by fakemssql here.")
-            if not known:
-                raise SqlError(102, f"Incorrect syntax near '{name}...'.", severity=15)
-            names.append(name)
-        return names
+        return Securable(SERVER, 0)
+    return Securable(DATABASE, 0)
 
-    def _grantee(self, name: str, securable: Securable) -> int:
-        if securable.kind == SERVER:
-            rows = self.pg.query("SELECT principal_id FROM mssql.logins WHERE folded = $1", fold(name))
-            if not rows:
-                raise errors.missing("login", name)
-            number = int(rows[0][0] or 0)
-            if number in (1, self.session.security.account.login_id):
-                raise _special()
-            return number
-        found = self.principal(name)
-        if found is None:
-            raise errors.missing("user", name)
-        self._check_grantee(found, securable)
-        return found.number
 
-    def _check_grantee(self, found: Principal, securable: Securable) -> None:
-        own = found.number == self.session.security.identity(self.session.database).user_id
-        entity_owner = securable.kind in (OBJECT, SCHEMA) and found.number == securable.owner
-        if found.number in (1, 3, 4) or own or entity_owner:
+def _names(d: Definer, node: nodes.Permission, securable: Securable) -> list[str]:
+    names: list[str] = []
+    for name in node.permissions:
+        if name in ("ALL", "ALL PRIVILEGES") and securable.kind in _ALL:
+            names += ("EXECUTE",) if securable.type == "P" else _ALL[securable.kind]
+            continue
+        of_procedure = securable.type == "P" and name not in _OF_PROCEDURES
+        if of_procedure or (securable.type in ("U", "V") and name == "EXECUTE"):
+            raise SqlError(4606, f"Granted or revoked privilege {name} is not compatible with object.")
+        known = d.pg.query(
+            "SELECT 1 FROM mssql.permission_names WHERE class = $1::int AND name = $2", securable.kind, name
+        )
+        if not known and name.startswith(_OTHERS):
+            raise SqlError(40517, f"The permission {name} is not supported by fakemssql here.")
+        if not known:
+            raise SqlError(102, f"Incorrect syntax near '{name}...'.", severity=15)
+        names.append(name)
+    return names
+
+
+def _grantee(d: Definer, name: str, securable: Securable) -> int:
+    if securable.kind == SERVER:
+        rows = d.pg.query("SELECT principal_id FROM mssql.logins WHERE folded = $1", fold(name))
+        if not rows:
+            raise errors.missing("login", name)
+        number = int(rows[0][0] or 0)
+        if number in (1, d.session.security.account.login_id):
             raise _special()
-        if found.number >= 16384 and found.fixed:
-            raise SqlError(4617, "Cannot grant, deny or revoke permissions to or from special roles.")
+        return number
+    found = find_principal(d, name)
+    if found is None:
+        raise errors.missing("user", name)
+    _check_grantee(d, found, securable)
+    return found.number
 
-    def _check_grantor(self, securable: Securable, name: str) -> None:
-        """Error 15151 or 4613 for who may not grant: neither in control, nor given the permission WITH GRANT OPTION."""
-        security = self.session.security
-        if security.powerful:
-            return
-        control = "CONTROL SERVER" if securable.kind == SERVER else "CONTROL"
-        if self.may(control, securable.kind, securable.number):
-            return
-        identity = security.identity(self.session.database)
-        rows = self.pg.query(
-            f"SELECT mssql.allowed({identity.arguments}, $1::int, $2::int, $3, true)",
-            securable.kind,
-            securable.number,
-            name,
-        )
-        if rows[0][0] == "t":
-            return
-        seen = self.pg.query(
-            f"SELECT mssql.seen({identity.arguments}, $1::int)",
-            securable.number,
-        )
-        if securable.kind == OBJECT and seen[0][0] is None:
-            rows = self.pg.query("SELECT name FROM mssql.objects WHERE object_id = $1::int", securable.number)
-            raise errors.missing("object", str(rows[0][0]))
-        raise SqlError(4613, "Grantor does not have GRANT permission.")
 
-    # --- rows ------------------------------------------------------------------------------------------------------
+def _check_grantee(d: Definer, found: Principal, securable: Securable) -> None:
+    own = found.number == d.session.security.identity(d.session.database).user_id
+    entity_owner = securable.kind in (OBJECT, SCHEMA) and found.number == securable.owner
+    if found.number in (1, 3, 4) or own or entity_owner:
+        raise _special()
+    if found.number >= 16384 and found.fixed:
+        raise SqlError(4617, "Cannot grant, deny or revoke permissions to or from special roles.")
 
-    def _change(self, node: nodes.Permission, securable: Securable, name: str, grantee: int) -> None:
-        database = 0 if securable.kind == SERVER else self.database_id
-        key = (database, securable.kind, securable.number, grantee, name)
-        where = (
-            " WHERE database_id = $1::int AND class = $2::int AND major_id = $3::int AND grantee = $4::int"
-            " AND permission = $5"
-        )
-        state = self.pg.query("SELECT state FROM mssql.permissions" + where, *key)
-        grantable = bool(state) and state[0][0] == "W"
-        if node.action != "grant" and grantable:
-            if not node.cascade:
-                raise SqlError(4611, "To revoke or deny grantable privileges, specify the CASCADE option.")
-            self._revoke_from(key)
-        if node.action == "revoke":
-            change = (
-                "UPDATE mssql.permissions SET state = 'G'" if node.grant_option else "DELETE FROM mssql.permissions"
-            )
-            self.pg.query(change + where + (" AND state = 'W'" if node.grant_option else ""), *key)
-            return
-        new = "D" if node.action == "deny" else "W" if node.grant_option or grantable else "G"
-        security = self.session.security
-        grantor = (
-            security.account.login_id if securable.kind == SERVER else security.identity(self.session.database).user_id
-        )
-        self.pg.query(
-            "INSERT INTO mssql.permissions (database_id, class, major_id, grantee, permission, grantor, state)"
-            " VALUES ($1::int, $2::int, $3::int, $4::int, $5, $6::int, $7)"
-            " ON CONFLICT (database_id, class, major_id, grantee, permission)"
-            " DO UPDATE SET state = excluded.state, grantor = excluded.grantor",
-            *key,
-            grantor,
-            new,
-        )
 
-    def _revoke_from(self, key: tuple[int, int, int, int, str]) -> None:
-        """Take from others what ``key``'s grantee granted them, and so on."""
-        rows = self.pg.query(
-            "DELETE FROM mssql.permissions WHERE database_id = $1::int AND class = $2::int AND major_id = $3::int"
-            " AND grantor = $4::int AND grantee <> $4::int AND permission = $5 RETURNING grantee",
-            *key,
-        )
-        for (grantee,) in rows:
-            self._revoke_from((*key[:3], int(grantee or 0), key[4]))
+def _check_grantor(d: Definer, securable: Securable, name: str) -> None:
+    """Error 15151 or 4613 for who may not grant: neither in control, nor given the permission WITH GRANT OPTION."""
+    security = d.session.security
+    if security.powerful:
+        return
+    control = "CONTROL SERVER" if securable.kind == SERVER else "CONTROL"
+    if may(d, control, securable.kind, securable.number):
+        return
+    identity = security.identity(d.session.database)
+    rows = d.pg.query(
+        f"SELECT mssql.allowed({identity.arguments}, $1::int, $2::int, $3, true)",
+        securable.kind,
+        securable.number,
+        name,
+    )
+    if rows[0][0] == "t":
+        return
+    seen = d.pg.query(
+        f"SELECT mssql.seen({identity.arguments}, $1::int)",
+        securable.number,
+    )
+    if securable.kind == OBJECT and seen[0][0] is None:
+        rows = d.pg.query("SELECT name FROM mssql.objects WHERE object_id = $1::int", securable.number)
+        raise errors.missing("object", str(rows[0][0]))
+    raise SqlError(4613, "Grantor does not have GRANT permission.")
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _change(d: Definer, node: nodes.Permission, securable: Securable, name: str, grantee: int) -> None:
+    database = 0 if securable.kind == SERVER else d.database_id
+    key = (database, securable.kind, securable.number, grantee, name)
+    where = (
+        " WHERE database_id = $1::int AND class = $2::int AND major_id = $3::int AND grantee = $4::int"
+        " AND permission = $5"
+    )
+    state = d.pg.query("SELECT state FROM mssql.permissions" + where, *key)
+    grantable = bool(state) and state[0][0] == "W"
+    if node.action != "grant" and grantable:
+        if not node.cascade:
+            raise SqlError(4611, "To revoke or deny grantable privileges, specify the CASCADE option.")
+        _revoke_from(d, key)
+    if node.action == "revoke":
+        change = "UPDATE mssql.permissions SET state = 'G'" if node.grant_option else "DELETE FROM mssql.permissions"
+        d.pg.query(change + where + (" AND state = 'W'" if node.grant_option else ""), *key)
+        return
+    new = "D" if node.action == "deny" else "W" if node.grant_option or grantable else "G"
+    security = d.session.security
+    grantor = security.account.login_id if securable.kind == SERVER else security.identity(d.session.database).user_id
+    d.pg.query(
+        "INSERT INTO mssql.permissions (database_id, class, major_id, grantee, permission, grantor, state)"
+        " VALUES ($1::int, $2::int, $3::int, $4::int, $5, $6::int, $7)"
+        " ON CONFLICT (database_id, class, major_id, grantee, permission)"
+        " DO UPDATE SET state = excluded.state, grantor = excluded.grantor",
+        *key,
+        grantor,
+        new,
+    )
+
+
+def _revoke_from(d: Definer, key: tuple[int, int, int, int, str]) -> None:
+    """Take from others what ``key``'s grantee granted them, and so on."""
+    rows = d.pg.query(
+        "DELETE FROM mssql.permissions WHERE database_id = $1::int AND class = $2::int AND major_id = $3::int"
+        " AND grantor = $4::int AND grantee <> $4::int AND permission = $5 RETURNING grantee",
+        *key,
+    )
+    for (grantee,) in rows:
+        _revoke_from(d, (*key[:3], int(grantee or 0), key[4]))
 
 
 def _special() -> SqlError:

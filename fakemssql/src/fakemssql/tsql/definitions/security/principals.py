@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.definitions.security.logins import Logins
+from fakemssql.tsql.definitions.definer import Definer
+from fakemssql.tsql.definitions.security.logins import alter_server_role, drop_login, find_login, may
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security import errors
@@ -31,209 +32,218 @@ class Principal:
         return self.number <= _SYSTEM or self.number in _FIXED_ROLES
 
 
-class Principals(Logins):
-    """Keeps users and roles of the current database."""
+def find_principal(d: Definer, name: str) -> Principal | None:
+    rows = d.pg.query(
+        "SELECT principal_id, name, kind FROM mssql.principals WHERE database_id = $1::int AND folded = $2",
+        d.database_id,
+        fold(name),
+    )
+    return Principal(int(rows[0][0] or 0), str(rows[0][1]), str(rows[0][2])) if rows else None
 
-    @property
-    def database_id(self) -> int:
-        entry = self.catalog.database(self.session.database)
-        assert entry is not None
-        return entry[0]
 
-    def principal(self, name: str) -> Principal | None:
-        rows = self.pg.query(
-            "SELECT principal_id, name, kind FROM mssql.principals WHERE database_id = $1::int AND folded = $2",
-            self.database_id,
-            fold(name),
+def _may_change(d: Definer, found: Principal, permission: str) -> bool:
+    return may(d, permission, DATABASE) or may(d, "ALTER", PRINCIPAL, found.number)
+
+
+def _owner(d: Definer, name: str | None) -> int:
+    """The number of an owner that is named, else of the current user."""
+    if name is None:
+        return d.session.security.identity(d.session.database).user_id
+    found = find_principal(d, name)
+    if found is None:
+        raise errors.missing("user", name)
+    return found.number
+
+
+def _check_new_principal(d: Definer, name: str) -> None:
+    if find_principal(d, name) is not None:
+        raise SqlError(15023, f"User, group, or role '{name}' already exists in the current database.")
+
+
+def _insert_principal(
+    d: Definer, name: str, kind: str, schema: str | None, login: int | None, owner: int | None
+) -> None:
+    d.pg.query(
+        "INSERT INTO mssql.principals (database_id, principal_id, name, folded, kind, default_schema, login_id,"
+        " owner_id, sid) SELECT $1::int, (SELECT min(free) FROM generate_series($8::int, 16383) AS free WHERE NOT"
+        " EXISTS (SELECT 1 FROM mssql.principals p WHERE p.database_id = $1::int AND p.principal_id = free)), $2,"
+        " $3, $4, $5, $6::int, $7::int, COALESCE((SELECT sid FROM mssql.logins WHERE principal_id = $6::int),"
+        " uuid_send(gen_random_uuid()))",
+        d.database_id,
+        name,
+        fold(name),
+        kind,
+        schema,
+        login,
+        owner,
+        _FIRST_FREE,
+    )
+
+
+# --- users -----------------------------------------------------------------------------------------------------------
+
+
+def create_user(d: Definer, node: nodes.CreateUser) -> None:
+    if not may(d, "ALTER ANY USER", DATABASE):
+        raise errors.not_allowed()
+    login = None
+    if node.login is not None:
+        login = _unmapped_login(d, node.login, node.name)
+    _check_new_principal(d, node.name)
+    _insert_principal(d, node.name, "S", node.schema or "dbo", login, None)
+    d.pg.query(
+        "INSERT INTO mssql.permissions SELECT database_id, 0, 0, principal_id, 1, 'CONNECT', 'G'"
+        " FROM mssql.principals WHERE database_id = $1::int AND folded = $2",
+        d.database_id,
+        fold(node.name),
+    )
+
+
+def _unmapped_login(d: Definer, name: str, user: str) -> int:
+    """The number of a login that has no user in the database yet. Errors 15007 and 15063."""
+    found = find_login(d, name)
+    if found is None:
+        raise SqlError(15007, f"'{name}' is not a valid login or you do not have permission.")
+    taken = d.pg.query(
+        "SELECT 1 FROM mssql.databases d WHERE database_id = $1::int AND (owner_id = $2::int OR EXISTS (SELECT 1"
+        " FROM mssql.principals p WHERE p.database_id = d.database_id AND login_id = $2::int AND folded <> $3))",
+        d.database_id,
+        found[0],
+        fold(user),
+    )
+    if taken:
+        raise SqlError(15063, "The login already has an account under a different user name.")
+    return found[0]
+
+
+def alter_user(d: Definer, node: nodes.AlterUser) -> None:
+    found = find_principal(d, node.name)
+    if found is None or found.kind != "S" or not _may_change(d, found, "ALTER ANY USER"):
+        raise errors.missing("user", node.name, "alter")
+    if found.fixed:
+        raise SqlError(15150, f"Cannot alter the user '{found.name}'.")
+    login = None
+    if node.login is not None:
+        login = _unmapped_login(d, node.login, node.name)
+    if node.new_name is not None:
+        _check_new_principal(d, node.new_name)
+    name = node.new_name or found.name
+    d.pg.query(
+        "UPDATE mssql.principals SET name = $3, folded = $4, default_schema = COALESCE($5, default_schema),"
+        " login_id = COALESCE($6::int, login_id), sid = COALESCE((SELECT sid FROM mssql.logins WHERE principal_id ="
+        " $6::int), sid), modified = mssql.utcnow_dt() WHERE database_id = $1::int AND principal_id = $2::int",
+        d.database_id,
+        found.number,
+        name,
+        fold(name),
+        node.schema,
+        login,
+    )
+
+
+# --- roles -----------------------------------------------------------------------------------------------------------
+
+
+def create_role(d: Definer, node: nodes.CreateRole) -> None:
+    if not may(d, "CREATE ROLE", DATABASE):
+        raise errors.not_allowed()
+    owner = _owner(d, node.owner)
+    _check_new_principal(d, node.name)
+    _insert_principal(d, node.name, "R", None, None, owner)
+
+
+def alter_role(d: Definer, node: nodes.AlterRole) -> None:
+    if node.server:
+        alter_server_role(d, node)
+        return
+    role = find_principal(d, node.name)
+    if role is None or role.kind != "R" or not _may_change_role(d, role):
+        raise errors.missing("role", node.name, "alter")
+    if role.number == 0:
+        raise SqlError(15081, "Membership of the public role cannot be changed.")
+    if node.action == "rename":
+        _rename_role(d, role, node.member)
+        return
+    member = find_principal(d, node.member)
+    if member is None:
+        raise errors.missing("user", node.member, node.action)
+    if member.number <= _SYSTEM or member.number in _FIXED_ROLES:
+        raise SqlError(15405, f"Cannot use the special principal '{member.name}'.", severity=11)
+    _change_members(d, role, member, node.action == "add")
+
+
+def _may_change_role(d: Definer, role: Principal) -> bool:
+    """Members of fixed roles are changed by db_owner alone ("ALTER ROLE", permissions)."""
+    if role.number in _FIXED_ROLES:
+        return may(d, "CONTROL", DATABASE)
+    return _may_change(d, role, "ALTER ANY ROLE")
+
+
+def _rename_role(d: Definer, role: Principal, name: str) -> None:
+    if role.fixed:
+        raise SqlError(15150, f"Cannot alter the role '{role.name}'.")
+    _check_new_principal(d, name)
+    d.pg.query(
+        "UPDATE mssql.principals SET name = $3, folded = $4 WHERE database_id = $1::int AND principal_id = $2::int",
+        d.database_id,
+        role.number,
+        name,
+        fold(name),
+    )
+
+
+def _change_members(d: Definer, role: Principal, member: Principal, add: bool) -> None:
+    if add:
+        within = d.pg.query(
+            "SELECT $2::int = ANY(mssql.token($1::int, $3::int))", d.database_id, member.number, role.number
         )
-        return Principal(int(rows[0][0] or 0), str(rows[0][1]), str(rows[0][2])) if rows else None
+        if within[0][0] == "t":
+            raise SqlError(15413, "Cannot make a role a member of itself.", severity=11)
+    sql = (
+        "INSERT INTO mssql.role_members VALUES ($1::int, $2::int, $3::int) ON CONFLICT DO NOTHING"
+        if add
+        else "DELETE FROM mssql.role_members WHERE database_id = $1::int AND role_id = $2::int AND member_id = $3::int"
+    )
+    d.pg.query(sql, d.database_id, role.number, member.number)
 
-    def _may_change(self, found: Principal, permission: str) -> bool:
-        return self.may(permission, DATABASE) or self.may("ALTER", PRINCIPAL, found.number)
 
-    def _owner(self, name: str | None) -> int:
-        """The number of an owner that is named, else of the current user."""
-        if name is None:
-            return self.session.security.identity(self.session.database).user_id
-        found = self.principal(name)
-        if found is None:
-            raise errors.missing("user", name)
-        return found.number
+# --- DROP, owners ----------------------------------------------------------------------------------------------------
 
-    def _check_new_principal(self, name: str) -> None:
-        if self.principal(name) is not None:
-            raise SqlError(15023, f"User, group, or role '{name}' already exists in the current database.")
 
-    def _insert_principal(self, name: str, kind: str, schema: str | None, login: int | None, owner: int | None) -> None:
-        self.pg.query(
-            "INSERT INTO mssql.principals (database_id, principal_id, name, folded, kind, default_schema, login_id,"
-            " owner_id, sid) SELECT $1::int, (SELECT min(free) FROM generate_series($8::int, 16383) AS free WHERE NOT"
-            " EXISTS (SELECT 1 FROM mssql.principals p WHERE p.database_id = $1::int AND p.principal_id = free)), $2,"
-            " $3, $4, $5, $6::int, $7::int, COALESCE((SELECT sid FROM mssql.logins WHERE principal_id = $6::int),"
-            " uuid_send(gen_random_uuid()))",
-            self.database_id,
-            name,
-            fold(name),
-            kind,
-            schema,
-            login,
-            owner,
-            _FIRST_FREE,
+def drop_principal(d: Definer, node: nodes.DropPrincipal) -> None:
+    if node.kind == "login":
+        drop_login(d, node.name)
+        return
+    found = find_principal(d, node.name)
+    permission = "ALTER ANY USER" if node.kind == "user" else "ALTER ANY ROLE"
+    if found is None and node.if_exists:
+        return
+    of_kind = found is not None and found.kind == ("S" if node.kind == "user" else "R")
+    if found is None or not of_kind or not _may_change(d, found, permission):
+        raise errors.missing(node.kind, node.name, "drop")
+    if found.fixed:
+        raise SqlError(15150, f"Cannot drop the {node.kind} '{found.name}'.")
+    _check_unused(d, found)
+    d.pg.query(
+        "DELETE FROM mssql.principals WHERE database_id = $1::int AND principal_id = $2::int",
+        d.database_id,
+        found.number,
+    )
+
+
+def _check_unused(d: Definer, found: Principal) -> None:
+    """Errors 15138 and 15144 for an owner and for a role with members."""
+    key = (d.database_id, found.number)
+    if d.pg.query("SELECT 1 FROM mssql.schemas WHERE database_id = $1::int AND principal_id = $2::int", *key):
+        raise SqlError(15138, "The database principal owns a schema in the database, and cannot be dropped.")
+    if d.pg.query("SELECT 1 FROM mssql.principals WHERE database_id = $1::int AND owner_id = $2::int", *key):
+        raise SqlError(15138, "The database principal owns a database role and cannot be dropped.")
+    if d.pg.query("SELECT 1 FROM mssql.role_members WHERE database_id = $1::int AND role_id = $2::int", *key):
+        raise SqlError(15144, "The role has members. It must be empty before it can be dropped.")
+    granted = "SELECT 1 FROM mssql.permissions WHERE database_id = $1::int AND grantor = $2::int AND class <> 100"
+    if d.pg.query(granted, *key):
+        raise SqlError(
+            15284,
+            "The database principal has granted or denied permissions to objects in the database"
+            " and cannot be dropped.",
         )
-
-    # --- users -----------------------------------------------------------------------------------------------------
-
-    def _createuser(self, node: nodes.CreateUser) -> None:
-        if not self.may("ALTER ANY USER", DATABASE):
-            raise errors.not_allowed()
-        login = None
-        if node.login is not None:
-            login = self._unmapped_login(node.login, node.name)
-        self._check_new_principal(node.name)
-        self._insert_principal(node.name, "S", node.schema or "dbo", login, None)
-        self.pg.query(
-            "INSERT INTO mssql.permissions SELECT database_id, 0, 0, principal_id, 1, 'CONNECT', 'G'"
-            " FROM mssql.principals WHERE database_id = $1::int AND folded = $2",
-            self.database_id,
-            fold(node.name),
-        )
-
-    def _unmapped_login(self, name: str, user: str) -> int:
-        """The number of a login that has no user in the database yet. Errors 15007 and 15063."""
-        found = self.login(name)
-        if found is None:
-            raise SqlError(15007, f"'{name}' is not a valid login or you do not have permission.")
-        taken = self.pg.query(
-            "SELECT 1 FROM mssql.databases d WHERE database_id = $1::int AND (owner_id = $2::int OR EXISTS (SELECT 1"
-            " FROM mssql.principals p WHERE p.database_id = d.database_id AND login_id = $2::int AND folded <> $3))",
-            self.database_id,
-            found[0],
-            fold(user),
-        )
-        if taken:
-            raise SqlError(15063, "The login already has an account under a different user name.")
-        return found[0]
-
-    def _alteruser(self, node: nodes.AlterUser) -> None:
-        found = self.principal(node.name)
-        if found is None or found.kind != "S" or not self._may_change(found, "ALTER ANY USER"):
-            raise errors.missing("user", node.name, "alter")
-        if found.fixed:
-            raise SqlError(15150, f"Cannot alter the user '{found.name}'.")
-        login = None
-        if node.login is not None:
-            login = self._unmapped_login(node.login, node.name)
-        if node.new_name is not None:
-            self._check_new_principal(node.new_name)
-        name = node.new_name or found.name
-        self.pg.query(
-            "UPDATE mssql.principals SET name = $3, folded = $4, default_schema = COALESCE($5, default_schema),"
-            " login_id = COALESCE($6::int, login_id), sid = COALESCE((SELECT sid FROM mssql.logins WHERE principal_id ="
-            " $6::int), sid), modified = mssql.utcnow_dt() WHERE database_id = $1::int AND principal_id = $2::int",
-            self.database_id,
-            found.number,
-            name,
-            fold(name),
-            node.schema,
-            login,
-        )
-
-    # --- roles -----------------------------------------------------------------------------------------------------
-
-    def _createrole(self, node: nodes.CreateRole) -> None:
-        if not self.may("CREATE ROLE", DATABASE):
-            raise errors.not_allowed()
-        owner = self._owner(node.owner)
-        self._check_new_principal(node.name)
-        self._insert_principal(node.name, "R", None, None, owner)
-
-    def _alterrole(self, node: nodes.AlterRole) -> None:
-        if node.server:
-            self.alter_server_role(node)
-            return
-        role = self.principal(node.name)
-        if role is None or role.kind != "R" or not self._may_change_role(role):
-            raise errors.missing("role", node.name, "alter")
-        if role.number == 0:
-            raise SqlError(15081, "Membership of the public role cannot be changed.")
-        if node.action == "rename":
-            self._rename_role(role, node.member)
-            return
-        member = self.principal(node.member)
-        if member is None:
-            raise errors.missing("user", node.member, node.action)
-        if member.number <= _SYSTEM or member.number in _FIXED_ROLES:
-            raise SqlError(15405, f"Cannot use the special principal '{member.name}'.", severity=11)
-        self._change_members(role, member, node.action == "add")
-
-    def _may_change_role(self, role: Principal) -> bool:
-        """Members of fixed roles are changed by db_owner alone ("ALTER ROLE", permissions)."""
-        if role.number in _FIXED_ROLES:
-            return self.may("CONTROL", DATABASE)
-        return self._may_change(role, "ALTER ANY ROLE")
-
-    def _rename_role(self, role: Principal, name: str) -> None:
-        if role.fixed:
-            raise SqlError(15150, f"Cannot alter the role '{role.name}'.")
-        self._check_new_principal(name)
-        self.pg.query(
-            "UPDATE mssql.principals SET name = $3, folded = $4 WHERE database_id = $1::int AND principal_id = $2::int",
-            self.database_id,
-            role.number,
-            name,
-            fold(name),
-        )
-
-    def _change_members(self, role: Principal, member: Principal, add: bool) -> None:
-        if add:
-            within = self.pg.query(
-                "SELECT $2::int = ANY(mssql.token($1::int, $3::int))", self.database_id, member.number, role.number
-            )
-            if within[0][0] == "t":
-                raise SqlError(15413, "Cannot make a role a member of itself.", severity=11)
-        sql = (
-            "INSERT INTO mssql.role_members VALUES ($1::int, $2::int, $3::int) ON CONFLICT DO NOTHING"
-            if add
-            else "DELETE FROM mssql.role_members WHERE database_id = $1::int AND role_id = $2::int"
-            " AND member_id = $3::int"
-        )
-        self.pg.query(sql, self.database_id, role.number, member.number)
-
-    # --- DROP, owners ----------------------------------------------------------------------------------------------
-
-    def _dropprincipal(self, node: nodes.DropPrincipal) -> None:
-        if node.kind == "login":
-            self.drop_login(node.name)
-            return
-        found = self.principal(node.name)
-        permission = "ALTER ANY USER" if node.kind == "user" else "ALTER ANY ROLE"
-        if found is None and node.if_exists:
-            return
-        of_kind = found is not None and found.kind == ("S" if node.kind == "user" else "R")
-        if found is None or not of_kind or not self._may_change(found, permission):
-            raise errors.missing(node.kind, node.name, "drop")
-        if found.fixed:
-            raise SqlError(15150, f"Cannot drop the {node.kind} '{found.name}'.")
-        self._check_unused(found)
-        self.pg.query(
-            "DELETE FROM mssql.principals WHERE database_id = $1::int AND principal_id = $2::int",
-            self.database_id,
-            found.number,
-        )
-
-    def _check_unused(self, found: Principal) -> None:
-        """Errors 15138 and 15144 for an owner and for a role with members."""
-        key = (self.database_id, found.number)
-        if self.pg.query("SELECT 1 FROM mssql.schemas WHERE database_id = $1::int AND principal_id = $2::int", *key):
-            raise SqlError(15138, "The database principal owns a schema in the database, and cannot be dropped.")
-        if self.pg.query("SELECT 1 FROM mssql.principals WHERE database_id = $1::int AND owner_id = $2::int", *key):
-            raise SqlError(15138, "The database principal owns a database role and cannot be dropped.")
-        if self.pg.query("SELECT 1 FROM mssql.role_members WHERE database_id = $1::int AND role_id = $2::int", *key):
-            raise SqlError(15144, "The role has members. It must be empty before it can be dropped.")
-        granted = "SELECT 1 FROM mssql.permissions WHERE database_id = $1::int AND grantor = $2::int AND class <> 100"
-        if self.pg.query(granted, *key):
-            raise SqlError(
-                15284,
-                "The database principal has granted or denied permissions to objects in the database"
-                " and cannot be dropped.",
-            )

@@ -1,11 +1,10 @@
-"""Definition statements: CREATE, ALTER, DROP."""
+"""Definition statements: CREATE, ALTER, DROP, DECLARE of a table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fakemssql.tsql.parser.nodes.expressions import Expr, Name
-from fakemssql.tsql.parser.nodes.queries import Query
+from fakemssql.tsql.parser.nodes.queries import Expr, Name, Query
 from fakemssql.tsql.parser.nodes.statements import Declare, Statement
 from fakemssql.types import SqlType
 
@@ -64,6 +63,12 @@ class CreateTable(Statement):
     constraints: list[Constraint]
     indexes: list[IndexDefinition]
     options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class DeclareTable(Statement):
+    name: str
+    table: CreateTable
 
 
 @dataclass

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fakemssql.tsql.parser.nodes.expressions import Expr, Name
-from fakemssql.tsql.parser.nodes.queries import Cte, Hint, Query, SelectItem, Source, Top
+from fakemssql.tsql.parser.nodes.queries import Cte, Expr, Hint, Name, Query, SelectItem, Source, Top
 from fakemssql.tsql.parser.nodes.statements import Execute, Statement
 
 

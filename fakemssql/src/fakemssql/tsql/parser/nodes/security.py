@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fakemssql.tsql.parser.nodes.expressions import Name
+from fakemssql.tsql.parser.nodes.queries import Name
 from fakemssql.tsql.parser.nodes.statements import Statement
 
 

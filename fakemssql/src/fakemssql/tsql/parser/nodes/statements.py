@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fakemssql.tsql.parser.nodes.expressions import Expr, Name
-from fakemssql.tsql.parser.nodes.queries import Query
+from fakemssql.tsql.parser.nodes.queries import Expr, Name, Query
 from fakemssql.types import SqlType
-
-if TYPE_CHECKING:
-    from fakemssql.tsql.parser.nodes.definitions import CreateTable
 
 
 @dataclass
@@ -46,12 +42,6 @@ class Declare(Statement):
     type: SqlType
     value: Expr | None
     output: bool = False
-
-
-@dataclass
-class DeclareTable(Statement):
-    name: str
-    table: CreateTable
 
 
 @dataclass

@@ -1,0 +1,90 @@
+"""Parsing of table hints, with and without WITH ("Table hints")."""
+
+from __future__ import annotations
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.parser import lexer
+from fakemssql.tsql.parser.nodes import Hint
+from fakemssql.tsql.parser.parser import Parser
+
+_HINTS = frozenset(
+    [
+        *("NOEXPAND", "INDEX", "FORCESEEK", "FORCESCAN", "HOLDLOCK", "NOLOCK", "NOWAIT", "PAGLOCK", "READCOMMITTED"),
+        *("READCOMMITTEDLOCK", "READPAST", "READUNCOMMITTED", "REPEATABLEREAD", "ROWLOCK", "SERIALIZABLE", "SNAPSHOT"),
+        *("TABLOCK", "TABLOCKX", "UPDLOCK", "XLOCK", "KEEPIDENTITY", "KEEPDEFAULTS", "IGNORE_CONSTRAINTS"),
+        "IGNORE_TRIGGERS",
+    ]
+)
+
+_OLD_HINTS = _HINTS - {"INDEX", "FORCESEEK", "FORCESCAN", "READCOMMITTEDLOCK"}
+"""Those that may stand without WITH (where a table has no alias; behind an alias all may)."""
+
+
+def table_hints(p: Parser) -> list[Hint]:
+    """``WITH ( hint [, hint ...] )``; the comma may be missing, as in old code."""
+    p.expect("WITH")
+    p.expect_op("(")
+    found = [_hint(p)]
+    while not p.accept_op(")"):
+        p.accept_op(",")
+        found.append(_hint(p))
+    return found
+
+
+def old_hint_ahead(p: Parser) -> bool:
+    """Whether a hint without WITH comes next."""
+    return p.is_op("(") and p.peek().upper in _HINTS and p.peek(2).value in (")", ",", "(", "=")
+
+
+def old_hint(p: Parser, *, alias: bool) -> list[Hint]:
+    """``(NOLOCK)``: the hint stands alone, perhaps behind an ``alias``. Error 1018 where it does not."""
+    known = _HINTS if alias else _OLD_HINTS
+    p.expect_op("(")
+    hint = _hint(p)
+    if hint.name not in known or not p.is_op(")"):
+        word = p.token.value if hint.name in known else hint.name
+        raise SqlError(
+            1018,
+            f"Incorrect syntax near '{word}'. If this is intended as a part of a table hint, A WITH keyword and"
+            " parenthesis are now required. See SQL Server Books Online for proper syntax.",
+            severity=15,
+            line=p.token.line,
+        )
+    p.next()
+    return [hint]
+
+
+def _hint(p: Parser) -> Hint:
+    token = p.token
+    if token.upper not in _HINTS:
+        if token.kind == lexer.WORD:
+            raise SqlError(
+                321,
+                f'"{token.value}" is not a recognized table hints option. If it is intended as a parameter'
+                " to a table-valued function or to the CHANGETABLE function, ensure that your database"
+                " compatibility mode is set to 90.",
+                severity=15,
+                line=token.line,
+            )
+        p.fail()
+    p.next()
+    hint = Hint(token.upper)
+    if hint.name == "INDEX":
+        if p.accept_op("=") and not p.is_op("("):
+            hint.args = [_index(p)]
+            return hint
+        p.expect_op("(")
+        hint.args = p.list_of(_index)
+        p.expect_op(")")
+    elif hint.name == "FORCESEEK" and p.accept_op("("):
+        hint.args = [_index(p)]
+        p.column_list()
+        p.expect_op(")")
+    return hint
+
+
+def _index(p: Parser) -> str:
+    """An index by its name or number."""
+    if p.token.kind == lexer.NUMBER and p.token.value.isdigit():
+        return str(p.next().value)
+    return p.identifier()

@@ -1,0 +1,141 @@
+"""Parsing of options of indexes and tables: how data is stored and made ("index_option", "ON filegroup")."""
+
+from __future__ import annotations
+
+from fakemssql.contract import SqlError
+from fakemssql.tsql.parser.parser import Parser
+
+_KEPT = frozenset(
+    [
+        *("PAD_INDEX", "FILLFACTOR", "IGNORE_DUP_KEY", "STATISTICS_NORECOMPUTE", "STATISTICS_INCREMENTAL"),
+        *("ALLOW_ROW_LOCKS", "ALLOW_PAGE_LOCKS", "OPTIMIZE_FOR_SEQUENTIAL_KEY", "DATA_COMPRESSION", "XML_COMPRESSION"),
+    ]
+)
+_BUILDING = frozenset(["SORT_IN_TEMPDB", "ONLINE", "MAXDOP", "RESUMABLE", "MAX_DURATION"])
+
+_OPTIONS = {
+    "CREATE INDEX": _KEPT | _BUILDING | {"DROP_EXISTING"},
+    "REBUILD": _KEPT | _BUILDING,
+    "REORGANIZE": {"LOB_COMPACTION", "COMPRESS_ALL_ROW_GROUPS"},
+    "SET": {
+        *("ALLOW_ROW_LOCKS", "ALLOW_PAGE_LOCKS", "OPTIMIZE_FOR_SEQUENTIAL_KEY"),
+        *("IGNORE_DUP_KEY", "STATISTICS_NORECOMPUTE", "COMPRESSION_DELAY"),
+    },
+    "RESUME": {"MAXDOP", "MAX_DURATION", "WAIT_AT_LOW_PRIORITY"},
+    "CREATE TABLE": {"DATA_COMPRESSION", "XML_COMPRESSION"},
+    "CREATE TABLE key": _KEPT,
+    "ALTER TABLE key": _KEPT | _BUILDING,
+    "ALTER COLUMN": {"ONLINE"},
+    "DROP INDEX": {"ONLINE", "MAXDOP", "MOVE"},
+}
+"""The options that each statement takes ("CREATE INDEX", "ALTER INDEX", "ALTER TABLE index_option", "DROP INDEX")."""
+
+_UNSUPPORTED = ("MEMORY_OPTIMIZED", "SYSTEM_VERSIONING", "LEDGER", "DURABILITY", "BUCKET_COUNT")
+_NUMBERS = ("FILLFACTOR", "MAXDOP", "MAX_DURATION", "COMPRESSION_DELAY")
+_WORDS = {
+    "DATA_COMPRESSION": ("NONE", "ROW", "PAGE"),
+    "MAX_DURATION": ("MINUTES",),
+    "COMPRESSION_DELAY": ("MINUTES",),
+    "ABORT_AFTER_WAIT": ("NONE", "SELF", "BLOCKERS"),
+}
+
+
+def storage_options(p: Parser, statement: str, *, places: bool = True) -> dict[str, str]:
+    """``WITH (...)`` and, with ``places``, ``ON filegroup``: how data is stored, which no result depends on."""
+    options: dict[str, str] = {}
+    table = statement == "CREATE TABLE"
+    if places and table:
+        _filegroups(p, "ON", "TEXTIMAGE_ON", "FILESTREAM_ON")
+    if p.upper == "WITH" and p.peek().value == "(":
+        p.next()
+        options = option_list(p, statement)
+    elif p.upper == "WITH" and p.peek().upper in ("FILLFACTOR", "PAD_INDEX", "DROP_EXISTING") and places:
+        p.next()
+        name = p.next().upper
+        if name != "FILLFACTOR":
+            p.unsupported(f"WITH {name} without parentheses", p.peek(-1))
+        p.expect_op("=")
+        options[name] = _option_number(p, name)
+    if places and not table:
+        _filegroups(p, "ON", "FILESTREAM_ON")
+    return options
+
+
+def _filegroups(p: Parser, *words: str) -> None:
+    for word in words:
+        if not p.accept(word):
+            continue
+        if p.is_string():
+            p.next()
+            continue
+        p.identifier()
+        if p.is_op("("):
+            p.unsupported("Partitioning")
+
+
+def option_list(p: Parser, statement: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    p.expect_op("(")
+    while True:
+        token = p.next()
+        name = token.upper
+        if name in _UNSUPPORTED:
+            p.unsupported(name, token)
+        if name not in _OPTIONS[statement]:
+            p.fail(token)
+        if name == "MOVE":
+            p.expect("TO")
+            p.identifier()
+        elif name == "WAIT_AT_LOW_PRIORITY":
+            _low_priority(p)
+        else:
+            p.expect_op("=")
+            options[name] = _option_value(p, name)
+        if name == "IGNORE_DUP_KEY" and options[name] == "ON":
+            p.unsupported("IGNORE_DUP_KEY = ON", token)
+        if p.accept_op(")"):
+            return options
+        p.expect_op(",")
+
+
+def _option_value(p: Parser, name: str) -> str:
+    if name in _NUMBERS:
+        return _option_number(p, name)
+    if name in _WORDS:
+        value = p.expect_any(*_WORDS[name])
+        if p.upper == "ON":
+            p.unsupported("Partitioning")
+        return value
+    on = p.switch()
+    if name == "ONLINE" and on and p.accept_op("("):
+        p.expect("WAIT_AT_LOW_PRIORITY")
+        _low_priority(p)
+        p.expect_op(")")
+    return "ON" if on else "OFF"
+
+
+def _option_number(p: Parser, name: str) -> str:
+    line, number = p.token.line, p.digits()
+    if name == "FILLFACTOR" and int(number) > 100:
+        raise SqlError(
+            129,
+            f"Fillfactor {number} is not a valid percentage; fillfactor must be between 1 and 100.",
+            severity=15,
+            line=line,
+        )
+    if name in _WORDS:
+        p.accept_any(*_WORDS[name])
+    return number
+
+
+def _low_priority(p: Parser) -> None:
+    """``(MAX_DURATION = 1 MINUTES, ABORT_AFTER_WAIT = SELF)``."""
+    p.expect_op("(")
+    p.expect("MAX_DURATION")
+    p.expect_op("=")
+    _option_number(p, "MAX_DURATION")
+    p.expect_op(",")
+    p.expect("ABORT_AFTER_WAIT")
+    p.expect_op("=")
+    _option_value(p, "ABORT_AFTER_WAIT")
+    p.expect_op(")")

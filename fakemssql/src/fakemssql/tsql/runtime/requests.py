@@ -1,0 +1,176 @@
+"""The engine of one connection: requests come in, statements run, results go to the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fakemssql.contract import Client, Parameter, ResponseWriter, SqlError
+from fakemssql.switches import Switches
+from fakemssql.tsql.datatypes.codec import decode
+from fakemssql.tsql.runtime.arguments import parse_name
+from fakemssql.tsql.runtime.backend import Backend
+from fakemssql.tsql.runtime.calls import call
+from fakemssql.tsql.runtime.frames import BatchEnd, Code, Frame
+from fakemssql.tsql.runtime.interpreter import report, run
+from fakemssql.tsql.runtime.options import ISOLATION_BY_NUMBER, Options
+from fakemssql.tsql.runtime.session import Session, StatementTables, signature_of
+from fakemssql.tsql.security.accounts import ServerPrincipal
+
+
+class SessionEngine:
+    """Implements :class:`contract.Engine`. ``let_go`` takes the backend in the end."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        database: str,
+        account: ServerPrincipal,
+        switches: Switches,
+        tables: StatementTables,
+        let_go: Callable[[Backend], None],
+    ) -> None:
+        self._backend, self._let_go = backend, let_go
+        self.session = Session(backend, database, account, switches, tables)
+        self.session.activity.update(self.session)
+
+    @property
+    def database(self) -> str:
+        """The current database."""
+        return self.session.database
+
+    @property
+    def transaction_descriptor(self) -> int:
+        return self.session.transactions.descriptor
+
+    def introduce(self, client: Client) -> None:
+        """Who the client is; see :class:`contract.Engine`."""
+        self.session.activity.introduce(client)
+        self.session.activity.update(self.session)
+
+    def batch(self, text: str, output: ResponseWriter) -> None:
+        """Run a batch; see :class:`contract.Engine`."""
+        self._top(text, (), output, procedure=False)
+
+    def parameterised(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter) -> None:
+        """Run a batch with declared variables."""
+        self._top(text, parameters, output, procedure=True)
+
+    def _top(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, *, procedure: bool) -> None:
+        self.session.output = output
+        self.session.activity.begin(self.session, text, parameters)
+        try:
+            self._run(text, parameters, output, procedure)
+        finally:
+            self.session.activity.end(self.session)
+
+    def _run(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, procedure: bool) -> None:
+        session = self.session
+        self._refresh()
+        session.transactions.lose(output)
+        count = session.transactions.count
+        try:
+            frame = session.frame(text, parameters, output)
+            run(session, frame)
+            for parameter in parameters:
+                if parameter.output:
+                    name = parameter.name.lower()
+                    kind = frame.types[name]
+                    value = decode(kind, frame.values[name])
+                    output.return_value(Parameter(parameter.name, kind, value, True))
+            if procedure:
+                session.transactions.check_balance(count)
+        except SqlError as error:
+            report(session, error, output)
+        except BatchEnd:
+            pass
+        finally:
+            session.output = None
+        session.transactions.end_of_batch(output)
+
+    def _refresh(self) -> None:
+        session = self.session
+        if not session.security.powerful and not session.pg.in_transaction:
+            # An empty round trip: what was revoked before this request is known before it runs.
+            session.pg.run([])
+        if session.pg.notified():
+            session.catalog.forget()
+        if not session.pg.in_transaction:
+            session.codes.collect()
+
+    def call(self, procedure: str, parameters: Sequence[Parameter], output: ResponseWriter) -> int:
+        """Run a stored procedure by name."""
+        self.session.output = output
+        self.session.activity.begin(self.session, procedure)
+        try:
+            return self._call(procedure, parameters, output)
+        finally:
+            self.session.activity.end(self.session)
+
+    def _call(self, procedure: str, parameters: Sequence[Parameter], output: ResponseWriter) -> int:
+        session = self.session
+        self._refresh()
+        session.transactions.lose(output)
+        status = 0
+        try:
+            frame = Frame(Code([]), output)
+            outputs: list[Parameter] = []
+            status = call(session, parse_name(procedure), list(parameters), frame, outputs)
+            for parameter in outputs:
+                output.return_value(parameter)
+        except SqlError as error:
+            # A procedure's error is one of a statement: under XACT_ABORT it takes the transaction along.
+            report(session, error, output, session.transactions.doom if session.options.xact_abort else None)
+            status = -6 if error.number != 2812 else 0
+        except BatchEnd:
+            status = -6
+        finally:
+            session.output = None
+        session.transactions.end_of_batch(output)
+        return status
+
+    def prepare(self, text: str, parameters: Sequence[Parameter]) -> None:
+        """Parse a text; compile its statements as far as their tables are known."""
+        self._refresh()
+        self.session.code(text, signature_of(parameters))
+
+    def transaction_request(self, kind: str, isolation: int, name: str, output: ResponseWriter) -> None:
+        """A request of the TDS transaction manager."""
+        session = self.session
+        session.output = output
+        try:
+            if kind == "begin":
+                if isolation:
+                    session.options.isolation = ISOLATION_BY_NUMBER[isolation]
+                session.transactions.begin(name or None, output)
+            elif kind == "commit":
+                session.transactions.commit(output)
+            elif kind == "rollback":
+                session.transactions.rollback(name or None, output)
+            else:
+                session.transactions.save(name)
+        except SqlError as error:
+            report(session, error, output)
+        finally:
+            session.output = None
+
+    def reset(self, keep_transaction: bool) -> None:
+        """Settings, temporary tables and session locks back to their start."""
+        session = self.session
+        if not keep_transaction and session.transactions.count:
+            session.transactions.rollback_all(None)
+        session.applocks.release_all()
+        if not keep_transaction:
+            for table in list(session.catalog.temporary.values()):
+                session.pg.execute(f"DROP TABLE IF EXISTS {table.pg}")
+            session.catalog.temporary.clear()
+        session.options = Options()
+        session.pg.execute("SET lock_timeout = 0")
+        session.database = session.home
+        session.rowcount = session.error_number = 0
+        session.identity = session.scope_identity = None
+        session.activity.update(session)
+
+    def close(self) -> None:
+        """Roll back what is open and let go of the connection to PostgreSQL."""
+        self.session.activity.close()
+        self._let_go(self._backend)

@@ -1,0 +1,74 @@
+"""The shape of fakemssql's own code: no circles of imports, one meaning for the name of a class, short modules."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import fakemssql
+
+ROOT = Path(fakemssql.__file__).parent
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+LONGEST = 300
+READ_BY_NAME = {"__init__.py", "tsql/compiler/trees.py"}
+"""The package's lazy names, and walks over the fields of any node."""
+
+
+def module(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module(path): tree for path, tree in TREES.items()}
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """The modules of fakemssql that a module imports, in functions and for type checkers too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in MODULES else node.module
+
+
+def test_no_circles_of_imports() -> None:
+    graph = {name: {each for each in imported(tree) if each in MODULES} - {name} for name, tree in MODULES.items()}
+    circle: list[str] = []
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+    assert circle == []
+
+
+def test_no_class_name_has_two_meanings() -> None:
+    places = defaultdict(list)
+    for name, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(name)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_modules_are_short() -> None:
+    lengths = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8").count("\n") for path in TREES}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
+
+
+def test_nothing_is_found_by_a_name_that_is_put_together() -> None:
+    """Neither a type checker nor a search could follow it; nor is there a stub that something further down fills."""
+    found = []
+    for path, tree in TREES.items():
+        name = path.relative_to(ROOT).as_posix()
+        for node in ast.walk(tree):
+            called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+            if isinstance(node, ast.Call) and called in ("getattr", "setattr") and name not in READ_BY_NAME:
+                found += [] if isinstance(node.args[1], ast.Constant) else [f"{name}:{node.lineno}"]
+            if isinstance(node, ast.Name) and node.id == "NotImplementedError":
+                found.append(f"{name}:{node.lineno}")
+    assert found == []
