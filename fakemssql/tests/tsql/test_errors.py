@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fakemssql.contract import Attention
-from fakemssql.tsql.pg import Pg
 from fakemssql.tsql.engine import Engines
+from fakemssql.tsql.pg import Pg
 from support.engine_client import Client
 
 
