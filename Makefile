@@ -5,10 +5,11 @@ PYTHON  ?= python3
 # They wait for other processes for much of their time, so there is one process more than there are cores.
 # Files keep their order: the operators' tests, which start and stop Spark sessions, come before Spark's own.
 ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 5 --dist loadfile --no-loadscope-reorder
-# What starts whole programs beside the server: Airflow, clusters of Spark, Spark Connect, Delta Lake on an object store,
-# and streams that are stopped again and again.
-SYSTEM  := tests/airflow/running tests/sinks tests/spark/test_cluster.py tests/spark/test_source_connect.py \
-           tests/spark/test_source_stream.py tests/bench/test_executor_rates.py
+# What starts whole programs beside the server: Airflow, spark-submit, clusters of Spark, Spark Connect, Delta Lake on an
+# object store, streams that are stopped again and again, and what is measured of Spark and of the page.
+SYSTEM  := $(addprefix tests/bench/,test_executor_rates.py test_page_rates.py test_spark_rates.py) \
+           tests/airflow/running tests/airflow/test_canary.py tests/airflow/test_spark_target.py tests/sinks \
+           $(addprefix tests/spark/,test_cluster.py test_source_connect.py test_source_stream.py)
 # What compares rates has the machine to itself.
 ALONE   := tests/bench/test_queue_rates.py
 VENV    := .venv
