@@ -159,9 +159,10 @@ def return_to_source(
 def _filter(context: typer.Context) -> ErrorFilter:
     """The filter's options. One that takes several values and was not named has none, which is no condition.
 
-    Groups are not among them: a page names them by hashes, which nobody types.
+    Groups and marks are not among them: the page in Airflow counts by those, and nobody types hashes.
     """
-    given = {field.name: context.params[field.name] for field in fields(ErrorFilter) if field.name != "group"}
+    names = [field.name for field in fields(ErrorFilter) if field.name not in ("group", "up_to")]
+    given = {name: context.params[name] for name in names}
     return ErrorFilter.of({name: value if isinstance(value, str) else value or None for name, value in given.items()})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
@@ -27,6 +27,12 @@ class EditResult:
     message_id: str
     edit_of: str
     queue: str
+
+
+def check_names(headers: Iterable[str]) -> None:
+    """Raises :class:`ConfigurationError` where one of the headers is not the caller's to set."""
+    if taken := next((name for name in _OURS if name in headers), None):
+        raise ConfigurationError(f"The header {taken} of an edited message is set here: leave it out.")
 
 
 def edit(
@@ -53,8 +59,7 @@ def edit(
     """
     if body is None and not headers:
         raise ConfigurationError("Nothing is edited: give a new body or headers, or return the message as it is.")
-    if taken := next((name for name in _OURS if name in (headers or {})), None):
-        raise ConfigurationError(f"The header {taken} of an edited message is set here: leave it out.")
+    check_names(headers or {})
     destinations = Destinations(queue, resolver, redirect_to, malformed=redirect_to is not None)
 
     def edited_from(original: ReceivedMessage) -> tuple[QueueTable, Message]:

@@ -28,6 +28,7 @@ class ErrorFilter:
     :param until: failed before this moment.
     :param message_ids: has one of these message ids; several rows may have the same.
     :param row_versions: has one of these RowVersions, which name a row for certain.
+    :param up_to: has this RowVersion or a lower one: what failed later is left out.
     :param group: is of this group, by the name that :func:`~airflow_sqlqueue.errorqueue.groups.group_name` gives it.
 
     Raises :class:`ConfigurationError` for an unknown kind, a time without a zone, a RowVersion that no row has.
@@ -42,6 +43,7 @@ class ErrorFilter:
     until: datetime | None = None
     message_ids: frozenset[str] | None = None
     row_versions: frozenset[int] | None = None
+    up_to: int | None = None
     group: str | None = None
 
     def __post_init__(self) -> None:
@@ -53,7 +55,7 @@ class ErrorFilter:
                 raise ConfigurationError(f"The filter's {name} has no time zone: give an aware time.")
         if self.group is not None:
             check_keys((self.group.partition(":")[0],))
-        if any(abs(number) >= 2**62 for number in self.row_versions or ()):
+        if any(abs(number) >= 2**62 for number in (*(self.row_versions or ()), self.up_to or 0)):
             raise ConfigurationError("A RowVersion of the filter is larger than any table's can be: check it.")
 
     @classmethod
@@ -76,6 +78,8 @@ class ErrorFilter:
             given["message_ids"] = frozenset(map(str, _several(given["message_ids"])))
         if "row_versions" in given:
             given["row_versions"] = frozenset(map(_row_version, _several(given["row_versions"])))
+        if "up_to" in given:
+            given["up_to"] = _row_version(given["up_to"])
         return cls(**given)
 
     @classmethod
@@ -106,6 +110,7 @@ class ErrorFilter:
             and self._in_time(message.time_of_failure)
             and (self.message_ids is None or message.message_id in self.message_ids)
             and (self.row_versions is None or message.row_version in self.row_versions)
+            and (self.up_to is None or message.row_version <= self.up_to)
             and (self.group is None or self._is_of_group(self.group, message))
         )
 

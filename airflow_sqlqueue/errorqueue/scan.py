@@ -32,6 +32,8 @@ class Span:
         """
         end = queue.value("errors.end")
         last = FIRST if end is None else int(end)
+        if where.up_to is not None:
+            last = min(last, where.up_to)
         if where.row_versions is None:
             return cls(FIRST, last)
         return cls(min(where.row_versions, default=last) - 1, min(last, max(where.row_versions, default=FIRST)))

@@ -37,7 +37,7 @@ from airflow_sqlqueue.plugin.batches import actions_for, find_batch
 from airflow_sqlqueue.plugin.failures import Group, Grouping, looked_through, of_group
 from airflow_sqlqueue.plugin.orders import ACTIONS, PREVIEWED_SECONDS, Order, read, signed
 from airflow_sqlqueue.plugin.rights import may_act, may_start_actions
-from airflow_sqlqueue.plugin.servers import session_of
+from airflow_sqlqueue.plugin.servers import address_of, queue_of, session_of
 from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
 
 router = APIRouter(prefix="/actions")
@@ -72,8 +72,8 @@ class Wanted(RequestBody):
         order = Order(self.action, conn_id, 0, self.queue)
         if self.action in ("return", "redirect"):
             return self._return(order)
-        if self.action != "sweep" and self.batch_id is None:
-            raise HTTPException(400, "Say which batch is meant.")
+        if (self.action == "sweep") != (self.batch_id is None):
+            raise HTTPException(400, "Say which batch is meant; a sweep is of a ledger, and names a queue beside it.")
         return replace(order, batch_id=None if self.batch_id is None else str(self.batch_id))
 
     def _return(self, order: Order) -> Order:
@@ -130,7 +130,8 @@ def start(
         raise HTTPException(409, "There is nothing to return.")
     if reason := unavailable():
         raise HTTPException(409, reason)
-    run_id = f"sqlqueue__{uuid.uuid5(uuid.NAMESPACE_OID, confirmed.token)}"
+    # Of what is signed: the same signature may be written in several ways.
+    run_id = f"sqlqueue__{uuid.uuid5(uuid.NAMESPACE_OID, confirmed.token.rpartition('.')[0])}"
     conf = {**replace(order, holder="").to_dict(), "order": signed(order, run_id, "order")}
     details = {"connection": conn_id, "queue": order.queue, "batch_id": order.batch_id, "messages": order.messages}
     audit.note(user, order.action, dag_id=ACTIONS_DAG, run_id=run_id, destination=order.destination, **details)
@@ -203,13 +204,14 @@ def _count_failed(order: Order) -> _Counted:
     to: Counter[str] = Counter()
     stays: Counter[str] = Counter()
     is_whole = True
-    with session_of(order.connection) as (client, session):
-        queue = client.queue(order.queue).through(session)
+    last: int | None = None
+    with queue_of(order.connection, order.queue or "") as (client, queue):
         destinations = Destinations(queue, client.resolver, order.destination)
         for message in looked_through(queue, where):
             if message is None:
                 is_whole = False
             elif where.matches(message):
+                last = message.row_version
                 found = destinations.of(message)
                 if isinstance(found, Reason):
                     stays[found.value] += 1
@@ -223,14 +225,17 @@ def _count_failed(order: Order) -> _Counted:
     sentence += f": {', '.join(parts)}" if parts else ""
     sentence += "".join(f"; {count} stay, {reason}" for reason, count in stays.items())
     sentence += "." if is_whole else "; more may be in the queue, which was not looked through to its end."
-    return _Counted(replace(order, messages=to.total()), sentence)
+    return _Counted(replace(order, messages=to.total(), up_to=last if order.up_to is None else order.up_to), sentence)
 
 
 def _count_finished(order: Order) -> _Counted:
     options = SweepOptions()
     with session_of(order.connection) as (client, session):
-        catalog = client.settings.database if order.queue is None else client.resolve(order.queue).catalog
+        catalog = client.settings.database if order.queue is None else address_of(client, order.queue).catalog
         ledger = Ledger(session, catalog, client.ledger_schema)
-        found = len(batches(ledger, states=FINISHED, older_than=options.retain, newest=10_000))
-    sentence = f"{found} batches that were finished more than {options.retain.days} days ago would be removed."
+        found = len(batches(ledger, states=FINISHED, older_than=options.retain))
+    sentence = (
+        f"{found} batches of {catalog} that were finished more than {options.retain.days} days ago would be removed, "
+        "and what dead runs have left there; files only of the staging folder that the DAG names."
+    )
     return _Counted(replace(order, messages=found), sentence)

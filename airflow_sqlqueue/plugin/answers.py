@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -62,6 +63,14 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class AsciiAnswer(JSONResponse):
+    """JSON in ASCII: headers of messages may have half a surrogate pair, which no other encoding has."""
+
+    def render(self, content: Any) -> bytes:
+        """The text of an answer."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
 class SecurityHeaders:
     """Puts the headers on every answer, and answers for faults of our own, whose texts are not to be logged.
 
@@ -73,7 +82,8 @@ class SecurityHeaders:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        is_static = scope["type"] == "http" and "/static/" in scope["path"]
+        path = str(scope.get("path", "")).removeprefix(scope.get("root_path", ""))
+        is_static = scope["type"] == "http" and path.startswith("/static/")
         cache = (b"cache-control", b"no-cache" if is_static else b"no-store")
 
         has_begun = False
@@ -150,4 +160,4 @@ def _of_path(request: Request, error: Exception) -> JSONResponse:
 
 
 def _sentence(status: int, text: str) -> JSONResponse:
-    return JSONResponse({"detail": text}, status)
+    return AsciiAnswer({"detail": text}, status)

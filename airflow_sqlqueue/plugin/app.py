@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from airflow_sqlqueue.plugin import settings
 from airflow_sqlqueue.plugin.actions import router as actions
 from airflow_sqlqueue.plugin.actions import unavailable
-from airflow_sqlqueue.plugin.answers import add_answers
+from airflow_sqlqueue.plugin.answers import AsciiAnswer, add_answers
 from airflow_sqlqueue.plugin.batches import router as batches
 from airflow_sqlqueue.plugin.edits import router as edits
 from airflow_sqlqueue.plugin.failures import router as failures
@@ -37,7 +37,8 @@ def the_app() -> FastAPI:
 
 def create_app() -> FastAPI:
     """An application, to be mounted under ``/sqlqueue``."""
-    app = FastAPI(title="SQL Queues", docs_url=None, redoc_url=None, openapi_url=None)
+    # Without pages that describe it: they would be there for everybody.
+    app = FastAPI(default_response_class=AsciiAnswer, docs_url=None, redoc_url=None, openapi_url=None)
     add_answers(app)
     app.include_router(metrics)
     app.include_router(general, dependencies=[Depends(may_view)])

@@ -8,13 +8,13 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends
 
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
-from airflow_sqlqueue.errorqueue.editing import edit
+from airflow_sqlqueue.errorqueue.editing import check_names, edit
 from airflow_sqlqueue.errorqueue.show import show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.plugin import audit
 from airflow_sqlqueue.plugin.answers import RequestBody, read_as
 from airflow_sqlqueue.plugin.rights import may_act
-from airflow_sqlqueue.plugin.servers import session_of
+from airflow_sqlqueue.plugin.servers import queue_of
 
 router = APIRouter(prefix="/queues/{address}/messages/{row_version}/edit")
 
@@ -43,9 +43,8 @@ def edit_and_return(
         raise ConfigurationError("Nothing is edited: give a new body or headers, or return the message as it is.")
     changes = [f"{len(headers)} headers changed"] if headers else []
     changes += ["a new body"] if wanted.body is not None else []
-    with session_of(conn_id) as (client, session):
-        client.resolve(address)
-        queue = client.queue(address).through(session)
+    check_names(headers)
+    with queue_of(conn_id, address) as (client, queue):
         message = show_error(queue, row_version=row_version).message
         redirect = wanted.destination
         target = Destinations(queue, client.resolver, redirect, malformed=redirect is not None).of(message)

@@ -72,7 +72,7 @@ def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(Fail
     groups: dict[str, _Group] = {}
     problem, messages, is_complete = None, 0, False
     try:
-        with queue_of(conn_id, wanted.queue) as queue:
+        with queue_of(conn_id, wanted.queue) as (_, queue):
             for message in looked_through(queue):
                 if message is None:
                     break

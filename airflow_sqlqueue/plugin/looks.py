@@ -14,11 +14,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
+from fastapi import HTTPException
+
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.inspection.overview import DatabaseOverview, QueueOverview
 from airflow_sqlqueue.plugin.gauges import send_gauges
-from airflow_sqlqueue.plugin.servers import SESSIONS, Sessions, catalogs_of
+from airflow_sqlqueue.plugin.servers import (
+    MAX_CONNECTIONS,
+    SESSIONS,
+    SESSIONS_PER_CONNECTION,
+    WAITING_PER_CONNECTION,
+    Sessions,
+    catalogs_of,
+)
 from airflow_sqlqueue.routing import ResolvedAddress
 
 FRESH_SECONDS = 5.0
@@ -28,7 +37,7 @@ POINTS = 288
 POINT_SECONDS = 60.0
 """One point a minute, so some five hours."""
 
-MAX_WATCHED = 50
+MAX_WATCHED = MAX_CONNECTIONS
 MAX_HISTORIES = 5_000
 """Queues with a history, of all connections: at 16 bytes a point that makes 23 MB."""
 
@@ -78,6 +87,7 @@ class _Watched:
     def __init__(self, key: object, client: QueueClient) -> None:
         self.key = key
         self.mutex = threading.Lock()
+        self.waiting = threading.BoundedSemaphore(SESSIONS_PER_CONNECTION + WAITING_PER_CONNECTION)
         self.look: Look | None = None
         self.looked = 0.0
         self.counts: dict[ResolvedAddress, tuple[float, int, int | None]] = {}
@@ -95,16 +105,21 @@ class Looks:
         self._watched: OrderedDict[str, _Watched] = OrderedDict()
 
     def look(self, conn_id: str, client: QueueClient) -> Look:
-        """The last look, or a new one where that is too old."""
+        """The last look, or a new one where that is too old; 503 where too many wait for the first."""
         watched = self._watch(conn_id, client)
         if watched.look is not None and (self._is_fresh(watched) or watched.mutex.locked()):
             return watched.look
-        with watched.mutex:
-            if watched.look is None or not self._is_fresh(watched):
-                watched.look = self._look(conn_id, client, watched)
-                watched.looked = time.monotonic()
-                self._on_look(conn_id, watched.look)
-            return watched.look
+        if not watched.waiting.acquire(blocking=False):
+            raise HTTPException(503, "Too many people look at once: try again in some seconds.")
+        try:
+            with watched.mutex:
+                if watched.look is None or not self._is_fresh(watched):
+                    watched.look = self._look(conn_id, client, watched)
+                    watched.looked = time.monotonic()
+                    self._on_look(conn_id, watched.look)
+                return watched.look
+        finally:
+            watched.waiting.release()
 
     def last(self, conn_id: str) -> Look | None:
         """The last look, however old it is."""

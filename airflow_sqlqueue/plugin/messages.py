@@ -81,7 +81,7 @@ def messages(
     """
     after = FIRST if wanted.after is None else wanted.after
     where = wanted.where()
-    with queue_of(conn_id, address) as queue:
+    with queue_of(conn_id, address) as (_, queue):
         if wanted.group is not None and wanted.group_by is not None:
             members = of_group(wanted.group_by, wanted.group)
             found, reached, ended = _of_group(queue, members, after, wanted.limit)
@@ -100,7 +100,7 @@ def messages(
 @router.get("/{row_version}")
 def message(conn_id: str, address: str, row_version: int) -> dict[str, Any]:
     """One message with its headers, in the order in which they are written."""
-    with queue_of(conn_id, address) as queue:
+    with queue_of(conn_id, address) as (_, queue):
         head = _head(queue, row_version)
     decoded = head.decoded
     too_long = len(head.headers) > _SHOWN_CHARACTERS
@@ -115,7 +115,7 @@ def message(conn_id: str, address: str, row_version: int) -> dict[str, Any]:
 @router.get("/{row_version}/body", dependencies=[Depends(may_see_bodies)])
 def body(conn_id: str, address: str, row_version: int, user: GetUserDep) -> dict[str, Any]:
     """The body, decoded. The audit log has who saw it."""
-    with queue_of(conn_id, address) as queue:
+    with queue_of(conn_id, address) as (_, queue):
         head = _head(queue, row_version)
         audit.note(user, "see_body", connection=conn_id, queue=queue.address.canonical, row_version=row_version)
         hint = readpast(True)

@@ -9,6 +9,7 @@ import hmac
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,12 +121,14 @@ def _scrape() -> list[Sample]:
 def _of_connection(conn_id: str) -> list[Sample]:
     try:
         look = LOOKS.look(conn_id, client_of(conn_id))
-        found = list(_of_look(conn_id, look))
-        if look.problem is None:
-            found += _of_batches(conn_id)
-        return found
     except (SqlQueueError, HTTPException):
         return [("sqlqueue_up", {"conn_id": conn_id}, 0)]
+    found = list(_of_look(conn_id, look))
+    if look.problem is None:
+        # A ledger that cannot be read now hides no queue.
+        with suppress(SqlQueueError, HTTPException):
+            found += _of_batches(conn_id)
+    return found
 
 
 def _of_look(conn_id: str, look: Look) -> Iterator[Sample]:

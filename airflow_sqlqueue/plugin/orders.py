@@ -17,6 +17,8 @@ from airflow_sqlqueue.errors import ConfigurationError
 ACTIONS = ("return", "redirect", "requeue", "sweep", "mark_consumed")
 PREVIEWED_SECONDS = 600
 """How long a preview may be confirmed."""
+ORDER_SECONDS = 86_400
+"""How long the run of an order may begin, or begin again."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,9 @@ class Order:
     """One action of the page.
 
     ``group`` is a name of :func:`~airflow_sqlqueue.errorqueue.groups.group_name`; ``messages`` is how many the user
-    confirmed, and no more are touched. ``holder`` is who may use it: a user for a preview, a DAG run for an order.
+    confirmed, and no more are touched; none above ``up_to`` either, the last RowVersion that was counted, so that an
+    order that is run again meets only what it was given for. ``holder`` is who may use it: a user for a preview, a DAG
+    run for an order.
     """
 
     action: str
@@ -34,6 +38,7 @@ class Order:
     batch_id: str | None = None
     group: str | None = None
     row_versions: tuple[int, ...] | None = None
+    up_to: int | None = None
     destination: str | None = None
     holder: str = ""
 
@@ -52,8 +57,12 @@ class Order:
     @property
     def filters(self) -> dict[str, Any]:
         """The failed messages that are meant, as :class:`~airflow_sqlqueue.errorqueue.filters.ErrorFilter` has them."""
-        given = {"group": self.group, "row_versions": self.row_versions}
-        return {name: list(value) if name == "row_versions" else value for name, value in given.items() if value}
+        given = {"group": self.group, "row_versions": self.row_versions, "up_to": self.up_to}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in given.items()
+            if value not in (None, "", ())
+        }
 
 
 def signed(order: Order, holder: str, kind: str) -> str:
@@ -66,7 +75,7 @@ def read(text: str, holder: str, kind: str, *, seconds: int | None = None) -> Or
     try:
         order = Order.of(_serializer(kind).loads(text, max_age=seconds))
     except SignatureExpired:
-        raise ConfigurationError("The preview is too old: look again at what would be done.") from None
+        raise ConfigurationError(f"The {kind} is too old: look again at what would be done.") from None
     except (BadSignature, TypeError, ValueError):
         raise ConfigurationError(
             "The order is not signed by this Airflow's page: start it there, and give [api] secret_key, or [sqlqueue] "

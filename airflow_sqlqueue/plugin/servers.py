@@ -21,6 +21,7 @@ from airflow_sqlqueue.hooks.connection import CONNECTION_TYPES, read_connection
 from airflow_sqlqueue.hooks.masking import mask_secrets
 from airflow_sqlqueue.plugin import settings
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 
 MAX_CONNECTIONS = 200
@@ -66,7 +67,12 @@ def shown_connections() -> list[ShownConnection]:
 
 
 def _shown(conn_id: str) -> Connection | None:
-    """The connection where it is one that the page shows."""
+    """The connection where it is one that the page shows.
+
+    Named as it is listed: in the environment Airflow finds it by any case, and each would be a connection of its own.
+    """
+    if conn_id not in settings.named_connections() and not _is_listed(conn_id):
+        return None
     try:
         connection = BaseHook.get_connection(conn_id)
     except Exception:
@@ -74,6 +80,15 @@ def _shown(conn_id: str) -> Connection | None:
         return None
     allowed = CONNECTION_TYPES if conn_id in settings.named_connections() else CONNECTION_TYPES[:1]
     return connection if connection.conn_type in allowed else None
+
+
+def _is_listed(conn_id: str) -> bool:
+    """Whether Airflow's database or environment has it; what a secrets backend has is for those who name it."""
+    if f"{_ENVIRONMENT}{conn_id.upper()}" in os.environ:
+        return conn_id == conn_id.lower()
+    with create_session() as session:
+        found = session.scalar(select(StoredConnection.conn_id).where(StoredConnection.conn_id == conn_id))
+    return found == conn_id
 
 
 def client_of(conn_id: str) -> QueueClient:
@@ -149,12 +164,33 @@ def session_of(conn_id: str) -> Iterator[tuple[QueueClient, Session]]:
 
 
 @contextmanager
-def queue_of(conn_id: str, address: str) -> Iterator[QueueTable]:
-    """The queue that an address means, through a session for the block. Raises :class:`AddressError`."""
+def queue_of(conn_id: str, address: str) -> Iterator[tuple[QueueClient, QueueTable]]:
+    """A connection's client and the queue that an address means, through a session for the block.
+
+    Raises what :func:`address_of` raises.
+    """
     # An address that cannot be used is an error before a connection is made.
-    client_of(conn_id).resolve(address)
+    address_of(client_of(conn_id), address)
     with session_of(conn_id) as (client, session):
-        yield client.queue(address).through(session)
+        queue = client.queue(address).through(session)
+        _check_shown(client, queue.address)
+        yield client, queue
+
+
+def address_of(client: QueueClient, address: str) -> ResolvedAddress:
+    """What an address of a request means: 403 where the page shows nothing of its database.
+
+    Raises :class:`AddressError`.
+    """
+    found = client.resolve(address)
+    _check_shown(client, found)
+    return found
+
+
+def _check_shown(client: QueueClient, found: ResolvedAddress) -> None:
+    """Who may look at a connection is not to look at all that its login reaches."""
+    if found.catalog.casefold() not in {name.casefold() for name in catalogs_of(client)}:
+        raise HTTPException(403, f"The connection does not name the database {found.catalog!r}: see allowed_catalogs.")
 
 
 def catalogs_of(client: QueueClient) -> list[str]:

@@ -13,7 +13,7 @@ const STATES = { open: "info", sealed: "warning", consumed: "good", requeued: "p
 const ACTIONS = {
   requeue: { label: "Requeue", verb: (count) => `Requeue ${plural(count, "message")}` },
   sweep: {
-    label: "Sweep",
+    label: "Sweep finished batches",
     verb: (count) => `Remove ${plural(count, "finished batch", "finished batches")}`,
     danger: true,
   },
@@ -82,10 +82,13 @@ function buttons(page, conn, batch, small = false) {
   const offered = batch.actions.filter((name) => name in ACTIONS);
   if (!offered.length) return null;
   const all = offered.map((name) => {
-    const button = actionButton(page, conn, { ...ACTIONS[name], request: { action: name, batch_id: batch.batch_id } });
+    // A sweep is of the ledger that the batch stands in.
+    const what = name === "sweep" ? { queue: batch.queue } : { batch_id: batch.batch_id };
+    const button = actionButton(page, conn, { ...ACTIONS[name], request: { action: name, ...what } });
     if (small) {
       button.classList.add("small");
-      button.setAttribute("aria-label", `${ACTIONS[name].label} batch ${batch.batch_id.slice(0, 8)}`);
+      const where = name === "sweep" ? `beside ${batch.queue}` : `batch ${batch.batch_id.slice(0, 8)}`;
+      button.setAttribute("aria-label", `${ACTIONS[name].label} ${where}`);
     }
     return button;
   });

@@ -111,8 +111,9 @@ def test_a_group_is_counted_confirmed_and_returned(
     row = logged()[0]
     assert (row.event, row.owner, row.run_id) == ("sqlqueue_return", "vera", started["run_id"])
     assert json.loads(row.extra)["messages"] == 2
-    # Confirmed twice, it runs once.
-    assert page("POST", ACTIONS, json={"token": preview["token"], "count": 2}).status_code == 409
+    # Confirmed twice, it runs once, however its signature is written.
+    for token in (preview["token"], f"{preview['token']}="):
+        assert page("POST", ACTIONS, json={"token": token, "count": 2}).status_code == 409
     # One more fails meanwhile: it was not confirmed.
     hook.send(failures, [failed(queue_name, "Broken", number=9)])
     said = run(dag, started["run_id"])[-1]
@@ -120,6 +121,22 @@ def test_a_group_is_counted_confirmed_and_returned(
     assert "2 messages were returned" in said["sentence"]
     assert hook.depth(queue_name).messages == 2
     assert hook.depth(failures).messages == 5
+    # Cleared, the run meets only what was counted.
+    assert run(dag, started["run_id"])[-1]["done"] == 0
+    assert hook.depth(failures).messages == 5
+
+
+def test_an_order_does_not_live_for_ever(post: Any, failures: str, dag: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from airflow_sqlqueue.plugin import actions_dag
+
+    (first, *_) = post(f"{CONNECTION}/queues/{failures}/messages", {})["messages"]
+    wanted = {"action": "return", "queue": failures, "row_versions": [first["row_version"]]}
+    started = post(ACTIONS, {"token": post(f"{ACTIONS}/preview", wanted)["token"], "count": 1})
+    monkeypatch.setattr(actions_dag, "ORDER_SECONDS", -1)
+    with pytest.raises(AirflowFailException, match="order is too old"):
+        run(dag, started["run_id"])
 
 
 def test_a_selection_is_redirected(
@@ -263,6 +280,8 @@ def test_a_message_is_edited_at_once(
     (first, *_) = post(f"{CONNECTION}/queues/{failures}/messages", {})["messages"]
     path = f"{CONNECTION}/queues/{failures}/messages/{first['row_version']}/edit"
     changed = {"headers": {"Shop.Fixed": "a new value", HeaderNames.CORRELATION_ID: None}, "body": "a new body"}
+    taken = page("POST", path, json={"headers": {HeaderNames.MESSAGE_ID: "mine"}})
+    assert (taken.status_code, "is set here" in taken.json()["detail"]) == (400, True)
     dry = post(path, changed)
     assert "would go to" in dry["sentence"]
     assert hook.depth(queue_name).messages == 0

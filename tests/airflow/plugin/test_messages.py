@@ -237,3 +237,15 @@ def test_a_fault_of_the_page_tells_nothing_of_a_message(
     assert answer.headers["cache-control"] == "no-store"
     assert "RuntimeError" in caplog.text
     assert SECRET not in caplog.text
+
+
+def test_half_a_character_hides_no_other_message(post: Any, get: Any, hook: SqlQueueHook, queue_name: str) -> None:
+    """Half a surrogate pair, as .NET may write one into JSON, is in no encoding but in escapes."""
+    half = '{"NServiceBus.EnclosedMessageTypes": "Shop.\\ud800, Shop", "x": "\\udc00"}'
+    hook.send(queue_name, [Message(half), Message({"x": "whole"})])
+    path = f"api/connections/sqlqueue_default/queues/{queue_name}/messages"
+    first, second = post(path, {})["messages"]
+    assert first["message_type"] == "Shop.\ud800"
+    shown = get(f"{path}/{first['row_version']}")
+    assert ["x", "\udc00"] in [list(each) for each in shown["headers"]]
+    assert second["message_type"] is None

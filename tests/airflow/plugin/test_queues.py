@@ -130,6 +130,34 @@ def test_too_many_at_once_are_told_so(page: Any, live: str, queue_name: str, mon
     assert page("GET", f"{QUEUES}/{queue_name}/messages/1").status_code == 404
 
 
+def test_who_waits_for_the_first_look_holds_no_thread_of_all(page: Any, live: str) -> None:
+    from airflow_sqlqueue.plugin import looks, servers
+
+    watched = looks.LOOKS._watch(live, servers.client_of(live))
+    while watched.waiting.acquire(blocking=False):
+        pass
+    answer = page("GET", QUEUES)
+    assert (answer.status_code, "Too many" in answer.json()["detail"]) == (503, True)
+
+
+def test_a_connection_is_found_by_its_own_name_alone(page: Any, live: str) -> None:
+    """Airflow finds one of the environment by any case of its letters."""
+    answer = page("GET", "api/connections/SqlQueue_Default/queues")
+    assert (answer.status_code, "no connection" in answer.json()["detail"]) == (404, True)
+
+
+def test_a_database_that_the_connection_does_not_name_is_not_shown(page: Any, live: str) -> None:
+    """Not even where the login reaches it."""
+    told = [
+        page("POST", f"{QUEUES}/error@[dbo]@[master]/messages", json={}),
+        page("GET", f"{QUEUES}/error@[dbo]@[master]/messages/1"),
+    ]
+    assert [(each.status_code, "does not name the database 'master'" in each.json()["detail"]) for each in told] == [
+        (403, True),
+        (403, True),
+    ]
+
+
 def test_a_statement_that_takes_too_long_is_given_up(page: Any, hook: SqlQueueHook, queue_name: str) -> None:
     """A lock on the whole table, which a look at a message waits for, is one of those."""
     from airflow_sqlqueue.plugin import servers
