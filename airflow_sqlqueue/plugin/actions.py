@@ -34,7 +34,7 @@ from airflow_sqlqueue.plugin import audit
 from airflow_sqlqueue.plugin.actions_dag import PROGRESS, TASK
 from airflow_sqlqueue.plugin.answers import RequestBody, read_as
 from airflow_sqlqueue.plugin.batches import actions_for, find_batch
-from airflow_sqlqueue.plugin.failures import Group, Grouping, looked_through, of_group
+from airflow_sqlqueue.plugin.failures import SECONDS, Group, Grouping, looked_through, of_group
 from airflow_sqlqueue.plugin.orders import ACTIONS, PREVIEWED_SECONDS, Order, read, signed
 from airflow_sqlqueue.plugin.rights import may_act, may_start_actions
 from airflow_sqlqueue.plugin.servers import address_of, queue_of, session_of
@@ -207,10 +207,13 @@ def _count_failed(order: Order) -> _Counted:
     last: int | None = None
     with queue_of(order.connection, order.queue or "") as (client, queue):
         destinations = Destinations(queue, client.resolver, order.destination)
-        for message in looked_through(queue, where):
+        # What was counted within the time for a look is found again in twice that.
+        for message in looked_through(queue, where, 2 * SECONDS if order.messages else SECONDS):
             if message is None:
                 is_whole = False
             elif where.matches(message):
+                if order.messages and to.total() == order.messages:
+                    break
                 last = message.row_version
                 found = destinations.of(message)
                 if isinstance(found, Reason):

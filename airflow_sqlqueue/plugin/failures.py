@@ -92,9 +92,9 @@ def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(Fail
     }
 
 
-def looked_through(queue: QueueTable, where: ErrorFilter | None = None) -> Any:
+def looked_through(queue: QueueTable, where: ErrorFilter | None = None, seconds: float = SECONDS) -> Any:
     """The messages of an error queue, in order; None, at the end, where it has more than one request looks at."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + seconds
     for number, message in enumerate(scan(queue, Span.of(queue, where or ErrorFilter()))):
         if number == MAX_SCANNED or (number % 64 == 0 and time.monotonic() > deadline):
             yield None
