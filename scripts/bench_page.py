@@ -22,11 +22,11 @@ from typing import Any
 
 import httpx
 from bench_report import Comparison
+from bench_setting import connection_fields
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.inspection.overview import DatabaseOverview
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import queue_definition
 
@@ -77,6 +77,8 @@ def crowded(client: QueueClient, queues: int = QUEUES) -> Iterator[QueueClient]:
 @contextmanager
 def _server(client: QueueClient) -> Iterator[Any]:
     """An API server with the page in it, in this process; a call asks it for the queues, at which it then looks."""
+    extra = {"keywords": dict(client.settings.keywords)}
+    connection = {"conn_type": "sqlqueue", **connection_fields(client.settings), "extra": extra}
     with TemporaryDirectory(prefix="sqlqueue-bench-") as home:
         os.environ |= {
             "AIRFLOW_HOME": home,
@@ -84,7 +86,7 @@ def _server(client: QueueClient) -> Iterator[Any]:
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
             "AIRFLOW__API_AUTH__JWT_SECRET": uuid.uuid4().hex * 2,
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
-            f"AIRFLOW_CONN_{_CONNECTION.upper()}": json.dumps(_connection(client.settings)),
+            f"AIRFLOW_CONN_{_CONNECTION.upper()}": json.dumps(connection),
         }
         airflow = Path(sys.executable).with_name("airflow")
         subprocess.run([airflow, "db", "migrate"], check=True, capture_output=True)
@@ -110,18 +112,6 @@ def _server(client: QueueClient) -> Iterator[Any]:
         finally:
             server.should_exit = True
             thread.join(30)
-
-
-def _connection(settings: ConnectionSettings) -> dict[str, Any]:
-    return {
-        "conn_type": "sqlqueue",
-        "host": settings.host,
-        "port": settings.port,
-        "login": settings.user,
-        "password": settings.password,
-        "schema": settings.database,
-        "extra": {"keywords": dict(settings.keywords)},
-    }
 
 
 def _timed(work: Any) -> float:

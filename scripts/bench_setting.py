@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from itertools import cycle, islice
 from random import Random
+from typing import Any
 
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.message import HeaderNames, Message
@@ -37,6 +38,17 @@ def a_queue(url: str) -> Iterator[QueueTable]:
             yield QueueTable(session, address)
         finally:
             drop_queue(session, address, force=True)
+
+
+def connection_fields(settings: ConnectionSettings) -> dict[str, Any]:
+    """The fields of an Airflow connection to a server's database, without its ``extra``."""
+    return {
+        "host": settings.host,
+        "port": settings.port,
+        "login": settings.user,
+        "password": settings.password,
+        "schema": settings.database,
+    }
 
 
 def messages(count: int, lives: timedelta | None = None) -> Iterator[Message]:

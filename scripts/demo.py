@@ -24,6 +24,7 @@ from threading import Lock
 from typing import Any
 
 import pyarrow.parquet as pq
+from bench_setting import connection_fields
 from rich.console import Console
 from rich.table import Table
 from spark_archive import quick_start
@@ -141,11 +142,7 @@ def run_dag(settings: ConnectionSettings, steps: Steps) -> dict[str, Any]:
         "AIRFLOW_CONN_SQLQUEUE_DEFAULT": json.dumps(
             {
                 "conn_type": "sqlqueue",
-                "host": settings.host,
-                "port": settings.port,
-                "schema": settings.database,
-                "login": settings.user,
-                "password": settings.password,
+                **connection_fields(settings),
                 "extra": {"encrypt": "yes", "trust_server_certificate": True},
             }
         ),

@@ -169,9 +169,10 @@ def queue_of(conn_id: str, address: str) -> Iterator[tuple[QueueClient, QueueTab
 
     Raises what :func:`address_of` raises.
     """
+    client = client_of(conn_id)
     # An address that cannot be used is an error before a connection is made.
-    address_of(client_of(conn_id), address)
-    with session_of(conn_id) as (client, session):
+    address_of(client, address)
+    with SESSIONS.session(conn_id, client) as session:
         queue = client.queue(address).through(session)
         _check_shown(client, queue.address)
         yield client, queue

@@ -64,17 +64,12 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Connect:
 @pytest.fixture
 def live(connection: Connect, server: Any) -> str:
     """The connection ``sqlqueue_default`` to the test server."""
+    from bench_setting import connection_fields
+
     from airflow_sqlqueue.server.settings import ConnectionSettings
 
     settings = ConnectionSettings.from_url(server.url("sqlqueue"))
-    return connection(
-        host=settings.host,
-        port=settings.port,
-        login=settings.user,
-        password=settings.password,
-        schema=settings.database,
-        extra={"encrypt": "yes", "trust_server_certificate": True},
-    )
+    return connection(**connection_fields(settings), extra={"encrypt": "yes", "trust_server_certificate": True})
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.providers.microsoft.mssql.hooks.mssql import MsSqlHook
 from airflow.sdk import BaseHook
+from bench_setting import connection_fields
 
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
@@ -20,19 +21,9 @@ def settings(server: Any) -> ConnectionSettings:
     return ConnectionSettings.from_url(server.url("sqlqueue"))
 
 
-def fields(settings: ConnectionSettings) -> dict[str, Any]:
-    return {
-        "host": settings.host,
-        "port": settings.port,
-        "login": settings.user,
-        "password": settings.password,
-        "schema": settings.database,
-    }
-
-
 @pytest.fixture
 def mssql(connection: Any, settings: ConnectionSettings) -> MsSqlHook:
-    hook = BaseHook.get_hook(connection("mssql", conn_id="mssql_default", **fields(settings)))
+    hook = BaseHook.get_hook(connection("mssql", conn_id="mssql_default", **connection_fields(settings)))
     assert isinstance(hook, MsSqlHook)
     return hook
 
@@ -74,7 +65,7 @@ def test_our_hook_takes_their_connections(
     connection: Any, settings: ConnectionSettings, conn_type: str, extra: dict[str, str]
 ) -> None:
     trust = {"trust_server_certificate": True} if conn_type == "mssql" else {}
-    hook = SqlQueueHook(connection(conn_type, extra | trust, conn_id="theirs", **fields(settings)))
+    hook = SqlQueueHook(connection(conn_type, extra | trust, conn_id="theirs", **connection_fields(settings)))
     name = f"test.{uuid.uuid4().hex[:12]}"
     assert hook.create_queue(name)
     hook.send(name, [Message(body=b"x")])

@@ -16,6 +16,7 @@ from airflow.providers.common.sql.operators.sql import (
     SQLValueCheckOperator,
 )
 from airflow.sdk.exceptions import AirflowException
+from bench_setting import connection_fields
 
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
@@ -29,8 +30,7 @@ IDS = [uuid.UUID(int=number) for number in (1, 2, 3)]
 def mssql(connection: Any, server: Any) -> str:
     """A connection for ``MsSqlHook``."""
     settings = ConnectionSettings.from_url(server.url("sqlqueue"))
-    fields = {"login": settings.user, "password": settings.password, "schema": settings.database}
-    return str(connection("mssql", conn_id="mssql_default", host=settings.host, port=settings.port, **fields))
+    return str(connection("mssql", conn_id="mssql_default", **connection_fields(settings)))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from bench_setting import connection_fields
 
 # Airflow reads these when it is first imported; tests/airflow has homes of its own.
 if "AIRFLOW_HOME" not in os.environ:
@@ -43,11 +44,8 @@ def database(settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         url = f"mssql://{login}@{settings.host}:{settings.port}/{name}?{options}"
         values = {
             "conn_type": "sqlqueue",
-            "host": settings.host,
-            "port": settings.port,
+            **connection_fields(settings),
             "schema": name,
-            "login": settings.user,
-            "password": settings.password,
             "extra": {"encrypt": "yes", "trust_server_certificate": True},
         }
         monkeypatch.setenv("SQLQUEUE_URL", url)

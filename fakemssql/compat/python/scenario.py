@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any
@@ -26,17 +27,20 @@ def say(step: str, **facts: object) -> None:
     print(json.dumps({"step": step, **facts}), flush=True)  # noqa: T201 - its output is what it is for
 
 
-class Driver:
-    """One driver: how it connects, marks parameters, tells of errors and cancels."""
+class Driver(ABC):
+    """One driver: how it connects, marks parameters, tells of errors and cancels.
+
+    Whatever it raises ends a statement here: each has error classes of its own.
+    """
 
     mark = "?"
     binary: Callable[[bytes], Any] = bytes
 
-    def connect(self) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def connect(self) -> Any: ...
 
-    def version(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def version(self) -> str: ...
 
     def number(self, connection: Any, text: str) -> int:
         """The number of the error that a statement ends with."""

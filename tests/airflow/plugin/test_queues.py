@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from bench_page import crowded
+from bench_setting import connection_fields
 
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
@@ -192,15 +193,8 @@ def test_a_statement_that_takes_too_long_is_given_up(page: Any, hook: SqlQueueHo
 def crowd(connection: Any, hook: SqlQueueHook) -> Iterator[int]:
     """The connection is to a database of its own with 200 queues; how many messages they have, by the catalog."""
     with crowded(hook.client) as client:
-        settings = client.settings
-        connection(
-            host=settings.host,
-            port=settings.port,
-            login=settings.user,
-            password=settings.password,
-            schema=settings.database,
-            extra={"encrypt": "yes", "trust_server_certificate": True},
-        )
+        extra = {"encrypt": "yes", "trust_server_certificate": True}
+        connection(**connection_fields(client.settings), extra=extra)
         yield 10_000_000
 
 

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import httpx
 import psutil
+from bench_setting import connection_fields
 from psycopg.conninfo import conninfo_to_dict
 
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -201,11 +202,7 @@ class RunningAirflow:
         connection = {
             "connection_id": conn_id,
             "conn_type": "sqlqueue",
-            "host": settings.host,
-            "port": settings.port,
-            "login": settings.user,
-            "password": settings.password,
-            "schema": settings.database,
+            **connection_fields(settings),
             "extra": json.dumps(extra),
         }
         self.post("connections", connection)

@@ -111,13 +111,7 @@ def alter_database(d: Definer, node: nodes.AlterDatabase) -> None:
     name = node.name or d.session.database
     entry = d.catalog.database(name)
     if entry is None:
-        raise SqlError(
-            5011,
-            f"User does not have permission to alter database '{name}', the database"
-            " does not exist, or the database is not in a state that allows access checks.",
-            severity=14,
-            state=5,
-        )
+        raise errors.unalterable_database(name)
     text = " ".join(node.options)
     # DELAYED_DURABILITY has an equals sign before its value, READ_COMMITTED_SNAPSHOT has none.
     setting = _SETTINGS.get(" ".join([word for word in node.options if word != "="][:2]))

@@ -25,10 +25,7 @@ from fakemssql.tsql.parser.parser import Parser
 
 
 def key_columns(p: Parser) -> list[KeyColumn]:
-    p.expect_op("(")
-    columns = p.list_of(_key_column)
-    p.expect_op(")")
-    return columns
+    return p.list_in_parentheses(_key_column)
 
 
 def _key_column(p: Parser) -> KeyColumn:

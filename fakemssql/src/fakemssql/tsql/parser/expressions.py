@@ -63,12 +63,7 @@ def condition(p: Parser) -> Expr:
 
 def predicate(p: Parser) -> Expr:
     """A search condition (or, in parentheses, whatever it turns out to be)."""
-    left = _conjunction(p)
-    while p.upper == "OR":
-        _truth(p, left)
-        p.next()
-        left = nodes.Binary("or", left, _truth(p, _conjunction(p)))
-    return left
+    return _joined(p, "OR", _conjunction)
 
 
 def _truth(p: Parser, value: Expr) -> Expr:
@@ -85,11 +80,16 @@ def _truth(p: Parser, value: Expr) -> Expr:
 
 
 def _conjunction(p: Parser) -> Expr:
-    left = _negation(p)
-    while p.upper == "AND":
+    return _joined(p, "AND", _negation)
+
+
+def _joined(p: Parser, word: str, part: Callable[[Parser], Expr]) -> Expr:
+    """Conditions with a word between them, or one alone, which may be a value."""
+    left = part(p)
+    while p.upper == word:
         _truth(p, left)
         p.next()
-        left = nodes.Binary("and", left, _truth(p, _negation(p)))
+        left = nodes.Binary(word.lower(), left, _truth(p, part(p)))
     return left
 
 

@@ -73,9 +73,7 @@ def _hint(p: Parser) -> Hint:
         if p.accept_op("=") and not p.is_op("("):
             hint.args = [_index(p)]
             return hint
-        p.expect_op("(")
-        hint.args = p.list_of(_index)
-        p.expect_op(")")
+        hint.args = p.list_in_parentheses(_index)
     elif hint.name == "FORCESEEK" and p.accept_op("("):
         hint.args = [_index(p)]
         p.column_list()

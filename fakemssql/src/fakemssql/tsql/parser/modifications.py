@@ -162,10 +162,7 @@ def _column(p: Parser) -> str:
 
 
 def _insert_columns(p: Parser) -> list[str]:
-    p.expect_op("(")
-    names = p.list_of(_column)
-    p.expect_op(")")
-    return names
+    return p.list_in_parentheses(_column)
 
 
 def _set_clause(p: Parser) -> list[nodes.Assignment]:

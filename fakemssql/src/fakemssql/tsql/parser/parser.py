@@ -217,12 +217,16 @@ class Parser:
             items.append(item(self))
         return items
 
-    def column_list(self) -> list[str]:
-        """``(a, b)``."""
+    def list_in_parentheses(self, item: Callable[[Parser], Item]) -> list[Item]:
+        """``(a, b)``: such a list, with what encloses it."""
         self.expect_op("(")
-        names = self.list_of(Parser.identifier)
+        items = self.list_of(item)
         self.expect_op(")")
-        return names
+        return items
+
+    def column_list(self) -> list[str]:
+        """``(a, b)``, of names."""
+        return self.list_in_parentheses(Parser.identifier)
 
     def query_ahead(self) -> bool:
         """Whether a query expression starts here, perhaps behind parentheses."""

@@ -13,9 +13,7 @@ def option_clause(p: Parser) -> None:
     """``OPTION (...)`` or nothing."""
     if not p.accept("OPTION"):
         return
-    p.expect_op("(")
-    p.list_of(_query_hint)
-    p.expect_op(")")
+    p.list_in_parentheses(_query_hint)
 
 
 def _query_hint(p: Parser) -> None:
@@ -43,18 +41,14 @@ def _use(p: Parser) -> None:
     if p.upper == "PLAN":
         p.unsupported("OPTION (USE PLAN)")
     p.expect("HINT")
-    p.expect_op("(")
-    p.list_of(Parser.string)
-    p.expect_op(")")
+    p.list_in_parentheses(Parser.string)
 
 
 def _optimize(p: Parser) -> None:
     """``FOR UNKNOWN``, ``FOR (@a = 1, @b UNKNOWN)``."""
     p.expect("FOR")
     if not p.accept("UNKNOWN"):
-        p.expect_op("(")
-        p.list_of(_assumed_value)
-        p.expect_op(")")
+        p.list_in_parentheses(_assumed_value)
 
 
 def _assumed_value(p: Parser) -> None:

@@ -180,14 +180,8 @@ def values(p: Parser, *, new: bool = True) -> nodes.Values:
 
 
 def _new_row(p: Parser) -> list[Expr]:
-    p.expect_op("(")
-    row = p.list_of(new_value)
-    p.expect_op(")")
-    return row
+    return p.list_in_parentheses(new_value)
 
 
 def _row(p: Parser) -> list[Expr]:
-    p.expect_op("(")
-    row = p.list_of(expression)
-    p.expect_op(")")
-    return row
+    return p.list_in_parentheses(expression)

@@ -22,6 +22,17 @@ def denied_in_database(permission: str, database: str) -> SqlError:
     return SqlError(262, f"{permission} permission denied in database '{database}'.", severity=14)
 
 
+def unalterable_database(name: str) -> SqlError:
+    """ALTER DATABASE of one that is not there, or without the permission: which of them, is not told."""
+    return SqlError(
+        5011,
+        f"User does not have permission to alter database '{name}', the database"
+        " does not exist, or the database is not in a state that allows access checks.",
+        severity=14,
+        state=5,
+    )
+
+
 def denied_on_server(permission: str) -> SqlError:
     """A permission of the server, such as VIEW SERVER STATE."""
     return SqlError(

@@ -134,13 +134,7 @@ def _may_change_trigger_state(d: Definer, node: nodes.TriggerState) -> None:
 def _may_alter_database(d: Definer, node: nodes.AlterDatabase) -> None:
     name = node.name or d.session.database
     if not d.session.security.entrant(name) or not d.session.security.allowed(name, DATABASE, 0, "ALTER"):
-        raise SqlError(
-            5011,
-            f"User does not have permission to alter database '{name}', the database"
-            " does not exist, or the database is not in a state that allows access checks.",
-            severity=14,
-            state=5,
-        )
+        raise errors.unalterable_database(name)
 
 
 def may_truncate(d: Definer, table: TableInfo) -> None:
