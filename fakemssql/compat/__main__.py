@@ -15,6 +15,10 @@ _DATABASE = "compat"
 
 
 def main(names: Sequence[str]) -> int:
+    known = [client.name for client in (*OTHERS, *PYTHON)]
+    if unknown := [name for name in names if name not in known]:
+        sys.stderr.write(f"There is no client {unknown[0]!r}: choose of {', '.join(known)}.\n")
+        return 2
     started = time.monotonic()
     passed = failed = left_out = 0
     sys.stdout.write("| client | version | TDS | encryption | " + " | ".join(scenario.STEPS) + " |\n")

@@ -118,3 +118,8 @@ class StillServer:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+def test_a_client_that_there_is_not_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert table.main(["pymsql"]) == 2
+    assert "There is no client 'pymsql': choose of mssql-jdbc, " in capsys.readouterr().err
