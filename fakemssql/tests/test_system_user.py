@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from fakemssql import FakeServer, FakeServerError, postgres
+from fakemssql import FakeServer, FakeServerError, postgres, system_user
 from fakemssql.postgres import BINARIES, Postgres, PostgresError
+from fakemssql.system_user import NAME, SystemUser
 from support.folders import data_folder
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only for root PostgreSQL runs as another user")
@@ -96,6 +101,35 @@ def test_folders_that_are_made_under_a_private_umask_can_be_entered() -> None:
                 assert server.data.stat().st_mode & 0o777 == 0o711
         finally:
             os.umask(before)
+
+
+@as_root
+def test_servers_that_start_side_by_side_make_the_user_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real useradd would leave a user on the machine. Both look for one before either makes one."""
+    made: list[pwd.struct_passwd] = []
+    missed = threading.Barrier(2, timeout=30)
+    looked = threading.local()
+
+    def look_up(name: str) -> pwd.struct_passwd:
+        if not getattr(looked, "once", False):
+            looked.once = True
+            missed.wait()
+        elif made:
+            return made[-1]
+        raise KeyError(name)
+
+    def useradd(command: list[str], **options: object) -> None:
+        assert command[0] == "useradd"
+        number = 3_000 + len(made)
+        time.sleep(0.05)
+        made.append(pwd.struct_passwd((command[-1], "x", number, number, "", "/", "/bin/sh")))
+
+    monkeypatch.setattr(system_user.pwd, "getpwnam", look_up)
+    monkeypatch.setattr(system_user.subprocess, "run", useradd)
+    with ThreadPoolExecutor(2) as pool:
+        users = list(pool.map(lambda _: system_user.needed(), range(2)))
+    assert len(made) == 1
+    assert users[0] == users[1] == SystemUser(NAME, 3_000, 3_000)
 
 
 def test_a_folder_with_something_else_in_it_is_refused_and_not_changed() -> None:

@@ -7,6 +7,7 @@ the mode of a folder that we did not make is never changed.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -66,18 +67,35 @@ def needed() -> SystemUser | None:
     """
     if os.geteuid() != 0:
         return None
+    entry = _entry() or _make()
+    return SystemUser(NAME, entry.pw_uid, entry.pw_gid)
+
+
+def _entry() -> pwd.struct_passwd | None:
     try:
-        entry = pwd.getpwnam(NAME)
+        return pwd.getpwnam(NAME)
     except KeyError:
-        try:
+        return None
+
+
+def _make() -> pwd.struct_passwd:
+    # useradd looks for the name before it locks what it writes: of two at a time each makes the user, and the second
+    # one's number takes the place of the first's.
+    folder = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        entry = _entry()
+        if entry is None:
             subprocess.run(["useradd", "--shell", "/bin/sh", NAME], check=True, capture_output=True)
             entry = pwd.getpwnam(NAME)
-        except (OSError, subprocess.CalledProcessError, KeyError) as error:
-            raise SystemUserError(
-                f"PostgreSQL does not run as root, and the user {NAME} that it would run as cannot be made: make it, "
-                "or start fakemssql as another user than root."
-            ) from error
-    return SystemUser(NAME, entry.pw_uid, entry.pw_gid)
+        return entry
+    except (OSError, subprocess.CalledProcessError, KeyError) as error:
+        raise SystemUserError(
+            f"PostgreSQL does not run as root, and the user {NAME} that it would run as cannot be made: make it, "
+            "or start fakemssql as another user than root."
+        ) from error
+    finally:
+        os.close(folder)
 
 
 def as_user(user: SystemUser | None) -> dict[str, Any]:
