@@ -19,6 +19,10 @@ RUN     := $(VENV)/bin
 # Airflow's and Spark's processes are hundreds, and each would compile thousands of modules anew without their bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Servers of tests have their data in memory where there is enough of it.
+MEMORY  := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 >= 8000000 { print "/dev/shm" }')
+test test-system test-ui: export FAKEMSSQL_TMPDIR ?= $(MEMORY)
+
 # fakemssql's own tests with drivers know nothing of the product, nor of its variables.
 ifdef SQLQUEUE_TEST_SERVER
 export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)

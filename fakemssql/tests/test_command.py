@@ -14,7 +14,7 @@ import pyodbc
 import pytest
 
 from fakemssql import FakeServer, FakeServerError
-from fakemssql.data_folder import kept_password
+from fakemssql.data_folder import PARENT_VARIABLE, kept_password
 from fakemssql.server import SNAPSHOT_VARIABLE
 from support.folders import data_folder
 
@@ -80,6 +80,25 @@ def test_a_setting_that_there_is_not_is_a_sentence(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(SNAPSHOT_VARIABLE, "perhaps")
     done = subprocess.run(command(), capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (2, f"{SNAPSHOT_VARIABLE} is 'perhaps': give on or off.\n")
+
+
+def test_temporary_data_are_where_the_variable_says(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv(PARENT_VARIABLE, str(folder))
+    with FakeServer() as server:
+        assert list(folder.iterdir()) == [server.data]
+    assert not list(folder.iterdir())
+
+
+def test_a_folder_for_temporary_data_that_is_not_there_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setenv(PARENT_VARIABLE, str(folder / "nowhere"))
+    done = subprocess.run(command(), capture_output=True, text=True, timeout=60, check=False)
+    (sentence,) = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert sentence.startswith(f"No folder for the data can be made in {PARENT_VARIABLE}={folder / 'nowhere'}: No such")
+    with pytest.raises(FakeServerError, match="No folder for the data can be made"):
+        FakeServer().start()
 
 
 def test_an_empty_password_file_is_none(folder: Path) -> None:

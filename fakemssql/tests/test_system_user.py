@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from fakemssql import FakeServer, FakeServerError, postgres, system_user
+from fakemssql.data_folder import PARENT_VARIABLE
 from fakemssql.postgres import BINARIES, Postgres, PostgresError
 from fakemssql.system_user import NAME, SystemUser
 from support.folders import data_folder
@@ -39,9 +40,8 @@ def test_a_folder_that_the_user_of_postgresql_cannot_enter_is_refused_and_stays_
         command = [sys.executable, "-m", "fakemssql", "--port", "0"]
         if named:
             command += ["--data", str(inner / "data")]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "TMPDIR": str(inner)}
-        )
+        environment = {**os.environ, PARENT_VARIABLE: "", "TMPDIR": str(inner)}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
         assert done.returncode == 1
         (sentence,) = done.stderr.splitlines()
         assert f"that user cannot enter the folder {closed}: choose another folder for the data (--data)" in sentence
@@ -84,7 +84,7 @@ def test_programs_in_a_closed_folder_are_run_from_beside_the_data(monkeypatch: p
 
 @as_root
 def test_a_temporary_data_folder_can_be_entered_and_not_read_by_others() -> None:
-    above = Path(tempfile.gettempdir())
+    above = Path(os.environ.get(PARENT_VARIABLE) or tempfile.gettempdir())
     before = modes_above(above)
     with FakeServer() as server:
         assert server.data.stat().st_mode & 0o777 == 0o711

@@ -9,20 +9,19 @@ import json
 import logging
 import os
 import secrets
+import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fakemssql import __version__, odbc, switches
 from fakemssql.connections import Connections
-from fakemssql.data_folder import DataFolderError, kept_password, opened
+from fakemssql.data_folder import PARENT_VARIABLE, DataFolderError, kept_password, opened, temporary
 from fakemssql.listener import Listener, listen
 from fakemssql.postgres import Postgres, PostgresError
 from fakemssql.server import DATABASE, PASSWORD_VARIABLE, SNAPSHOT_VARIABLE
-from fakemssql.system_user import open_to_entry
 from fakemssql.tds import tls
 from fakemssql.tds.connection import Front, is_loopback
 from fakemssql.tds.login import Credentials
@@ -43,7 +42,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"fakemssql {__version__}")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=_port, default=14330, help="0 takes a free one (default: %(default)s)")
-    parser.add_argument("--data", type=Path, help="the data directory (default: a temporary one)")
+    parser.add_argument(
+        "--data", type=Path, help=f"the data directory (default: a temporary one, in ${PARENT_VARIABLE} if that is set)"
+    )
     parser.add_argument("--user", default="sa", help="the login (default: %(default)s)")
     parser.add_argument(
         "--password",
@@ -93,10 +94,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with contextlib.ExitStack() as stack:
         data = options.data
-        if data is None:
-            data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fakemssql-")))
-            open_to_entry(data)
         try:
+            if data is None:
+                data = temporary()
+                stack.callback(shutil.rmtree, data, ignore_errors=True)
             stack.enter_context(opened(data))
             password = given or kept_password(data, strong_password())
         except DataFolderError as error:

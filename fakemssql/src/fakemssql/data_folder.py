@@ -1,21 +1,44 @@
-"""The folder that a server keeps its data in: it belongs to one server at a time, and its password stays with it."""
+"""The folder that a server keeps its data in: it belongs to one server at a time, and its password stays with it.
+
+One that is given lasts. Otherwise it is a temporary one, which whoever made it removes.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from fakemssql.system_user import make_folder
+from fakemssql.system_user import make_folder, open_to_entry
 
 LOCK = "server.lock"
+PARENT_VARIABLE = "FAKEMSSQL_TMPDIR"
 PASSWORD = "password"  # noqa: S105 - the name of a file
 
 
 class DataFolderError(Exception):
     """The folder cannot be used: a sentence that says why, and what to do."""
+
+
+def temporary() -> Path:
+    """A new folder where :data:`PARENT_VARIABLE` says, else among the system's temporary files.
+
+    Raises :class:`DataFolderError`.
+    """
+    parent = os.environ.get(PARENT_VARIABLE) or None
+    try:
+        path = Path(tempfile.mkdtemp(prefix="fakemssql-", dir=parent)).resolve()
+    except OSError as error:
+        where = f"in {PARENT_VARIABLE}={parent}" if parent else "for temporary files"
+        raise DataFolderError(
+            f"No folder for the data can be made {where}: {error.strerror}; name one that can be written as "
+            f"{PARENT_VARIABLE}."
+        ) from error
+    open_to_entry(path)
+    return path
 
 
 @contextlib.contextmanager

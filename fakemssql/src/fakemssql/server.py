@@ -9,15 +9,14 @@ import select
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from fakemssql import odbc, switches
+from fakemssql import data_folder, odbc, switches
 from fakemssql.processes import kill_tree
-from fakemssql.system_user import make_folder, open_to_entry
+from fakemssql.system_user import make_folder
 from fakemssql.tds import access_tokens
 from fakemssql.tds.tls import certificate_path
 
@@ -35,7 +34,8 @@ class FakeServerError(Exception):
 class FakeServer:
     """A stand-in for SQL Server in a process of its own, with processes of its own below it.
 
-    :param data: the data directory; a temporary one, removed at the end, unless given.
+    :param data: the data directory; a temporary one, removed at the end, unless given. ``FAKEMSSQL_TMPDIR`` says where
+        temporary ones are made, in place of the system's folder for temporary files.
     :param port: the port on ``host``; a free one unless given.
     :param user: the login.
     :param password: its password; a random one unless given.
@@ -106,8 +106,10 @@ class FakeServer:
         if self._process is not None:
             raise FakeServerError("The server runs already: stop it before it is started again.")
         if self._data is None:
-            self._data = Path(tempfile.mkdtemp(prefix="fakemssql-"))
-            open_to_entry(self._data)
+            try:
+                self._data = data_folder.temporary()
+            except data_folder.DataFolderError as error:
+                raise FakeServerError(str(error)) from error
         make_folder(self._data)
         ready_read, ready_write = os.pipe()
         parent_read, self._lifeline = os.pipe()
