@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -282,26 +279,6 @@ def test_a_report_goes_to_any_url_that_fsspec_knows(
     job.run(spark, make_batch(["{}"]), str(tmp_path / "lake"), "memory://reports/one.html")
     with fsspec.open("memory://reports/one.html", "r", encoding="utf-8") as file:
         assert file.read().startswith("<!doctype html>")
-
-
-@pytest.mark.spark
-def test_the_job_runs_as_a_script(make_batch: MakeBatch, tmp_path: Path) -> None:
-    batch = make_batch(list(generate(40, seed=3)))
-    manifest = tmp_path / "manifest.json"
-    manifest.write_text(json.dumps(batch.to_dict()), encoding="utf-8")
-    targets = ["--lake", str(tmp_path / "lake"), "--report", str(tmp_path / "report.html")]
-    command = [
-        sys.executable,
-        str(EXAMPLES / "audit_job.py"),
-        "--manifest",
-        str(manifest),
-        *targets,
-        "--master",
-        "local[1]",
-    ]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=240)
-    assert json.loads(answer.stdout.splitlines()[-1])["written"] == batch.messages
-    assert (tmp_path / "report.html").stat().st_size > 5_000
 
 
 def test_sizes_and_durations_are_told_in_the_unit_that_reads_best(job: Any) -> None:
