@@ -127,14 +127,18 @@ def columns() -> SelectedColumns:
 
 @pytest.fixture
 def claims(settings: ConnectionSettings, queue: QueueTable) -> Iterator[Any]:
-    """Makes the reader of a new process."""
+    """Makes the reader of a new process; those that are open at the end are closed."""
     name = f"c {uuid.uuid4()}"
+    made: list[Claims] = []
 
     def make() -> Claims:
         options = StreamOptions(queue.address.canonical, name, 4, 2, False)
-        return Claims(ServerAccess.of(SourceOptions({}), settings), options)
+        made.append(Claims(ServerAccess.of(SourceOptions({}), settings), options))
+        return made[-1]
 
     yield make
+    for reader in made:
+        reader.close()
     run_sql(queue.session, f"DELETE FROM [sqlqueue].[Consumer] WHERE [Name] = N'{name}'")
 
 

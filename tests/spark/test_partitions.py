@@ -6,6 +6,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
@@ -40,6 +41,18 @@ def test_a_second_run_replaces_its_own(spark: SparkSession, tmp_path: Path) -> N
     assert found(spark, lake) == [(str(FIRST), 0, 4), *other]
     assert write_partitions(rows(spark, 1).where("n > 1"), lake, FIRST, partition_by=["half"]) == 0
     assert found(spark, lake) == other
+
+
+def test_columns_of_single_values_have_no_dictionary(spark: SparkSession, tmp_path: Path) -> None:
+    write_partitions(rows(spark, *range(100)), str(tmp_path), FIRST, without_dictionary=["n"])
+    (file, *_) = sorted(tmp_path.rglob("*.parquet"))
+    group = pq.read_metadata(file).row_group(0)
+    encodings = {group.column(at).path_in_schema: set(group.column(at).encodings) for at in range(group.num_columns)}
+    assert [name for name, found in encodings.items() if "RLE_DICTIONARY" in found or "PLAIN_DICTIONARY" in found] == [
+        "half"
+    ]
+    with pytest.raises(ConfigurationError, match="no column x that partition_by, sort_by or without_dictionary could"):
+        write_partitions(rows(spark, 1), str(tmp_path), FIRST, without_dictionary=["x"])
 
 
 def test_a_batch_of_no_messages(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
     from airflow_sqlqueue.server.settings import ConnectionSettings
 
+_OWN = (
+    *("Id", "CorrelationId", "headers_raw", "Body"),
+    *("message_id", "correlation_id", "conversation_id", "related_to"),
+)
+"""Columns of which each message has a value of its own, or shares it with a few."""
+
 
 def audit_rows(spark: SparkSession, batch: Batch, connection: ConnectionSettings | None = None) -> DataFrame:
     """The messages of a batch with the columns of the audit table.
@@ -64,7 +70,9 @@ def audit_table(
 
 def write_audit_rows(rows: DataFrame, lake: str, batch: Batch) -> int:
     """Replace the batch's rows in the table by :func:`audit_rows`; how many were written."""
-    return write_partitions(rows, lake, batch, partition_by=("day",), sort_by=("message_type",))
+    return write_partitions(
+        rows, lake, batch, partition_by=("day",), sort_by=("message_type",), without_dictionary=_OWN
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,7 +6,7 @@ Source: docs/design.md, "Sinks that have a batch once".
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
@@ -20,7 +20,13 @@ COLUMN = "batch_id"
 
 
 def write_partitions(
-    df: DataFrame, path: str, batch: AnyKey, *, partition_by: Sequence[str] = (), sort_by: Sequence[str] = ()
+    df: DataFrame,
+    path: str,
+    batch: AnyKey,
+    *,
+    partition_by: Sequence[str] = (),
+    sort_by: Sequence[str] = (),
+    without_dictionary: Sequence[str] = (),
 ) -> int:
     """Write the rows of a batch as its own partition, ``batch_id=...``, of a folder of Parquet files; how many it has.
 
@@ -32,6 +38,8 @@ def write_partitions(
     :param batch: what the rows are of: a batch, its id, or a :class:`MicroBatch`.
     :param partition_by: columns that make partitions within the batch's.
     :param sort_by: columns that the rows of a file are sorted by, so that a reader of some values passes over others.
+    :param without_dictionary: columns whose values hardly repeat, as ids and bodies: Parquet would try a dictionary for
+        each, which takes time and is thrown away when it is full.
 
     Nothing is shuffled: a task writes what it reads, so a file is about as large as what its task has read.
 
@@ -43,14 +51,18 @@ def write_partitions(
 
     if re.search(r"[][{}*?\\]", path):
         raise ConfigurationError("The path of a sink has none of the characters [ ] { } * ? and no backslash.")
-    if missing := [name for name in (*partition_by, *sort_by) if name not in df.columns or name == COLUMN]:
-        raise ConfigurationError(f"The rows have no column {missing[0]} that partition_by or sort_by could name.")
+    named = (*partition_by, *sort_by, *without_dictionary)
+    if missing := [name for name in named if name not in df.columns or name == COLUMN]:
+        raise ConfigurationError(
+            f"The rows have no column {missing[0]} that partition_by, sort_by or without_dictionary could name."
+        )
+    plain = {f"parquet.enable.dictionary#{name}": "false" for name in without_dictionary}
     path, name = path.rstrip("/"), partition_of(batch)
     own = f"{path}/{COLUMN}={name}"
-    written = _write(df.withColumn(COLUMN, sf.lit(name)), path, (COLUMN, *partition_by), sort_by)
+    written = _write(df.withColumn(COLUMN, sf.lit(name)), path, (COLUMN, *partition_by), sort_by, plain)
     if _count(df.sparkSession, own) != written:
         # Spark leaves the partitions alone for which there are no rows now, as an earlier version of the job had.
-        written = _write(df.drop(COLUMN), own, partition_by, sort_by)
+        written = _write(df.drop(COLUMN), own, partition_by, sort_by, plain)
     if _count(df.sparkSession, own) != written:
         raise BatchMismatchError(
             f"The partition of batch {name} has other rows than the {written} that were written: let one job write it "
@@ -59,7 +71,9 @@ def write_partitions(
     return written
 
 
-def _write(df: DataFrame, path: str, partition_by: Sequence[str], sort_by: Sequence[str]) -> int:
+def _write(
+    df: DataFrame, path: str, partition_by: Sequence[str], sort_by: Sequence[str], settings: Mapping[str, str]
+) -> int:
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf
 
@@ -69,7 +83,7 @@ def _write(df: DataFrame, path: str, partition_by: Sequence[str], sort_by: Seque
         # The order that the writer needs comes first: it sorts no second time.
         rows = rows.sortWithinPartitions(*partition_by, *sort_by)
     mode = "dynamic" if COLUMN in partition_by else "static"
-    options = {"partitionOverwriteMode": mode, "compression": "zstd"}
+    options = {"partitionOverwriteMode": mode, "compression": "zstd", **settings}
     rows.write.mode("overwrite").options(**options).partitionBy(*partition_by).parquet(path)
     return int(seen.get["rows"])
 
