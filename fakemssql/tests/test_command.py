@@ -85,7 +85,7 @@ def test_a_setting_that_there_is_not_is_a_sentence(monkeypatch: pytest.MonkeyPat
 def test_temporary_data_are_where_the_variable_says(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv(PARENT_VARIABLE, str(folder))
     with FakeServer() as server:
-        assert list(folder.iterdir()) == [server.data]
+        assert list(folder.resolve().iterdir()) == [server.data]
     assert not list(folder.iterdir())
 
 
