@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -9,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import pytest
 from fakemssql import FakeServer, FakeServerError, postgres, system_user
 from fakemssql.data_folder import PARENT_VARIABLE
 from fakemssql.postgres import BINARIES, Postgres, PostgresError
-from fakemssql.system_user import NAME, SystemUser
+from fakemssql.system_user import NAME, USERS, SystemUser, SystemUserError
 from support.folders import data_folder
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only for root PostgreSQL runs as another user")
@@ -105,7 +105,7 @@ def test_folders_that_are_made_under_a_private_umask_can_be_entered() -> None:
 
 @as_root
 def test_servers_that_start_side_by_side_make_the_user_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real useradd would leave a user on the machine. Both look for one before either makes one."""
+    """The real useradd would leave a user on the machine. Both look for one before either makes one, under a lock."""
     made: list[pwd.struct_passwd] = []
     missed = threading.Barrier(2, timeout=30)
     looked = threading.local()
@@ -120,8 +120,9 @@ def test_servers_that_start_side_by_side_make_the_user_once(monkeypatch: pytest.
 
     def useradd(command: list[str], **options: object) -> None:
         assert command[0] == "useradd"
+        with pytest.raises(BlockingIOError):
+            lock_users()
         number = 3_000 + len(made)
-        time.sleep(0.05)
         made.append(pwd.struct_passwd((command[-1], "x", number, number, "", "/", "/bin/sh")))
 
     monkeypatch.setattr(system_user.pwd, "getpwnam", look_up)
@@ -130,6 +131,32 @@ def test_servers_that_start_side_by_side_make_the_user_once(monkeypatch: pytest.
         users = list(pool.map(lambda _: system_user.needed(), range(2)))
     assert len(made) == 1
     assert users[0] == users[1] == SystemUser(NAME, 3_000, 3_000)
+
+
+@as_root
+def test_who_keeps_the_lock_on_the_users_does_not_keep_a_server_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(name: str) -> pwd.struct_passwd:
+        raise KeyError(name)
+
+    monkeypatch.setattr(system_user.pwd, "getpwnam", nobody)
+    monkeypatch.setattr(system_user, "_LOCK_SECONDS", 0.0)
+    kept = lock_users()
+    try:
+        with pytest.raises(SystemUserError, match=f"the user {NAME} that it would run as cannot be made: make it"):
+            system_user.needed()
+    finally:
+        os.close(kept)
+
+
+def lock_users() -> int:
+    """Lock the list of users, if nobody has; what is open to that end."""
+    folder = os.open(USERS, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        raise
+    return folder
 
 
 def test_a_folder_with_something_else_in_it_is_refused_and_not_changed() -> None:

@@ -7,16 +7,22 @@ the mode of a folder that we did not make is never changed.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pwd
 import shutil
 import subprocess
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 NAME = "pgserver"
+USERS = "/etc"
+"""The folder with the list of users, which is locked while one is made."""
+_LOCK_SECONDS = 15.0
 _ENTER_EACH = 'for folder; do cd "$folder" 2>/dev/null || { printf %s "$folder"; exit 1; }; done'
 
 
@@ -79,23 +85,39 @@ def _entry() -> pwd.struct_passwd | None:
 
 
 def _make() -> pwd.struct_passwd:
-    # useradd looks for the name before it locks what it writes: of two at a time each makes the user, and the second
-    # one's number takes the place of the first's.
-    folder = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        entry = _entry()
-        if entry is None:
-            subprocess.run(["useradd", "--shell", "/bin/sh", NAME], check=True, capture_output=True)
-            entry = pwd.getpwnam(NAME)
-        return entry
+        # useradd looks for the name before it locks what it writes: of two at a time each makes the user, and the
+        # second one's number takes the place of the first's.
+        with _locked(USERS):
+            entry = _entry()
+            if entry is None:
+                subprocess.run(["useradd", "--shell", "/bin/sh", NAME], check=True, capture_output=True)
+                entry = pwd.getpwnam(NAME)
+            return entry
     except (OSError, subprocess.CalledProcessError, KeyError) as error:
         raise SystemUserError(
             f"PostgreSQL does not run as root, and the user {NAME} that it would run as cannot be made: make it, "
             "or start fakemssql as another user than root."
         ) from error
+
+
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Be the only one with a lock on the folder; an :class:`OSError` where somebody keeps it, as anybody can."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        yield
     finally:
-        os.close(folder)
+        os.close(descriptor)
 
 
 def as_user(user: SystemUser | None) -> dict[str, Any]:
