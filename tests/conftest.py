@@ -28,7 +28,7 @@ for _name, _value in quick_start().items():
 
 _OF_ONE_PROCESS = ("tests/airflow/running/", "tests/airflow/", "tests/spark/")
 """Folders whose files are run by one process: one Airflow that runs, one metadata database, one Spark session."""
-_APART = tuple(f"tests/spark/test_{name}.py" for name in ("cluster", "script", "source_connect"))
+_APART = tuple(f"tests/spark/test_{name}.py" for name in ("audit_script", "cluster", "source_connect"))
 """Their sessions are in processes of their own."""
 
 
