@@ -31,7 +31,8 @@ def local_session(
     """A Spark session in this process, stopped at the end.
 
     Its workers run this Python, its time zone is UTC, it listens on the loopback interface only, has no web UI and logs
-    errors only. A missing file is an error. ``config`` goes over these settings.
+    errors only. A missing file is an error. What it sorts is held beside Java's heap, in up to 512 MiB and then on
+    disk: within the heap every collection of garbage would copy the bodies. ``config`` goes over these settings.
 
     Raises :class:`ConfigurationError` where there is no Java 17 or later, and where the process has a session already,
     whose settings would win silently.
@@ -45,6 +46,8 @@ def local_session(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "ERROR",
+        "spark.memory.offHeap.enabled": "true",
+        "spark.memory.offHeap.size": "512m",
         "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",

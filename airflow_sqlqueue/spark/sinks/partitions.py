@@ -60,9 +60,10 @@ def write_partitions(
     path, name = path.rstrip("/"), partition_of(batch)
     own = f"{path}/{COLUMN}={name}"
     written = _write(df.withColumn(COLUMN, sf.lit(name)), path, (COLUMN, *partition_by), sort_by, plain)
-    if _count(df.sparkSession, own) != written:
-        # Spark leaves the partitions alone for which there are no rows now, as an earlier version of the job had.
-        written = _write(df.drop(COLUMN), own, partition_by, sort_by, plain)
+    if _count(df.sparkSession, own) == written:
+        return written
+    # Spark leaves the partitions alone for which there are no rows now, as an earlier version of the job had.
+    written = _write(df.drop(COLUMN), own, partition_by, sort_by, plain)
     if _count(df.sparkSession, own) != written:
         raise BatchMismatchError(
             f"The partition of batch {name} has other rows than the {written} that were written: let one job write it "
