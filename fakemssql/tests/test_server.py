@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import psutil
@@ -100,19 +101,23 @@ def test_stop_ends_everything_and_removes_the_data() -> None:
         assert value(server, "SELECT DB_NAME()", "made") == "made", "made again with the new data"
 
 
-def test_the_server_ends_with_the_process_that_made_it() -> None:
+@pytest.mark.parametrize("temporary", [False, True], ids=["a folder that was given", "a temporary one"])
+def test_the_server_ends_with_the_process_that_made_it(temporary: bool) -> None:
+    """A folder that was given stays, and a temporary one goes: nobody else knows of it, and it may be in memory."""
     code = (
-        "import sys; from fakemssql import FakeServer; s = FakeServer(sys.argv[1]); s.start();"
-        "sys.stdout.write(f'{s.pid}\\n'); sys.stdout.flush(); sys.stdin.read()"
+        "import sys; from fakemssql import FakeServer; s = FakeServer(sys.argv[1] or None); s.start();"
+        "sys.stdout.write(f'{s.pid}\\n{s.data}\\n'); sys.stdout.flush(); sys.stdin.read()"
     )
-    with data_folder() as data:
-        command = [sys.executable, "-c", code, str(data)]
+    with data_folder() as given:
+        command = [sys.executable, "-c", code, "" if temporary else str(given)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
             assert parent.stdout is not None
             family = family_of(int(parent.stdout.readline()))
+            data = Path(parent.stdout.readline().rstrip("\n"))
             assert any("postgres" in process.name() for process in family)
             parent.send_signal(signal.SIGKILL)
         assert not psutil.wait_procs(family, timeout=20)[1]
+        assert data.exists() is not temporary
 
 
 def test_the_command_prints_one_line_and_keeps_its_password_out_of_the_log() -> None:

@@ -67,6 +67,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--verbose", action="store_true", help="log more to stderr")
     parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--parent-fd", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--temporary", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
@@ -141,7 +142,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             facts["password"] = password
         if options.ready_fd is not None:
             facts["conninfo"] = postgres.conninfo()
-        listener.run(lambda: announce(options, facts, databases[0]))
+        orphaned = listener.run(lambda: announce(options, facts, databases[0]))
+    if orphaned and options.temporary:
+        # Its parent would have removed it. PostgreSQL has stopped, which happens at the end of the block above.
+        shutil.rmtree(data, ignore_errors=True)
     return 0
 
 

@@ -66,8 +66,11 @@ class Listener:
         self._stopping = False
         self._own: list[int] = []
 
-    def run(self, ready: Callable[[], None]) -> None:
-        """Serve; returns when all children have ended. ``ready`` is called when signals and clients are heeded."""
+    def run(self, ready: Callable[[], None]) -> bool:
+        """Serve; returns when all children have ended, whether ``parent`` has reached its end.
+
+        ``ready`` is called when signals and clients are heeded.
+        """
         wake_read, wake_write = os.pipe()
         for fd in (wake_read, wake_write):
             os.set_blocking(fd, False)
@@ -90,14 +93,15 @@ class Listener:
                     self._reap()
                     if not self._healthy():
                         log.error("PostgreSQL ended; stopping")
-                        return
+                        return False
                 if self._parent in found:
                     log.info("the process that started this server is gone; stopping")
-                    return
+                    return True
                 for fd in found & self._channels.keys():
                     self._hear(self._channels[fd])
                 if self._sock.fileno() in found:
                     self._accept()
+            return False
         finally:
             self._end_children()
 

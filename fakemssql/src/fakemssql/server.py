@@ -118,8 +118,8 @@ class FakeServer:
         command += ["--ready-fd", str(ready_write), "--parent-fd", str(parent_read)]
         if self._snapshot is not None:
             command += ["--read-committed-snapshot", "on" if self._snapshot else "off"]
-        for name in self.databases:
-            command += ["--database", name]
+        command += [f"--database={name}" for name in self.databases]
+        command += ["--temporary"] * self._temporary
         try:
             with open(self._log, "ab") as log:
                 self._process = subprocess.Popen(
