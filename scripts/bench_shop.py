@@ -69,7 +69,7 @@ def compare_shop(
             BARE,
             taken[BARE].cpu,
             unit=cpu,
-            note="the rest is Parquet's, most of it zstd; 1.6 wanted",
+            note="Arrow, Parquet, zstd and the ledger besides; 1.6 wanted",
         ),
         Comparison(SEND, made[SEND].rate, INSERTS, made[INSERTS].rate, note="the same, made before"),
         Comparison(SEND, made[SEND].cpu, INSERTS, made[INSERTS].cpu, unit=cpu),

@@ -66,6 +66,12 @@ def test_the_session_is_private_and_strict(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.files.ignoreMissingFiles") == "false"
 
 
+def test_what_is_sorted_is_held_beside_the_heap(spark: SparkSession) -> None:
+    memory = spark.sparkContext._jsc.sc().env().memoryManager()  # type: ignore[attr-defined]
+    assert memory.tungstenMemoryMode().toString() == "OFF_HEAP"
+    assert memory.maxOffHeapStorageMemory() == 512 * 1024**2
+
+
 def test_workers_run_this_python(spark: SparkSession) -> None:
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
