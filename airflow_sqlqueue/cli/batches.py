@@ -101,6 +101,8 @@ def drain(
         raise ConfigurationError(
             "--secondary makes a batch for each queue: resume one by its own queue and --batch-id."
         )
+    if stage == "files" and staging is None:
+        raise ConfigurationError("A drain into files needs a staging folder: give --staging, or --stage table.")
     if new and batch_id is None:
         raise ConfigurationError("--new goes with --batch-id: without that, every drain begins a batch.")
     options = drain_options(

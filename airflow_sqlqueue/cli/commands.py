@@ -17,7 +17,7 @@ _PLAIN_WORDS = re.compile(r"^(rate|workers|chunk|pause|limit)\b(?= must| is)")
 
 
 class Command(TyperCommand):
-    """A command whose errors say ``--max-messages`` where the core says ``max_messages``."""
+    """A command whose errors say ``--max-messages`` where the core says ``max_messages``, but not what is in quotes."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -31,7 +31,7 @@ class Command(TyperCommand):
         options |= {name: options[ours] for name, ours in _ELSEWHERE.items() if ours in options}
         for name, option in options.items():
             if "_" in name:
-                text = re.sub(rf"(?<![\w.-]){name}(?![\w.=-])", option, text)
+                text = re.sub(rf"(?<![\w.'-]){name}(?![\w=-]|\.\w)", option, text)
         return _PLAIN_WORDS.sub(lambda found: options.get(found[1], found[1]), text)
 
 

@@ -65,7 +65,12 @@ def _explain(
     except SqlQueueError:
         _say(f"{beginning}The ledger cannot be reached to see what is in batch {batch_id}. {resume}")
         return
-    if info is not None:
+    if info is not None and info.state != "open":
+        _say(
+            f"{beginning}Batch {batch_id} is {info.state} and has {info.messages:,} messages: leave --batch-id out to "
+            "drain into a new one."
+        )
+    elif info is not None:
         _say(
             f"{beginning}Batch {batch_id} is {info.state} and has {info.messages:,} messages in {info.parts:,} parts; "
             f"all others are in the queue. {resume}"

@@ -11,7 +11,7 @@ import typer
 
 from airflow_sqlqueue.envelope.outgoing import Sender
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.message import HeaderNames, Message
 
 MessageType = Annotated[str, typer.Option("--type", help="The message's .NET type, with its namespace.")]
 Body = Annotated[str, typer.Option(help="The body as text, @FILE, or - for standard input.")]
@@ -32,7 +32,10 @@ def message_from_options(
         )
     if expire_after is not None and not expire_after > 0:
         raise ConfigurationError(f"--expire-after takes seconds above 0, not {expire_after:g}.")
-    written = {"headers": header_values(header), "body": read_body(body), "time_to_be_received": expire_after}
+    headers = header_values(header)
+    if HeaderNames.ENCLOSED_MESSAGE_TYPES in headers:
+        raise ConfigurationError(f"--type is the header {HeaderNames.ENCLOSED_MESSAGE_TYPES}: say the type once.")
+    written = {"headers": headers, "body": read_body(body), "time_to_be_received": expire_after}
     (message,) = Sender(str(uuid.uuid4()), "sqlqueue", content_type, message_type).messages([written])
     return message
 
@@ -40,8 +43,10 @@ def message_from_options(
 def header_values(header: list[str] | None) -> dict[str, str]:
     """Headers given as NAME=VALUE. Raises ConfigurationError."""
     pairs = [pair.partition("=") for pair in header or []]
-    if wrong := next((name for name, equals, _ in pairs if not (name and equals)), None):
-        raise ConfigurationError(f"--header takes NAME=VALUE, not {wrong!r}.")
+    for name, equals, _ in pairs:
+        if not (name.strip() and equals):
+            # Without the value: a message has what nobody else may see.
+            raise ConfigurationError(f"--header takes NAME=VALUE, not {name + equals!r}.")
     return {name: value for name, _, value in pairs}
 
 

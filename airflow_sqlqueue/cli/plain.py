@@ -10,18 +10,23 @@ from airflow_sqlqueue.cli.printable import printable
 NUMBERS_TO_COPY = frozenset({"row_version", "example", "number", "seed", "port"})
 """Numbers that an option takes back, which are printed as it takes them: without separators."""
 
+_NAMES = {"paths": "folder"}
+"""Of a batch's files, of which there may be thousands, people see the folder; ``--json`` has them all."""
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def name_of(key: str) -> str:
     """What a value is called: an age in seconds is written out, so its name loses the unit."""
-    return key.removesuffix("_seconds").replace("_", " ")
+    return _NAMES.get(key) or key.removesuffix("_seconds").replace("_", " ")
 
 
 def lines_of(key: str, value: Any) -> list[str]:
     """A value as lines: one of each item of a list or a mapping, those that a text has, none where there is none."""
     if value is None or value == "" or value == [] or value == {}:
         return []
+    if key == "paths":
+        return lines_of("folder", value[0].rpartition("/")[0])
     if isinstance(value, Mapping):
         value = [f"{name} = {'null' if item is None else item}" for name, item in value.items()]
     if isinstance(value, list):

@@ -221,7 +221,7 @@ def _when(delay: timedelta | None, due: datetime | None) -> tuple[Fragment, list
         return _AFTER, [rest // _MILLISECOND, days]
     assert due is not None
     if due.tzinfo is None:
-        raise MessageError("A due time without a time zone is ambiguous: give an aware datetime.")
+        raise MessageError("A due time without a time zone is ambiguous: give it one, as in 2026-01-31T08:00:00Z.")
     if not FIRST.replace(tzinfo=timezone.utc) <= due < _LAST:
         raise MessageError("The due time lies outside the years 1753 to 9999, which is all that a column can hold.")
     # As text, which every driver hands on with all its digits.

@@ -101,8 +101,8 @@ class DrainOptions:
         if self.settle_seconds < 0:
             raise ConfigurationError("settle_seconds must be 0 or more.")
         if self.max_messages is not None and self.max_messages < 1:
-            raise ConfigurationError("max_messages must be 1 or more, or None for all.")
+            raise ConfigurationError("max_messages must be 1 or more: leave it out for all.")
         if self.max_bytes is not None and self.max_bytes < 1:
-            raise ConfigurationError("max_bytes must be 1 or more, or None for all.")
+            raise ConfigurationError("max_bytes must be 1 or more: leave it out for all.")
         if self.max_seconds is not None and self.max_seconds <= 0:
             raise ConfigurationError("max_seconds must be more than 0, or None for as long as it takes.")

@@ -35,7 +35,7 @@ class PurgeOptions:
     server's clock, and ``where`` is all that a filter matches; with both, both must hold. For these two the server
     reads the headers of the whole queue, and messages that do not say when they were sent are not old. All but the
     first lose messages that a receiver may wait for, so they want ``confirm``, except for a ``dry_run``, which only
-    counts.
+    counts: what is ``remaining`` then is what would be deleted, within ``max_messages``.
 
     ``chunk`` rows at most go in a transaction (1 to 2,000; 500 by age or filter), with ``pause`` seconds between two.
     ``lock_timeout`` is how long a chunk waits for a lock on the table as a whole; rows are never waited for.
@@ -119,6 +119,8 @@ def purge(table: TableAccess, options: PurgeOptions) -> PurgeResult:
             if options.pause and count and not complete:
                 time.sleep(options.pause)
     remaining, locked, undated = work.report(complete or options.dry_run)
+    if options.dry_run and remaining is not None and options.max_messages is not None:
+        remaining = min(remaining, options.max_messages)
     done = complete or (remaining == 0 and not locked)
     return PurgeResult(deleted, remaining, done, budget.seconds_used, locked, undated)
 

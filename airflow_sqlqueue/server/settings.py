@@ -46,8 +46,14 @@ Port); and a driver may learn new ones. So what is not listed is refused.
 
 _INSTANCE = re.compile(r"[\w#&$]{1,16}")
 _NAMES_A_FILE = {"servercertificate"}
-_SWITCHES = {"columnencryption": {"enabled", "disabled"}}
-"""Keywords of which only these values are allowed: an attestation URL, to which the driver would connect, is not."""
+_SWITCHES = {
+    "columnencryption": {"enabled", "disabled"},
+    "encrypt": {"yes", "no", "mandatory", "optional", "strict"},
+    "trustservercertificate": {"yes", "no"},
+}
+"""Keywords of which only these values are allowed. An attestation URL for column encryption, to which the driver would
+connect, is not among them; and a value of the others that it does not know the driver takes for some other in silence.
+"""
 
 
 @dataclass(frozen=True)
@@ -111,8 +117,12 @@ class ConnectionSettings:
                 "The URL's port is not a number: write mssql://user:password@host:port/database, and percent-encode "
                 "the password."
             ) from None
-        if parts.scheme != "mssql" or not parts.hostname:
-            raise ConfigurationError("The URL must have the form mssql://user:password@host:port/database.")
+        if parts.scheme != "mssql" or not parts.hostname or "@" in parts.path:
+            # An @ behind a slash: what stands for the host may be a part of the password.
+            raise ConfigurationError(
+                "The URL must have the form mssql://user:password@host:port/database, with what is no "
+                "letter or digit in the password percent-encoded."
+            )
         keywords = dict(parse_qsl(parts.query))
         return cls(
             host=parts.hostname,

@@ -49,8 +49,11 @@ def test_every_command_in_turn(url: str, name: str, tmp_path: Path) -> None:
     batch = answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)
     assert batch["messages"] + batch["expired"] == 51
     assert all(Path(path.removeprefix("file://")).exists() for path in batch["paths"])
-    again = answer("drain", name, "--staging", str(tmp_path / "staging"), "--batch-id", batch["batch_id"], url=url)
-    assert again["paths"] == batch["paths"]
+    again = ["drain", name, "--staging", str(tmp_path / "staging"), "--batch-id", batch["batch_id"]]
+    assert answer(*again, url=url)["paths"] == batch["paths"]
+    for_people = sqlqueue(*again, url=url).stdout
+    assert batch["paths"][0].rpartition("/")[0] in for_people
+    assert ".parquet" not in for_people
     assert answer("depth", name, url=url)["messages"] == 0
 
 
@@ -221,6 +224,11 @@ def test_failures_are_one_sentence(url: str, name: str) -> None:
         (["depth", "@[dbo]"], "no table name"),
         (["depth", "x" * 129], "shorten it"),
         (["send", "q", "--type", "T", "--header", "nothing"], "--header takes NAME=VALUE"),
+        (["send", "q", "--type", "T", "--header", "=value"], "--header takes NAME=VALUE, not '='"),
+        (["send", "q", "--type", "T", "--header", "NServiceBus.EnclosedMessageTypes=U"], "say the type once"),
+        (["drain", "q"], "give --staging, or --stage table"),
+        (["drain", "q", "--staging", ""], "is empty"),
+        (["drain", "q", "--staging", "/tmp/a", "--message-type", ""], "--message-type is empty"),
         (["send", "q", "--type", "T", "--body", "@/no/such/file"], "cannot be read"),
         (["drain", "q", "--staging", "/tmp/a[b]"], "patterns to Spark"),
         (["drain", "q", "--staging", "/tmp/a", "--max-messages", "0"], "--max-messages must be 1 or more"),

@@ -141,7 +141,7 @@ def test_return_one_edited(url: str, source: QueueTable, error: str, tmp_path: P
         (["return", "--row-version", "1", "--keep-original"], "--keep-original goes with"),
         (["errors", "--body"], "--show names one message"),
         (["errors", "--show", "1", "--endpoint", "Sales"], "--show names one message"),
-        (["errors", "--by", "colour"], "grouped by 'colour'"),
+        (["errors", "--by", "colour"], "choose from 'kind', 'exception_type',"),
         (["errors", "--since", "soon"], "since is not a time"),
         (["errors", "--kind", "poison"], "no kind 'poison'"),
     ],

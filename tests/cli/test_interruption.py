@@ -106,6 +106,9 @@ def test_an_unknown_batch_is_begun_only_on_request(url: str, name: str, tmp_path
     assert "--new" in refused.stderr
     assert answer("batches", "--queue", name, url=url) == []
     assert answer(*arguments, "--new", url=url)["batch_id"] == unknown
+    sealed = sqlqueue(*arguments, "--header", "a=b", url=url).stderr
+    assert f"Batch {unknown} is sealed and has 50 messages: leave --batch-id out" in sealed
+    assert "Resume" not in sealed
     assert sqlqueue("drain", name, "--staging", str(tmp_path), "--new", url=url).returncode == 2
 
 

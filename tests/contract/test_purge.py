@@ -41,6 +41,8 @@ def test_purge_of_all(any_queue: QueueTable) -> None:
     any_queue.send(Message(body=b"%d" % n, time_to_be_received=LATE if n % 2 else None) for n in range(30))
     counted = any_queue.purge(PurgeOptions(all_messages=True, dry_run=True))
     assert (counted.deleted, counted.remaining, counted.complete) == (0, 30, False)
+    limited = any_queue.purge(PurgeOptions(all_messages=True, dry_run=True, max_messages=10))
+    assert limited.remaining == 10, "what the purge below deletes"
     some = any_queue.purge(PurgeOptions(all_messages=True, confirm=True, chunk=4, max_messages=10))
     assert (some.deleted, some.remaining, some.complete) == (10, 20, False)
     rest = any_queue.purge(PurgeOptions(all_messages=True, confirm=True, chunk=7, pause=0.001))

@@ -36,6 +36,7 @@ def test_freetds_has_keywords_of_its_own() -> None:
     [
         ("postgres://h/d", "must have the form"),
         ("mssql:///d", "must have the form"),
+        ("mssql://sa:p@ss/word@h:14330/d", "percent-encoded"),
         ("mssql://h:x/d", "port is not a number"),
         ("mssql://h/", "names no database"),
         ("mssql://h/d?PWD=x", "'PWD' cannot be set"),
@@ -43,6 +44,8 @@ def test_freetds_has_keywords_of_its_own() -> None:
         ("mssql://h/d?driver=FreeTDS&DumpFile=/tmp/x", "'DumpFile' cannot be set"),
         ("mssql://h/d?Trace=yes", "'Trace' cannot be set"),
         ("mssql://h/d?ColumnEncryption=VBS-HGS,http://x", "'ColumnEncryption' has a value that cannot be set"),
+        ("mssql://h/d?TrustServerCertificate=maybe", "'TrustServerCertificate' has a value .* give one of no, yes"),
+        ("mssql://h/d?Encrypt=perhaps", "'Encrypt' has a value that cannot be set"),
     ],
 )
 def test_bad_urls(url: str, sentence: str) -> None:

@@ -90,6 +90,7 @@ def test_where_spark_finds_a_folder_by_url(tmp_path: Path) -> None:
         ("s3://AKIDEXAMPLE:pa55word@bucket/folder", "names no bucket"),
         ("nosuchscheme://user:pa55word@host/folder", "cannot be used"),
         ("memory://bucket/a[b]", "patterns to Spark"),
+        ("", "is empty"),
     ],
 )
 def test_locations_that_cannot_be(location: str, words: str) -> None:

@@ -49,6 +49,9 @@ class StagingFolder:
         """
         if isinstance(location, cls):
             return location
+        if location == "":
+            # As a variable or template gives that nobody has set; fsspec takes it for the working directory.
+            raise ConfigurationError("The staging location is empty: name a folder or the URL of an object store.")
         try:
             if hasattr(location, "fs") and hasattr(location, "path"):
                 filesystem, root = location.fs, location.path
