@@ -34,8 +34,8 @@ def value_of(key: str, message: FailedMessage) -> str | None:
 def check_keys(keys: tuple[str, ...]) -> None:
     """Raise :class:`ConfigurationError` for a key that there is not."""
     if unknown := [key for key in keys if key not in _KEYS]:
-        keys = ", ".join(map(repr, KEYS))
-        raise ConfigurationError(f"Errors cannot be grouped by {unknown[0]!r}: choose from {keys}.")
+        known = ", ".join(map(repr, KEYS))
+        raise ConfigurationError(f"Errors cannot be grouped by {unknown[0]!r}: choose from {known}.")
 
 
 def group_name(key: str, value: str | None) -> str:
