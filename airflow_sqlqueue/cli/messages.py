@@ -144,7 +144,7 @@ def generate(
         ),
     ] = False,
 ) -> None:
-    """Send realistic traffic of a shop: commands, events, replies, failures, a few malformed messages."""
+    """Send realistic traffic of a shop in March 2026: commands, events, replies, failures, a few malformed messages."""
     from airflow_sqlqueue.traffic import FAILED_QUEUES, generate_failed
     from airflow_sqlqueue.traffic import generate as shop
 
