@@ -32,6 +32,23 @@ def test_identity(client: Any, table: str) -> None:
     assert client.rows(f"INSERT {table} (b) OUTPUT inserted.a, inserted.b VALUES (3)") == [(20, 3)]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "SELECT 1 UNION ALL SELECT 2",
+        "SELECT TOP (2) v FROM (VALUES (1), (2), (3)) AS t(v) ORDER BY v",
+        "SELECT v FROM (VALUES (1), (2), (3)) AS t(v) ORDER BY v OFFSET 0 ROWS",
+        "VALUES (1), (2), (3)",
+    ],
+)
+def test_insert_top(client: Any, table: str, source: str) -> None:
+    client.ok(f"CREATE TABLE {table} (a int)")
+    text = f"INSERT TOP (@n) INTO {table} (a) {source}"
+    for count in (1, 0):
+        assert client.ok(f"DECLARE @n int = {count}; {text}").counts == [count]
+    assert client.rows(f"SELECT a FROM {table}") == [(1,)]
+
+
 def test_output_into(client: Any, table: str) -> None:
     client.ok(f"CREATE TABLE {table} (a int IDENTITY, b int); INSERT {table} (b) VALUES (1), (2), (3)")
     recorder = client.ok(
