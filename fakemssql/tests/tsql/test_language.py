@@ -33,6 +33,38 @@ def test_identity(client: Any, table: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("identity", "given", "current", "following"),
+    [
+        ("1, 1", "SELECT 50", 50, 51),
+        ("1, 1", "VALUES (50), (7)", 50, 51),
+        ("1, 1", "VALUES (-7)", 1, 2),
+        ("-1, -5", "VALUES (-50), (-7)", -50, -55),
+        ("-1, -5", "VALUES (7)", -1, -6),
+    ],
+)
+def test_explicit_identity_values(
+    client: Any, table: str, identity: str, given: str, current: int, following: int
+) -> None:
+    for name in (table, f"#{table}"):
+        client.ok(f"CREATE TABLE {name} (a int IDENTITY({identity}), b int); INSERT {name} (b) VALUES (1)")
+        client.ok(f"SET IDENTITY_INSERT {name} ON; INSERT {name} (a) {given}; SET IDENTITY_INSERT {name} OFF")
+        assert client.rows(f"INSERT {name} (b) OUTPUT inserted.a VALUES (2)") == [(following,)]
+    client.ok(f"TRUNCATE TABLE {table}; SET IDENTITY_INSERT {table} ON")
+    client.ok(f"INSERT {table} (a) {given}; SET IDENTITY_INSERT {table} OFF")
+    assert client.value(f"SELECT IDENT_CURRENT('{table}')") == current
+    assert client.rows(f"INSERT {table} (b) OUTPUT inserted.a VALUES (2)")[0][0] in (current, following)
+
+
+def test_first_explicit_identity_values(client: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE {table} (a int IDENTITY(5, 2), b int); SET IDENTITY_INSERT {table} ON")
+    client.ok(f"INSERT {table} (a) VALUES (-1)")
+    assert client.value(f"SELECT IDENT_CURRENT('{table}')") == 5
+    client.ok(f"MERGE {table} AS t USING (VALUES (5)) AS s(a) ON 1 = 0 WHEN NOT MATCHED THEN INSERT (a) VALUES (s.a);")
+    client.ok(f"SET IDENTITY_INSERT {table} OFF")
+    assert client.rows(f"INSERT {table} (b) OUTPUT inserted.a VALUES (2)") == [(7,)]
+
+
+@pytest.mark.parametrize(
     "source",
     [
         "SELECT 1 UNION ALL SELECT 2",

@@ -15,7 +15,7 @@ from fakemssql.tsql.compiler.trees import walk
 from fakemssql.tsql.compiler.typed import Names, Scope, Typed
 from fakemssql.tsql.compiler.views import view_source
 from fakemssql.tsql.datatypes.sqltypes import INT
-from fakemssql.tsql.names import quoted
+from fakemssql.tsql.names import literal, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
 
@@ -25,8 +25,12 @@ def _place(table: TableInfo, column: ColumnInfo) -> str:
 
 
 def to_column(value: Typed, table: TableInfo, column: ColumnInfo) -> str:
-    """A value converted to a column's type as assignment does."""
-    return convert(value, column.type, "assign", place=_place(table, column)).sql
+    """A value converted to a column's type as assignment does; the identity column notes what it is given."""
+    text = convert(value, column.type, "assign", place=_place(table, column)).sql
+    if not column.identity:
+        return text
+    sequence = f"pg_get_serial_sequence({literal(table.pg)}, {literal(column.pg)})"
+    return f"mssql.identity_given({text}, {sequence}, {column.increment})"
 
 
 def writable(table: TableInfo, name: str, updating: bool) -> ColumnInfo:

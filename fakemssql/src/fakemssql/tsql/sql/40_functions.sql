@@ -212,6 +212,15 @@ BEGIN
   SELECT pg_sequence_last_value(seq::regclass) INTO result;
   RETURN result;
 END $$;
+-- A value given under IDENTITY_INSERT becomes the current identity value where it lies beyond that.
+CREATE FUNCTION mssql.identity_given(value bigint, seq text, increment bigint) RETURNS bigint LANGUAGE plpgsql STRICT AS $$
+DECLARE beyond bool;
+BEGIN
+  EXECUTE format('SELECT CASE WHEN is_called THEN sign($1 - last_value::numeric) = sign($2) ELSE sign($1 - last_value::numeric) IN (0, sign($2)) END'
+    ' FROM %s', seq::regclass) INTO beyond USING value, increment;
+  IF beyond THEN PERFORM setval(seq::regclass, value); END IF;
+  RETURN value;
+END $$;
 CREATE FUNCTION mssql.ident_current(db int, tab text) RETURNS numeric LANGUAGE sql STABLE
   RETURN (SELECT COALESCE(mssql.ident_last(object_id), seed) FROM mssql.columns WHERE object_id = mssql.object_id(db, tab, NULL) AND identity = 1);
 CREATE FUNCTION mssql.ident_seed(db int, tab text) RETURNS numeric LANGUAGE sql STABLE
