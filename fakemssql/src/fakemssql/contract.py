@@ -17,6 +17,8 @@ from fakemssql.types import SqlType
 class Parameter(NamedTuple):
     """A parameter of a request: its name with ``@`` (empty for a positional one), type, Python value, direction.
 
+    One that is to have its ``default`` has no value, and its type means nothing.
+
     Values are ``None``, ``bool``, ``int``, ``float``, ``decimal.Decimal``, ``str``, ``bytes``, ``uuid.UUID`` and the
     ``datetime`` module's classes (naive for all types but ``datetimeoffset``).
     """
@@ -25,6 +27,7 @@ class Parameter(NamedTuple):
     type: SqlType
     value: Any
     output: bool = False
+    default: bool = False
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,18 @@ def test_arguments_are_converted(client: Any, table: str) -> None:
     assert client.error(f"EXEC {table} @a = 1, 2").number == 119
 
 
+def test_default_as_an_argument(client: Any, table: str) -> None:
+    client.ok(f"""CREATE PROCEDURE {table} @a varchar(10) = 'da', @b varchar(10) = 'db' OUTPUT, @c int = 3 AS
+        SELECT @a, @b, @c; SET @b = 'out'""")
+    assert client.rows(f"EXEC {table} DEFAULT, 'x'") == [("da", "x", 3)]
+    assert client.rows(f"EXEC {table} 'x', DEFAULT, 5") == [("x", "db", 5)]
+    assert client.rows(f"EXEC {table} DEFAULT, @c = DEFAULT, @b = 'x'") == [("da", "x", 3)]
+    text = f"DECLARE @r int, @b varchar(10) = 'in'; EXEC @r = {table} DEFAULT, @b OUT; SELECT @r, @b"
+    assert client.ok(text).results == [[("da", "in", 3)], [(0, "out")]]
+    client.ok(f"ALTER PROCEDURE {table} @a int, @b int = 2 AS SELECT @a, @b")
+    assert client.error(f"EXEC {table} DEFAULT, 1").number == 201
+
+
 def test_insert_what_a_system_procedure_shows(client: Any, table: str) -> None:
     text = f"""CREATE TABLE {table} (id int PRIMARY KEY)
         DECLARE @k TABLE (q sysname, o sysname, t sysname, c sysname, n smallint, k sysname)

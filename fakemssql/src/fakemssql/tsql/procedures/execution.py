@@ -48,7 +48,8 @@ def sp_executesql(session: Session, arguments: Arguments, frame: Frame, outputs:
             if position >= len(declared):
                 raise SqlError(8144, "Procedure or function has too many arguments specified.", state=2)
             key = declared[position].name
-        given[key] = parameter
+        if not parameter.default:
+            given[key] = parameter
     values = []
     for item in declared:
         if item.name not in given and item.value is None:

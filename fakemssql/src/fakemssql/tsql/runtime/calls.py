@@ -58,7 +58,8 @@ def _user(
             key = module.parameters[position].name
         elif key not in {p.name for p in module.parameters}:
             raise SqlError(8145, f"{key} is not a parameter for procedure {found.name}.")
-        given[key] = parameter
+        if not parameter.default:
+            given[key] = parameter
     for declared in module.parameters:
         inner.types[declared.name] = declared.type
         if declared.name in given:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.codec import decode, encode
+from fakemssql.tsql.datatypes.sqltypes import INT
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime.arguments import parse_name
 from fakemssql.tsql.runtime.calls import call
@@ -32,6 +33,7 @@ def execute(session: Session, node: nodes.Execute, frame: Frame) -> None:
     targets: dict[str, str] = {}
     for position, argument in enumerate(node.arguments):
         if argument.value is None:
+            parameters.append(Parameter(argument.name, INT, None, default=True))
             continue
         kind, raw = evaluate(session, argument.value, None, frame)
         name = argument.name
