@@ -34,7 +34,7 @@ class DelayedQueue:
     def open(self, *, sending: bool = False) -> Iterator[DelayedTable]:
         """The table through one connection for the block, as :meth:`~airflow_sqlqueue.client.queues.Queue.open`."""
         with self._connector.enlisted_session(sending=sending) as session:
-            yield DelayedTable(session, self._connector.find_in(session, self._name))
+            yield DelayedTable(session, self._connector.find_in(session, self._name), self._queue_name)
 
     def send(
         self,

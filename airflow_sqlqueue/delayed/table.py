@@ -20,7 +20,7 @@ from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.tables.create import DELAYED_QUALIFIER
-from airflow_sqlqueue.tables.layout import Layout
+from airflow_sqlqueue.tables.layout import CREATE_COMMANDS, Layout
 from airflow_sqlqueue.tables.reading import read_layout
 
 FIRST = datetime(1753, 1, 1)  # noqa: DTZ001 - as the column has it: UTC without saying so
@@ -62,18 +62,24 @@ def delayed_name(queue_name: str) -> str:
 
 
 class DelayedTable:
-    """One table of delayed messages, through one connection. ``address`` is the resolved table."""
+    """One table of delayed messages, through one connection. ``address`` is the resolved table.
 
-    def __init__(self, session: Session, address: ResolvedAddress) -> None:
+    ``queue_name`` is the queue that it belongs to, as an error names it where the table is missing.
+    """
+
+    def __init__(self, session: Session, address: ResolvedAddress, queue_name: str = "<queue>") -> None:
         self.session = session
         self.address = address
+        self._queue_name = queue_name
         self._layout: Layout | None = None
 
     @property
     def layout(self) -> Layout:
         """The table's layout, read once. Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`."""
         if self._layout is None:
-            layout = read_layout(self.session, self.address)
+            create = CREATE_COMMANDS["delayed"].replace("<queue>", self._queue_name)
+            advice = f"create it with '{create}', or check the address"
+            layout = read_layout(self.session, self.address, "delayed", advice=advice)
             layout.require("delayed")
             self._layout = layout
         return self._layout

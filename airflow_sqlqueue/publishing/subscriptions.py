@@ -15,8 +15,9 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.tables.create import SUBSCRIPTION_TABLE
 from airflow_sqlqueue.tables.discovery import find_queue
-from airflow_sqlqueue.tables.layout import Layout
+from airflow_sqlqueue.tables.layout import CREATE_COMMANDS, Layout
 from airflow_sqlqueue.tables.reading import read_layout
 
 MAX_LENGTH = 200
@@ -74,7 +75,11 @@ class SubscriptionTable:
     def query(self, name: str, **fragments: Fragment) -> Query:
         """A query on this table, whose errors name it. Raises where the table is missing or another one."""
         if self._layout is None:
-            layout = read_layout(self.session, self.address)
+            advice = None
+            if self.address.table != SUBSCRIPTION_TABLE:
+                made = CREATE_COMMANDS["subscription"]
+                advice = f"check the address; the table that '{made}' makes is {SUBSCRIPTION_TABLE}"
+            layout = read_layout(self.session, self.address, "subscription", advice=advice)
             layout.require("subscription")
             self._layout = layout
         found = query(f"subscription.{name}", table=identifier(self.address), **fragments)

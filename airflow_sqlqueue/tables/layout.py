@@ -27,6 +27,13 @@ _KINDS: dict[str, dict[str, set[str]]] = {
 }
 """What makes a table one of a kind: its columns and the base types that statements can work with."""
 
+CREATE_COMMANDS = {
+    "queue": "sqlqueue create",
+    "delayed": "sqlqueue create <queue> --delayed",
+    "subscription": "sqlqueue create <endpoint> --subscriptions",
+}
+"""The commands that make a table of each kind."""
+
 _OURS = {"BatchId", "AttemptId"}
 """One of these and ``Expired`` are columns of the tables beside the ledger, in which messages stand as in a queue:
 nobody receives there."""
@@ -197,7 +204,13 @@ class Layout:
         """Raise :class:`NotAQueueError` where the table is of none of the kinds, or statements cannot work on it."""
         if self.kind not in kinds:
             reason = _missing(kinds[0], self.types)
-            raise NotAQueueError(f"{self.table.canonical} is not a {kinds[0]} table ({reason}): check the address.")
+            advice = "check the address"
+            if kinds[0] != "queue" and self.kind in {"queue", "delayed"} and self.object_type == "table":
+                advice += (
+                    "; if it was made by mistake, drop it with 'sqlqueue drop', and create the right one with "
+                    f"'{CREATE_COMMANDS[kinds[0]]}'"
+                )
+            raise NotAQueueError(f"{self.table.canonical} is not a {kinds[0]} table ({reason}): {advice}.")
         if self.unusable:
             raise NotAQueueError(self.unusable)
 

@@ -11,9 +11,10 @@ from airflow_sqlqueue.errors import QueueNotFoundError
 from airflow_sqlqueue.routing import DEFAULT_SCHEMA, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query
-from airflow_sqlqueue.tables.layout import NAMES, Column, Index, Layout, Trigger
+from airflow_sqlqueue.tables.layout import CREATE_COMMANDS, NAMES, Column, Index, Layout, Trigger
 
 _OBJECT_TYPES = {"U": "table", "SN": "synonym", "V": "view"}
+_NOUNS = {"queue": "queue", "delayed": "table of delayed messages", "subscription": "subscription table"}
 _triggered: set[tuple[str, ResolvedAddress]] = set()
 """Tables whose triggers this login may not see: the server's refusal (error 334) is how they were found out."""
 
@@ -23,12 +24,16 @@ def exists(session: Session, table: ResolvedAddress) -> bool:
     return session.value(query("inspect.object_id"), table.qualified_name) is not None
 
 
-def read_layout(session: Session, table: ResolvedAddress) -> Layout:
+def read_layout(
+    session: Session, table: ResolvedAddress, wanted: str = "queue", *, advice: str | None = None
+) -> Layout:
     """Read what stands at an address, a synonym's base table where it is one.
 
-    Raises :class:`QueueNotFoundError` where nothing does. Whether it is a queue, ``Layout.kind`` says.
+    Raises :class:`QueueNotFoundError` where nothing does, as a table of the kind ``wanted``; ``advice`` says what to do
+    then: unless given, to create it. Whether it is of that kind, ``Layout.kind`` says.
     """
-    layout = _read(session, table)
+    advice = advice or f"create it with '{CREATE_COMMANDS[wanted]}', or check the address"
+    layout = _read(session, table, f"The {_NOUNS[wanted]}", advice)
     if (session.settings.server, table) in _triggered:
         return replace(layout, output_into=True)
     return layout
@@ -39,13 +44,14 @@ def remember_trigger(session: Session, table: ResolvedAddress) -> None:
     _triggered.add((session.settings.server, table))
 
 
-def _read(session: Session, table: ResolvedAddress, through: str = "table") -> Layout:
-    kind, server, *base, in_memory, temporal, captured, escalation, snapshot = _object(session, table)
+def _read(session: Session, table: ResolvedAddress, what: str, advice: str, through: str = "table") -> Layout:
+    kind, server, *base, in_memory, temporal, captured, escalation, snapshot = _object(session, table, what, advice)
     if kind == "SN" and through == "table":
         catalog, schema, name = base
         if server or not name:
             raise QueueNotFoundError(f"The synonym {table.canonical} leads to another server: connect to that one.")
-        return _read(session, ResolvedAddress(name, schema or DEFAULT_SCHEMA, catalog or table.catalog), "synonym")
+        behind = ResolvedAddress(name, schema or DEFAULT_SCHEMA, catalog or table.catalog)
+        return _read(session, behind, what, advice, "synonym")
     return layout_of(
         table,
         through if kind == "U" else _OBJECT_TYPES.get(kind, "other"),
@@ -86,7 +92,7 @@ def layout_of(
     )
 
 
-def _object(session: Session, table: ResolvedAddress) -> list[Any]:
+def _object(session: Session, table: ResolvedAddress, what: str, advice: str) -> list[Any]:
     try:
         rows = session.run(_on("object", table), table.catalog, table.qualified_name)
     except QueueNotFoundError:
@@ -99,12 +105,11 @@ def _object(session: Session, table: ResolvedAddress) -> list[Any]:
         )
     if (other := table_in_sql(session, table)) is not None:
         raise QueueNotFoundError(
-            f"The queue {table.canonical} does not exist: an address has no dots between its parts; write "
+            f"{what} {table.canonical} does not exist: an address has no dots between its parts; write "
             f"{other.canonical} for the table that SQL calls {table.table}."
         )
     raise QueueNotFoundError(
-        f"The queue {table.canonical} does not exist, or the login has no permission on it: create it with "
-        "'sqlqueue create', or check the address."
+        f"{what} {table.canonical} does not exist, or the login has no permission on it: {advice}."
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.runner import answer, sqlqueue
+from tests.cli.runner import answer, one_sentence, sqlqueue
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,32 @@ def test_wrong_calls_are_refused_with_the_reason(url: str, arguments: list[str],
     done = sqlqueue(*arguments, url=url)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["delayed"], ["send-delayed", "--type", "T", "--after", "1"], ["cancel", "1"], ["move-delayed"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_missing_table_of_delayed_messages_is_made_by_the_command_named(
+    url: str, name: str, arguments: list[str]
+) -> None:
+    answer("create", name, url=url)
+    command, *rest = arguments
+    says = one_sentence(sqlqueue(command, name, *rest, url=url), 1)
+    assert f"The table of delayed messages {name}.Delayed@[dbo]@[sqlqueue] does not exist" in says
+    assert f"create it with 'sqlqueue create {name} --delayed'" in says
+    answer("create", name, "--delayed", url=url)
+    assert "does not exist" not in sqlqueue(command, name, *rest, url=url).stderr
+
+
+@pytest.mark.parametrize("arguments", [["subscriptions"], ["subscribe", "Sales", "T"]], ids=lambda given: given[0])
+def test_a_missing_subscription_table_names_the_command_that_makes_it(
+    url: str, name: str, arguments: list[str]
+) -> None:
+    says = one_sentence(sqlqueue(*arguments, "--table", f"SubscriptionRouting@[{name}]", url=url), 1)
+    assert "The subscription table SubscriptionRouting@[" in says
+    assert "create it with 'sqlqueue create <endpoint> --subscriptions'" in says
 
 
 def test_subscribe_and_publish(url: str, name: str) -> None:

@@ -13,7 +13,7 @@ from airflow_sqlqueue.errors import ConfigurationError, MessageError, NotAQueueE
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition
+from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition, subscription_definition
 from tests.contract.conftest import HEADERS, Connect, run_sql
 
 DUE_NOW = timedelta(0)
@@ -158,11 +158,18 @@ def test_a_table_whose_due_is_another_type(delayed: DelayedTable, due: str) -> N
 
 
 def test_a_missing_table_and_one_of_another_kind_are_refused(session: Session, table: ResolvedAddress) -> None:
-    with pytest.raises(QueueNotFoundError):
+    with pytest.raises(QueueNotFoundError, match="create it with 'sqlqueue create <queue> --delayed'"):
         DelayedTable(session, table).count()
     create_queue(session, table)
-    with pytest.raises(NotAQueueError, match="is not a delayed table"):
+    right = "create the right one with 'sqlqueue create <queue> --delayed'"
+    with pytest.raises(NotAQueueError, match=f"is not a delayed table .* drop it with 'sqlqueue drop', and {right}"):
         DelayedTable(session, table).store([Message()], delay=DUE_NOW)
+
+
+def test_a_table_that_cannot_be_dropped_as_a_queue_is_not_said_to_be(session: Session, table: ResolvedAddress) -> None:
+    create(session, subscription_definition(table))
+    with pytest.raises(NotAQueueError, match=r"is not a delayed table \(.*\): check the address\.$"):
+        DelayedTable(session, table).count()
 
 
 def test_storing_is_part_of_the_sessions_transaction(delayed: DelayedTable) -> None:

@@ -225,8 +225,8 @@ def test_an_event_has_up_to_127_types(
 
 
 def test_a_missing_table_and_one_of_another_kind_are_refused(session: Session, table: ResolvedAddress) -> None:
-    with pytest.raises(QueueNotFoundError):
+    with pytest.raises(QueueNotFoundError, match="'sqlqueue create <endpoint> --subscriptions' makes is Subscription"):
         SubscriptionTable(session, table).subscriptions()
     create_queue(session, table)
-    with pytest.raises(NotAQueueError, match="is not a subscription table"):
+    with pytest.raises(NotAQueueError, match=r"is not a subscription table .* drop it with 'sqlqueue drop'"):
         SubscriptionTable(session, table).subscribers([PLACED])
