@@ -11,7 +11,7 @@ from airflow_sqlqueue.inspection.findings import Finding
 from airflow_sqlqueue.inspection.inspect import Inspection, fix, inspect
 from airflow_sqlqueue.queue.outgoing import outgoing_definition
 from airflow_sqlqueue.queue.send_ledger import send_ledger_definition
-from airflow_sqlqueue.tables.create import CreateResult, Definition, create, definitions_for, script
+from airflow_sqlqueue.tables.create import CreateResult, Definition, create_all, definitions_for, script
 from airflow_sqlqueue.tables.discovery import list_tables, secondary_queues
 from airflow_sqlqueue.tables.drop import drop_queue
 
@@ -50,11 +50,11 @@ class TableManager:
         """Create a queue if it is missing, and on request what stands beside it; see :class:`QueueTables`.
 
         The queue comes first in what is returned. What exists stays and is compared. ``create_schema`` makes a missing
-        schema. See :func:`airflow_sqlqueue.tables.create.create`.
+        schema. See :func:`airflow_sqlqueue.tables.create.create_all`.
         """
         definitions = self._definitions(queue_name, **tables)
         with self._connector.enlisted_session() as session:
-            return [create(session, definition, create_schema=create_schema) for definition in definitions]
+            return create_all(session, definitions, create_schema=create_schema)
 
     def script(self, queue_name: str, *, create_schema: bool = False, **tables: Unpack[QueueTables]) -> str:
         """What :meth:`create` would run, as a script for an administrator, safe to run twice. Nothing is run."""

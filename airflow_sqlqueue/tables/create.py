@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -147,6 +147,28 @@ def create(session: Session, definition: Definition, *, create_schema: bool = Fa
     return CreateResult(definition.table, made, found)
 
 
+def create_all(
+    session: Session, definitions: Sequence[Definition], *, create_schema: bool = False
+) -> list[CreateResult]:
+    """:func:`create` for several tables. Nothing is made where a schema or the place of one of them is not fit for it.
+
+    Each table is made in a transaction of its own: another error can leave some of them made.
+    """
+    for definition in definitions:
+        _check_place(session, definition, create_schema)
+    return [create(session, definition, create_schema=create_schema) for definition in definitions]
+
+
+def _check_place(session: Session, definition: Definition, create_schema: bool) -> None:
+    """Raise what :func:`create` raises for what stands, or is missing, where the table is to be."""
+    table = definition.table
+    _require_database(session, table)
+    if not (create_schema or definition.with_schema or _has_schema(session, table)):
+        raise _no_schema(table)
+    if exists(session, table):
+        definition.differences(read_layout(session, table))
+
+
 def ensure(session: Session, definition: Definition) -> None:
     """Create a table of this package's own where it is missing, which a login that may not has to find there."""
     if not exists(session, definition.table):
@@ -199,8 +221,7 @@ def create_lock(session: Session, table: ResolvedAddress, *, create_schema: bool
     :class:`QueueNotFoundError` where the database or the schema is missing, and :class:`LockTimeoutError` where another
     session holds the lock for too long.
     """
-    if session.value(query("inspect.database"), table.catalog) is None:
-        raise QueueNotFoundError(f"The database {table.catalog!r} does not exist: check the address.")
+    _require_database(session, table)
     catalog = identifier(table.catalog)
     with session.transaction():
         resource = f"{table.qualified_name}_lock"[:255]
@@ -209,15 +230,28 @@ def create_lock(session: Session, table: ResolvedAddress, *, create_schema: bool
                 f"Could not create {table.canonical}: another process has held its application lock for "
                 f"{LOCK_TIMEOUT:g} seconds; try again later."
             )
-        if not session.value(query("create.schema", catalog=catalog), table.schema):
+        if not _has_schema(session, table):
             if not create_schema:
-                raise QueueNotFoundError(
-                    f"The schema {table.schema!r} does not exist in the database {table.catalog!r}: "
-                    "create it, or ask for it with create_schema."
-                )
+                raise _no_schema(table)
             make = query("create.make_schema", schema=identifier(table.schema))
             session.run(query("create.run_there", catalog=catalog), make.text)
         yield
+
+
+def _require_database(session: Session, table: ResolvedAddress) -> None:
+    if session.value(query("inspect.database"), table.catalog) is None:
+        raise QueueNotFoundError(f"The database {table.catalog!r} does not exist: check the address.")
+
+
+def _has_schema(session: Session, table: ResolvedAddress) -> bool:
+    return bool(session.value(query("create.schema", catalog=identifier(table.catalog)), table.schema))
+
+
+def _no_schema(table: ResolvedAddress) -> QueueNotFoundError:
+    return QueueNotFoundError(
+        f"The schema {table.schema!r} does not exist in the database {table.catalog!r}: "
+        "create it, or ask for it with create_schema."
+    )
 
 
 def _statement(name: str, table: ResolvedAddress, **fragments: Fragment) -> Query:

@@ -85,6 +85,12 @@ def test_a_missing_subscription_table_names_the_command_that_makes_it(
     assert "create it with 'sqlqueue create <endpoint> --subscriptions'" in says
 
 
+def test_no_queue_is_made_where_the_place_of_its_delayed_messages_is_taken(url: str, name: str) -> None:
+    answer("create", f"{name}.Delayed", url=url)
+    assert "is not a delayed table" in one_sentence(sqlqueue("create", name, "--delayed", url=url), 1)
+    assert "does not exist" in one_sentence(sqlqueue("depth", name, url=url), 1)
+
+
 def test_subscribe_and_publish(url: str, name: str) -> None:
     answer("create", name, "--subscriptions", url=url)
     event = f"Shop.{name}"

@@ -23,6 +23,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import (
     create,
+    create_all,
     create_queue,
     definitions_for,
     delayed_definition,
@@ -111,6 +112,23 @@ def test_an_endpoints_tables(session: Session, address_of: AddressResolver, tabl
     finally:
         run_sql(session, f"DROP TABLE IF EXISTS {delayed.qualified_name}, {subscriptions.qualified_name}")
         run_sql(session, f"DROP SCHEMA IF EXISTS [{subscriptions.schema}]")
+
+
+@pytest.mark.parametrize("schema", ["dbo", "no such schema"])
+def test_nothing_is_made_where_one_of_the_tables_cannot_be(
+    session: Session, address_of: AddressResolver, table: ResolvedAddress, schema: str
+) -> None:
+    resolver = replace(address_of, queue_schemas={f"{table.table}.Delayed": schema})
+    queue, delayed = definitions_for(resolver, table.table, delayed=True)
+    if schema == "dbo":
+        create_queue(session, delayed.table)
+    try:
+        with pytest.raises((NotAQueueError, QueueNotFoundError), match=r"is not a delayed table|'no such schema'"):
+            create_all(session, [queue, delayed])
+        assert not exists(session, queue.table)
+    finally:
+        if schema == "dbo":
+            drop_queue(session, delayed.table)
 
 
 @pytest.mark.parametrize("layout", ["modern", "v3.0"])
