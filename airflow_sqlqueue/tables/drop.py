@@ -12,11 +12,12 @@ from airflow_sqlqueue.tables.reading import read_layout
 def drop_queue(session: Session, table: ResolvedAddress, *, force: bool = False) -> int:
     """Drop a queue, or a table of delayed messages, and return how many messages went with it.
 
-    Raises :class:`NotAQueueError` for any other table, synonym or view, and :class:`QueueNotEmptyError` where it holds
-    messages, those that others have locked included, unless ``force`` is set. The table is locked before it is counted,
-    so no message comes in between; :class:`LockTimeoutError` where a transaction keeps one locked for too long.
+    Raises :class:`QueueNotFoundError` where there is none, :class:`NotAQueueError` for another table, synonym or view,
+    and :class:`QueueNotEmptyError` where it holds messages, those that others have locked included, unless ``force`` is
+    set. The table is locked before it is counted, so no message comes in between; :class:`LockTimeoutError` where a
+    transaction keeps one locked for too long.
     """
-    layout = read_layout(session, table)
+    layout = read_layout(session, table, advice="there is nothing to drop, check the address")
     layout.require("queue", "delayed")
     if layout.object_type != "table":
         raise NotAQueueError(f"{table.canonical} is a {layout.object_type}: drop the table {layout.table.canonical}.")

@@ -172,7 +172,9 @@ def test_drop(url: str, name: str) -> None:
     answer("send", name, "--type", "T", url=url)
     assert "holds messages" in one_sentence(sqlqueue("drop", name, url=url), 1)
     assert answer("drop", name, "--force", url=url)["messages_lost"] == 1
-    assert "does not exist" in one_sentence(sqlqueue("drop", name, url=url), 1)
+    missing = one_sentence(sqlqueue("drop", name, url=url), 1)
+    assert "does not exist" in missing
+    assert missing.endswith(": there is nothing to drop, check the address.")
 
 
 def test_secondary_queues_are_drained_on_request(url: str, name: str, tmp_path: Path) -> None:
