@@ -12,6 +12,7 @@ from airflow_sqlqueue.cli.message_options import Body, ContentType, HeaderOption
 from airflow_sqlqueue.cli.options import ConnId, IsEndpoint, Json, Queue, Url, connect_queue
 from airflow_sqlqueue.cli.output import counted, progress_bar, show, stderr
 from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.errors import SqlQueueError, TransientError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.queue.browsing import MessageHead
 from airflow_sqlqueue.queue.table_access import FIRST
@@ -120,10 +121,12 @@ def forward(
 
     try:
         done = source.forward(to_queue, max_messages=max_messages, max_seconds=max_seconds, on_progress=note)
-    except BaseException:
+    except BaseException as error:
         # Of a COMMIT that is interrupted nobody knows.
-        text = f"At least {moved:,} messages were moved, all others are in {source.address}: run it again to go on."
-        stderr.print(text, markup=False, highlight=False)
+        refused = isinstance(error, SqlQueueError) and not isinstance(error, TransientError)
+        if moved or not refused:
+            text = f"At least {moved:,} messages were moved, all others are in {source.address}: run it again to go on."
+            stderr.print(text, markup=False, highlight=False)
         raise
     values = {"queue": source.address.canonical, "to_queue": to_queue, **asdict(done)}
     show({**values, "seconds": round(done.seconds, 3)}, as_json=as_json)

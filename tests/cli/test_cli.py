@@ -167,6 +167,15 @@ def test_peek_goes_on_after_a_row_version(url: str, name: str) -> None:
     assert (rest["row_version"], rest["body"]) == (second["row_version"], "bc")
 
 
+def test_a_move_that_is_refused_says_why_and_nothing_else(url: str, name: str) -> None:
+    answer("create", name, url=url)
+    for source, target in ((f"{name}.no", name), (name, f"{name}.no")):
+        says = one_sentence(sqlqueue("forward", source, target, url=url), 1)
+        assert f"The queue {name}.no@[dbo]@[sqlqueue] does not exist" in says
+    assert "cannot be forwarded to itself" in one_sentence(sqlqueue("forward", name, name, url=url), 2)
+    assert "no table name" in one_sentence(sqlqueue("forward", name, "@[dbo]", url=url), 2)
+
+
 def test_drop(url: str, name: str) -> None:
     answer("create", name, url=url)
     answer("send", name, "--type", "T", url=url)
