@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from shlex import join
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message
@@ -161,9 +162,24 @@ def _subscribed_queues(
         except QueueNotFoundError as error:
             raise QueueNotFoundError(
                 f"The queue {queue.address.canonical} of a subscriber does not exist, and nothing was published: "
-                "create it, or delete its subscriptions."
+                f"create it, or end its subscriptions with {_ending(table, resolver, queue.address, type_names)}."
             ) from error
     return list(found.values())
+
+
+def _ending(
+    table: SubscriptionTable, resolver: AddressResolver, queue: ResolvedAddress, type_names: Sequence[str]
+) -> str:
+    """The commands that end a queue's subscriptions to the types; their pattern where those ended meanwhile."""
+    usual = table.address == resolver.resolve(SUBSCRIPTION_TABLE)
+    options = [] if usual else ["--table", table.address.canonical]
+    topics = {*map(topic_of, type_names), ALL_EVENTS}
+    commands = [
+        f"'{join(['sqlqueue', 'unsubscribe', each.endpoint, each.topic, *options])}'"
+        for each in table.subscriptions()
+        if each.topic in topics and find_queue(table.session, resolver, each.queue_address) == queue
+    ]
+    return " and ".join(commands) or "'sqlqueue unsubscribe <endpoint> <type>'"
 
 
 def _event(message: Message, type_names: Sequence[str]) -> Message:

@@ -104,3 +104,21 @@ def test_subscribe_and_publish(url: str, name: str) -> None:
     assert answer("peek", name, url=url)[0]["message_id"] == published["message_id"]
     assert answer("unsubscribe", name, event, url=url)["changed"] is True
     assert row not in answer("subscriptions", url=url)
+
+
+def test_an_event_without_a_subscribers_queue_names_the_commands_that_end_the_subscriptions(
+    url: str, name: str
+) -> None:
+    answer("create", f"{name}.other", "--subscriptions", url=url)
+    event, generic = f"Shop.{name}", "Shop.Of`1[[Shop.A, Shop]]"
+    for endpoint, topic in ((name, event), (name, generic), (name, "Shop.Another"), (f"{name}.other", event)):
+        answer("subscribe", endpoint, topic, url=url)
+    publish = ["publish", "--type", event, "--base-type", generic]
+    says = one_sentence(sqlqueue(*publish, url=url), 1)
+    assert f"The queue {name}@[dbo]@[sqlqueue] of a subscriber does not exist, and nothing was published" in says
+    assert says.endswith(f"'sqlqueue unsubscribe {name} {event}' and 'sqlqueue unsubscribe {name} '{generic}''.")
+    for topic in (event, generic):
+        assert answer("unsubscribe", name, topic, url=url)["changed"] is True
+    assert answer(*publish, url=url)["queues"] == [f"{name}.other@[dbo]@[sqlqueue]"]
+    answer("unsubscribe", f"{name}.other", event, url=url)
+    answer("unsubscribe", name, "Shop.Another", url=url)

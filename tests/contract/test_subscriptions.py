@@ -174,6 +174,9 @@ def test_a_missing_queue_is_named_and_nothing_is_sent(
     with pytest.raises(QueueNotFoundError) as raised:
         publish(subscriptions, address_of, [Message()], [PLACED])
     assert f"The queue {missing.canonical} of a subscriber does not exist" in str(raised.value)
+    table = subscriptions.address.canonical
+    command = f"sqlqueue unsubscribe B {PLACED} --table '{table}'"
+    assert str(raised.value).endswith(f": create it, or end its subscriptions with '{command}'.")
     assert a.depth().messages == 0
 
 
