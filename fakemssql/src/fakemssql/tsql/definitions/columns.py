@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Columns: what the catalog holds of them, and their PostgreSQL text."""
 
 from __future__ import annotations
@@ -122,6 +123,36 @@ def column_sql(definer: Definer, definition: ColumnDefinition, info: ColumnInfo)
     if not info.nullable:
         text += " NOT NULL"
     return text
+
+
+def check_added(table: TableInfo, definitions: list[ColumnDefinition]) -> None:
+    """Error 2705 for a new column with the name of another one."""
+    for definition in definitions:
+        if table.column(definition.name) is not None:
+            raise SqlError(
+                2705,
+                "Column names in each table must be unique. Column name"
+                f" '{definition.name}' in table '{table.name}' is specified more than once.",
+                state=4,
+            )
+
+
+def add_column(d: Definer, table: TableInfo, definition: ColumnDefinition, info: ColumnInfo) -> None:
+    """Add a column in PostgreSQL, if it is stored; error 4901."""
+    if definition.computed is not None:
+        return
+    bare = not info.nullable and definition.default is None and not info.identity
+    if bare and d.value(f"SELECT EXISTS (SELECT 1 FROM {table.pg})") == "t":
+        raise SqlError(
+            4901,
+            "ALTER TABLE only allows columns to be added that"
+            " can contain nulls, or have a DEFAULT definition"
+            f" specified. Column '{info.name}' cannot be added to non-empty table '{table.name}'.",
+        )
+    text = column_sql(d, definition, info)
+    d.run(f"ALTER TABLE {table.pg} ADD COLUMN {text}")
+    if definition.default is not None and info.nullable:
+        d.run(f"UPDATE {table.pg} SET {quoted(info.pg)} = NULL")
 
 
 def default_sql(definer: Definer, expression: nodes.Expr, info: ColumnInfo) -> str:

@@ -82,7 +82,21 @@ def _check(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: 
     )
 
 
+def check_key(d: Definer, table: TableInfo, c: Constraint) -> None:
+    """Error 8111 for a primary key over a column that may be NULL."""
+    for key in c.columns:
+        if d.known(table, key.name).nullable:
+            raise SqlError(8111, f"Cannot define PRIMARY KEY constraint on nullable column in table '{table.name}'.")
+
+
 def _bind_default(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Constraint) -> None:
+    info = bind_default(d, table, c)
+    assert c.expression is not None
+    add_default(d, place, object_id, table, info, (c.name, c.expression, c.text))
+
+
+def bind_default(d: Definer, table: TableInfo, c: Constraint) -> ColumnInfo:
+    """Give a column its default in PostgreSQL; errors 1752 and 1781."""
     assert c.expression is not None
     info = table.column(c.columns[0].name)
     if info is None:
@@ -94,7 +108,7 @@ def _bind_default(d: Definer, place: ObjectPlace, object_id: str, table: TableIn
     if info.default:
         raise SqlError(1781, "Column already has a DEFAULT bound to it.")
     d.run(f"ALTER TABLE {table.pg} ALTER COLUMN {quoted(info.pg)} SET DEFAULT {default_sql(d, c.expression, info)}")
-    add_default(d, place, object_id, table, info, (c.name, c.expression, c.text))
+    return info
 
 
 def _foreign(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Constraint) -> None:

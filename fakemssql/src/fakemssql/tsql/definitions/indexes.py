@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import IndexInfo, TableInfo
@@ -32,13 +31,26 @@ _KEPT = (
 def create_index(d: Definer, node: IndexDefinition) -> None:
     if node.table[-1].startswith("#"):
         table = d.session.temporary.find(node.table)
-        d.run(index_sql(d, table, node, pg_name(f"ix{secrets.token_hex(6)}"))[0])
+        add_local_index(d, table, node)
         return
     table = d.indexed(node.table, 12)
     place = d.place((table.database, table.schema, table.name))
     replaced = node.options.get("DROP_EXISTING") == "ON"
     number = _replaced(d, table, node) if replaced else None
     add_index(d, place, str(table.object_id), table, node, number=number)
+
+
+def local_name(kind: str, table: TableInfo, name: str) -> str:
+    """The PostgreSQL name of an index (``ix``) or a check (``ck``) of a temporary table."""
+    return pg_name(f"{kind}{-table.object_id}.{name}")
+
+
+def add_local_index(d: Definer, table: TableInfo, index: IndexDefinition, constraint: str = "") -> None:
+    """Make an index of a temporary table; its comment tells errors what it is, and its name."""
+    pg = local_name("ix", table, index.name)
+    d.run(index_sql(d, table, index, pg)[0])
+    kind = {"primary": "PRIMARY KEY", "unique": "UNIQUE KEY"}.get(constraint, "")
+    d.run(f"COMMENT ON INDEX pg_temp.{quoted(pg)} IS {literal(f'{kind} {index.name}')}")
 
 
 def _replaced(d: Definer, table: TableInfo, node: IndexDefinition) -> int | None:

@@ -10,8 +10,8 @@ from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.typed import Typed
 from fakemssql.tsql.datatypes.sqltypes import storage
-from fakemssql.tsql.definitions.columns import collation_of, column_infos, column_sql
-from fakemssql.tsql.definitions.constraints import add_constraint, add_default, drop_constraint
+from fakemssql.tsql.definitions.columns import add_column, check_added, collation_of, column_infos, column_sql
+from fakemssql.tsql.definitions.constraints import add_constraint, add_default, check_key, drop_constraint
 from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
 from fakemssql.tsql.definitions.dependents import Dependent, dependents, in_the_way_of
 from fakemssql.tsql.definitions.indexes import add_index, rewrite
@@ -92,6 +92,11 @@ def _build(d: Definer, table: TableInfo, node: nodes.CreateTable, place: ObjectP
 
 def alter_table(d: Definer, node: nodes.AlterTable) -> None:
     table = d.target(node.name)
+    if table.local and (node.action == "add" or any(kind != "COLUMN" for kind, _, _ in node.names)):
+        if any(kind == "COLUMN" for kind, _, _ in node.names):
+            raise SqlError(40517, "Dropping columns and constraints of a temporary table at once is not supported.")
+        d.session.temporary.alter(node)
+        return
     place = d.place((table.database, table.schema, table.name))
     object_id = str(table.object_id)
     d.run(f"UPDATE mssql.objects SET modified = mssql.utcnow_dt() WHERE object_id = {object_id}")
@@ -117,28 +122,9 @@ def alter_table(d: Definer, node: nodes.AlterTable) -> None:
 
 def _add(d: Definer, node: nodes.AlterTable, table: TableInfo, place: ObjectPlace, object_id: str) -> None:
     number = max((column.column_id for column in table.columns), default=0)
-    for definition in node.columns:
-        if table.column(definition.name) is not None:
-            raise SqlError(
-                2705,
-                "Column names in each table must be unique. Column name"
-                f" '{definition.name}' in table '{table.name}' is specified more than once.",
-                state=4,
-            )
+    check_added(table, node.columns)
     for definition, info in zip(node.columns, column_infos(d, table, node.columns, after=number), strict=True):
-        if definition.computed is None:
-            bare = not info.nullable and definition.default is None and not info.identity
-            if bare and d.value(f"SELECT EXISTS (SELECT 1 FROM {table.pg})") == "t":
-                raise SqlError(
-                    4901,
-                    "ALTER TABLE only allows columns to be added that"
-                    " can contain nulls, or have a DEFAULT definition"
-                    f" specified. Column '{info.name}' cannot be added to non-empty table '{table.name}'.",
-                )
-            text = column_sql(d, definition, info)
-            d.run(f"ALTER TABLE {table.pg} ADD COLUMN {text}")
-            if definition.default is not None and info.nullable:
-                d.run(f"UPDATE {table.pg} SET {quoted(info.pg)} = NULL")
+        add_column(d, table, definition, info)
         for sql in metadata_columns(object_id, [(info, definition)]):
             d.run(sql)
         table.columns.append(info)
@@ -146,11 +132,7 @@ def _add(d: Definer, node: nodes.AlterTable, table: TableInfo, place: ObjectPlac
             add_default(d, place, object_id, table, info, definition.default)
     for constraint in node.constraints:
         if constraint.kind == "primary":
-            for key in constraint.columns:
-                if d.known(table, key.name).nullable:
-                    raise SqlError(
-                        8111, f"Cannot define PRIMARY KEY constraint on nullable column in table '{table.name}'."
-                    )
+            check_key(d, table, constraint)
         add_constraint(d, place, object_id, table, constraint)
     for index in node.indexes:
         add_index(d, place, object_id, table, index)
