@@ -158,3 +158,23 @@ def test_a_temporary_table_is_altered(client: Any) -> None:
     assert client.rows("SELECT * FROM #a WHERE a = 3") == [(3, 0, "y", 4)]
     client.ok("CREATE TABLE #b (a int); ALTER TABLE #b ADD CONSTRAINT uq UNIQUE (a); ALTER TABLE #b DROP CONSTRAINT uq")
     assert client.error("ALTER TABLE #b ADD CONSTRAINT pk PRIMARY KEY (a)").number == 8111
+
+
+@pytest.mark.parametrize("local", ["#p", "@p"])
+def test_duplicate_keys_of_a_temporary_table(client: Any, local: str) -> None:
+    columns = "(a int PRIMARY KEY, b int UNIQUE)"
+    declare = f"DECLARE @p TABLE {columns}" if local == "@p" else f"CREATE TABLE #p {columns}"
+    error = client.error(f"{declare}; INSERT {local} VALUES (1, 2), (1, 3)")
+    assert error.number == 2627
+    assert error.message.startswith(f"Violation of PRIMARY KEY constraint 'PK__{local}__")
+    assert error.message.endswith(
+        f"'. Cannot insert duplicate key in object 'dbo.{local}'. The duplicate key value is (1)."
+    )
+    client.ok("DROP TABLE IF EXISTS #p")
+    error = client.error(f"{declare}; INSERT {local} VALUES (1, 2), (2, 2)")
+    assert error.message.startswith(f"Violation of UNIQUE KEY constraint 'UQ__{local}__")
+    client.ok("CREATE TABLE #q (a int CONSTRAINT PkQ PRIMARY KEY, b int); CREATE UNIQUE INDEX Iq ON #q (b)")
+    error = client.error("INSERT #q VALUES (1, 2), (1, 3)")
+    assert "'PkQ'" in error.message
+    error = client.error("INSERT #q VALUES (1, 2), (3, 2)")
+    assert (error.number, "'Iq'" in error.message) == (2601, True)

@@ -59,19 +59,27 @@ def _where(pg: Pg, error: PgError) -> dict[str, str]:
         error.column,
     )
     if not rows:
-        return {
-            "table": error.table,
-            "schema": "dbo",
-            "database": "tempdb",
-            "index": re.sub(r"^(ck|fk|ix)\d+\.", "", error.constraint),
-            "kind": "",
-            "column": error.column,
-        }
+        rows = _local(pg, error)
     keys = ("table", "schema", "database", "index", "kind", "column")
     found = {key: value or "" for key, value in zip(keys, rows[0], strict=True)}
     # A constraint that fails while it is made has no row yet, only the name it was to have in PostgreSQL.
     found["index"] = re.sub(r"^(ck|fk|ix)\d+\.", "", found["index"])
     return found
+
+
+def _local(pg: Pg, error: PgError) -> list[list[str | None]]:
+    """The same of a temporary table or a table variable: the comments of table and index tell their names."""
+    rows = pg.query(
+        "SELECT obj_description(to_regclass(format('%I.%I', $1, $2)), 'pg_class'),"
+        " obj_description(to_regclass(format('%I.%I', $1, $3)), 'pg_class')",
+        error.schema,
+        error.table,
+        error.constraint,
+    )
+    table, comment = rows[0]
+    kind = re.match(r"(PRIMARY KEY|UNIQUE KEY)? (.*)", comment or "", re.DOTALL)
+    index = kind[2] if kind else error.constraint
+    return [[table or error.table, "dbo", "tempdb", index, kind[1] if kind else "", error.column]]
 
 
 def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: bool = True) -> SqlError:
