@@ -117,3 +117,14 @@ def test_any_text_survives(client: Any, table: str) -> None:
     kind = SqlType("nvarchar", length=-1)
     client.ok(f"INSERT {table} VALUES (@t, CAST(@t AS varbinary(max)))", t=(kind, text))
     assert client.rows(f"SELECT t, CAST(b AS nvarchar(max)) FROM {table}") == [(text, text)]
+
+
+def test_signs_and_the_first_of_two_json_keys(client: Any) -> None:
+    assert client.rows("SELECT - - 3, - -(3), -(-3)") == [(3, 3, 3)]
+    recorder = client.ok("DECLARE @b tinyint = 2, @s smallint = 2; SELECT -@b, -@s")
+    assert recorder.results == [[(-2, -2)]]
+    assert [column.type.name for column in recorder.shapes[0]] == ["smallint", "smallint"]
+    assert client.rows("SELECT ISNUMERIC('$'), ISNUMERIC('-'), ISNUMERIC('+'), ISNUMERIC('a')") == [(1, 1, 1, 0)]
+    assert client.value("""SELECT JSON_VALUE('{"a":1,"a":2}', '$.a')""") == "1"
+    error = client.error("SELECT 1 a, 2 a INTO #dup")
+    assert (error.number, "'#dup'" in error.message) == (2705, True)

@@ -104,10 +104,10 @@ def unary(c: Compilation, node: nodes.Unary, names: Names) -> Typed:
             raise SqlError(8117, f"Operand data type {value.type.name} is invalid for '~' operator.")
         return Typed(f"(~{value.sql})", value.type)
     if isinstance(value.constant, int):
-        return Typed(f"(-{value.constant})", INT, False, constant=-value.constant)
+        return Typed(f"({-value.constant})", INT, False, constant=-value.constant)
     if isinstance(node.value, nodes.Literal) and node.value.kind == "numeric" and node.value.value == "2147483648":
         return Typed("(-2147483648)::numeric", value.type, False)
-    return Typed(f"(-{value.sql})", value.type)
+    return Typed(f"(-{value.sql})", SqlType("smallint") if value.type.name == "tinyint" else value.type)
 
 
 def binary(c: Compilation, node: nodes.Binary, names: Names) -> Typed:

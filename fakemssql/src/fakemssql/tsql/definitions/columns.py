@@ -125,6 +125,20 @@ def column_sql(definer: Definer, definition: ColumnDefinition, info: ColumnInfo)
     return text
 
 
+def check_distinct(table: str, definitions: list[ColumnDefinition]) -> None:
+    """Error 2705 for two columns of a new table with one name."""
+    seen: set[str] = set()
+    for definition in definitions:
+        if fold(definition.name) in seen:
+            raise SqlError(
+                2705,
+                "Column names in each table must be unique. Column name"
+                f" '{definition.name}' in table '{table}' is specified more than once.",
+                state=3,
+            )
+        seen.add(fold(definition.name))
+
+
 def check_added(table: TableInfo, definitions: list[ColumnDefinition]) -> None:
     """Error 2705 for a new column with the name of another one."""
     for definition in definitions:

@@ -11,7 +11,7 @@ from typing import Protocol
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.catalog import Catalog
 from fakemssql.tsql.catalog.tables import TableInfo
-from fakemssql.tsql.definitions.columns import add_column, check_added, column_infos, column_sql
+from fakemssql.tsql.definitions.columns import add_column, check_added, check_distinct, column_infos, column_sql
 from fakemssql.tsql.definitions.constraints import bind_default, check_key
 from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.definitions.indexes import add_local_index, local_name
@@ -86,6 +86,7 @@ class Temporary:
         for definition in node.columns:
             if fold(definition.name) in primary:
                 definition.nullable = False
+        check_distinct(name, node.columns)
         table.columns = column_infos(definer, table, node.columns)
         pairs = zip(table.columns, node.columns, strict=True)
         stored = [column_sql(definer, definition, info) for info, definition in pairs if definition.computed is None]

@@ -325,7 +325,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION mssql.isnumeric(x text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN CASE WHEN btrim(x) ~ '^[+-]?\$?([0-9,]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$' THEN 1 ELSE 0 END;
+  RETURN CASE WHEN btrim(x) ~ '^[+-]?\$?([0-9,]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$' OR btrim(x) IN ('+', '-', '$') THEN 1 ELSE 0 END;
 
 CREATE FUNCTION mssql.isjson(x text) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
 BEGIN
@@ -356,7 +356,8 @@ BEGIN
     IF m[3] IS NOT NULL THEN
       value := CASE WHEN json_typeof(value) = 'array' THEN value -> m[3]::int END;
     ELSE
-      value := CASE WHEN json_typeof(value) = 'object' THEN value -> COALESCE(m[1], replace(m[2], '\"', '"')) END;
+      value := CASE WHEN json_typeof(value) = 'object' THEN (SELECT e.value FROM json_each(value) WITH ORDINALITY AS e(key, value, n)
+        WHERE e.key = COALESCE(m[1], replace(m[2], '\"', '"')) ORDER BY e.n LIMIT 1) END;
     END IF;
     rest := regexp_replace(rest, '^(?:\.[A-Za-z_$][\w$]*|\."(?:[^"\\]|\\.)*"|\[\d+\])', '');
   END LOOP;
