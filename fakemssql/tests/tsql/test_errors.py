@@ -186,3 +186,15 @@ def test_what_undoes_a_cancelled_statement_is_not_cancelled(conninfo: str) -> No
             pg.query("SELECT 7 FROM pg_sleep(60)")
     finally:
         pg.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("SELECT 1 AS a ORDER BY a OFFSET 0 ROWS FETCH NEXT 0 ROWS ONLY", 10744),
+        ("WAITFOR DELAY '25:00'", 148),
+        ("WAITFOR DELAY '00:60'", 148),
+    ],
+)
+def test_values_out_of_range(client: Any, text: str, number: int) -> None:
+    assert client.error(text).number == number

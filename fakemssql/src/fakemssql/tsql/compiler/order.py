@@ -74,6 +74,10 @@ def offset(c: Compilation, query: nodes.Query, names: Names) -> str:
     if query.offset is not None:
         text += f" OFFSET {row_count(c, query.offset, names)}"
     if query.fetch is not None:
+        if isinstance(query.fetch, nodes.Literal) and query.fetch.value == 0:
+            raise SqlError(
+                10744, "The number of rows provided for a FETCH clause must be greater then zero.", severity=15
+            )
         text += f" LIMIT {row_count(c, query.fetch, names)}"
     return text
 

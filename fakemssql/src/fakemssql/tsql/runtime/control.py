@@ -79,6 +79,8 @@ def wait_for(session: Session, node: nodes.WaitFor, frame: Frame) -> None:
         raise SqlError(40517, "WAITFOR TIME is not supported by fakemssql.")
     try:
         clock = str(value.time() if hasattr(value, "time") else value).split(":")
+        if int(clock[0]) > 23 or int(clock[1]) > 59:
+            raise ValueError
         seconds = int(clock[0]) * 3600 + int(clock[1]) * 60 + (float(clock[2]) if len(clock) > 2 else 0.0)
     except (ValueError, IndexError):
         raise SqlError(148, f"Incorrect time syntax in time string '{value}' used with WAITFOR.", severity=15) from None
