@@ -10,7 +10,14 @@ from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.typed import Typed
 from fakemssql.tsql.datatypes.sqltypes import storage
-from fakemssql.tsql.definitions.columns import add_column, check_added, collation_of, column_infos, column_sql
+from fakemssql.tsql.definitions.columns import (
+    add_column,
+    check_added,
+    check_distinct,
+    collation_of,
+    column_infos,
+    column_sql,
+)
 from fakemssql.tsql.definitions.constraints import add_constraint, add_default, check_key, drop_constraint
 from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
 from fakemssql.tsql.definitions.dependents import Dependent, dependents, in_the_way_of
@@ -50,16 +57,8 @@ def create_table(d: Definer, node: nodes.CreateTable) -> None:
 
 def _build(d: Definer, table: TableInfo, node: nodes.CreateTable, place: ObjectPlace, object_id: str) -> None:
     primary = {fold(key.name) for c in node.constraints if c.kind == "primary" for key in c.columns}
-    seen: set[str] = set()
+    check_distinct(place.name, node.columns)
     for definition in node.columns:
-        if fold(definition.name) in seen:
-            raise SqlError(
-                2705,
-                "Column names in each table must be unique. Column name"
-                f" '{definition.name}' in table '{place.name}' is specified more than once.",
-                state=3,
-            )
-        seen.add(fold(definition.name))
         if fold(definition.name) in primary:
             if definition.nullable:
                 raise SqlError(
