@@ -5,6 +5,7 @@ Source: docs/transport/queue-tables.md, "Subscriptions". Versions 5 and later of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from shlex import join
@@ -21,6 +22,7 @@ from airflow_sqlqueue.tables.discovery import find_queue
 from airflow_sqlqueue.tables.layout import CREATE_COMMANDS, Layout
 from airflow_sqlqueue.tables.reading import read_layout
 
+_PLAIN_NAME = re.compile(r"[\w.-]+")
 MAX_LENGTH = 200
 """What a column of the table holds, in UTF-16 units."""
 
@@ -170,14 +172,20 @@ def _subscribed_queues(
 def _ending(
     table: SubscriptionTable, resolver: AddressResolver, queue: ResolvedAddress, type_names: Sequence[str]
 ) -> str:
-    """The commands that end a queue's subscriptions to the types; their pattern where those ended meanwhile."""
+    """The commands that end a queue's subscriptions to the types, their pattern where there is none to name.
+
+    They are made to be copied into a shell, and who may subscribe writes the endpoint: one that is no plain name is in
+    none of them. The types are the publisher's own.
+    """
     usual = table.address == resolver.resolve(SUBSCRIPTION_TABLE)
     options = [] if usual else ["--table", table.address.canonical]
     topics = {*map(topic_of, type_names), ALL_EVENTS}
     commands = [
         f"'{join(['sqlqueue', 'unsubscribe', each.endpoint, each.topic, *options])}'"
         for each in table.subscriptions()
-        if each.topic in topics and find_queue(table.session, resolver, each.queue_address) == queue
+        if each.topic in topics
+        and _PLAIN_NAME.fullmatch(each.endpoint)
+        and find_queue(table.session, resolver, each.queue_address) == queue
     ]
     return " and ".join(commands) or "'sqlqueue unsubscribe <endpoint> <type>'"
 

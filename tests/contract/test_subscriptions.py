@@ -180,6 +180,17 @@ def test_a_missing_queue_is_named_and_nothing_is_sent(
     assert a.depth().messages == 0
 
 
+def test_an_endpoint_that_is_no_plain_name_is_in_no_command(
+    subscriptions: SubscriptionTable, make_queue: Callable[..., QueueTable], address_of: AddressResolver
+) -> None:
+    missing = replace(make_queue("a").address, table="missing")
+    subscriptions.subscribe(PLACED, "$(reboot)", missing)
+    with pytest.raises(QueueNotFoundError) as raised:
+        publish(subscriptions, address_of, [Message()], [PLACED])
+    assert "reboot" not in str(raised.value)
+    assert str(raised.value).endswith("with 'sqlqueue unsubscribe <endpoint> <type>'.")
+
+
 def test_a_queue_that_takes_nothing_undoes_the_rest(
     subscriptions: SubscriptionTable, make_queue: Callable[..., QueueTable], address_of: AddressResolver
 ) -> None:
