@@ -154,7 +154,8 @@ def create_all(
 
     Each table is made in a transaction of its own: another error can leave some of them made.
     """
-    for definition in definitions:
+    # The first one's place is looked at when it is made, before anything else is.
+    for definition in definitions[1:]:
         _check_place(session, definition, create_schema)
     return [create(session, definition, create_schema=create_schema) for definition in definitions]
 

@@ -114,6 +114,7 @@ def _locked(folder: str) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise
+                # A lock of this kind is waited for without end, or not at all.
                 time.sleep(0.05)
         yield
     finally:
