@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.drain import DrainResult
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.options import DrainOptions
+    from airflow_sqlqueue.drain.request import DrainRequest
     from airflow_sqlqueue.drain.sweep import SweepOptions
     from airflow_sqlqueue.envelope import Envelope, Sender, reply
     from airflow_sqlqueue.errorqueue.filters import ErrorFilter
@@ -41,6 +42,7 @@ __all__ = [
     "ConsumeOptions",
     "ConsumeResult",
     "DrainOptions",
+    "DrainRequest",
     "DrainResult",
     "Envelope",
     "ErrorFilter",
@@ -76,6 +78,7 @@ _MODULES = {
     "drain.drain": ("DrainResult",),
     "drain.manifest": ("Batch",),
     "drain.options": ("DrainOptions",),
+    "drain.request": ("DrainRequest",),
     "drain.sweep": ("SweepOptions",),
     "envelope": ("Envelope", "Sender", "reply"),
     "errorqueue.filters": ("ErrorFilter",),

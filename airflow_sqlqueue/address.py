@@ -12,9 +12,13 @@ import uuid
 from dataclasses import dataclass
 
 from airflow_sqlqueue.errors import AddressError
+from airflow_sqlqueue.untrusted import is_text, quoted
 
 MAX_IDENTIFIER_LENGTH = 128
 """SQL Server's limit for an identifier, in UTF-16 units."""
+
+MAX_ADDRESS_LENGTH = 1_000
+"""Characters beyond which a header's text is not looked up as an address: three names of 128 take some 780."""
 
 LEGACY_VERSIONS = ("1", "2", "3.0")
 """Versions of the transport that read addresses in ways of their own."""
@@ -35,13 +39,13 @@ def check_identifier(identifier: str) -> None:
     if not identifier.strip():
         raise AddressError("A table, schema or catalog name is blank: name it.")
     if "\0" in identifier:
-        raise AddressError(f"The name {identifier!r} holds a NUL character, which SQL Server refuses: remove it.")
-    if re.search("[\ud800-\udfff]", identifier):
-        raise AddressError(f"The name {identifier!r} holds half a surrogate pair, which is not text: remove it.")
+        raise AddressError(f"The name {quoted(identifier)} holds a NUL character, which SQL Server refuses: remove it.")
+    if not is_text(identifier):
+        raise AddressError(f"The name {quoted(identifier)} holds half a surrogate pair, which is not text: remove it.")
     length = len(identifier.encode("utf-16-le")) // 2
     if length > MAX_IDENTIFIER_LENGTH:
         raise AddressError(
-            f"The name {identifier[:40]!r}... is longer than {MAX_IDENTIFIER_LENGTH} characters: shorten it."
+            f"The name {quoted(identifier, 40)} is longer than {MAX_IDENTIFIER_LENGTH} characters: shorten it."
         )
 
 
@@ -70,8 +74,8 @@ class QueueAddress:
             raise AddressError("The queue address is blank: give at least a table name.")
         if "@" in self.table:
             raise AddressError(
-                f"The table name {self.table!r} holds an '@', which ends the table in an address: read an address with "
-                "QueueAddress.parse, and rename a table of that name."
+                f"The table name {quoted(self.table)} holds an '@', which ends the table in an address: read one "
+                "with QueueAddress.parse, and rename a table of that name."
             )
 
     @classmethod
@@ -85,19 +89,20 @@ class QueueAddress:
         """
         table, separator, rest = text.partition("@")
         if not table.strip():
-            raise AddressError(f"The queue address {text!r} has no table name before the first '@': give one.")
+            raise AddressError(f"The queue address {quoted(text)} has no table name before the first '@': give one.")
         parts: list[str | None] = []
         position = len(table) + 1
         while separator and len(parts) < 2:
             part, separator, rest = _split_part(rest)
             if strict and (problem := _malformed(part)):
-                raise AddressError(f"The queue address {text!r} is malformed at position {position}: {problem}.")
+                raise AddressError(f"The queue address {quoted(text)} is malformed at position {position}: {problem}.")
             name = unquote(part)
             parts.append(name if name.strip() else None)
             position += len(part) + 1
         if strict and separator:
             raise AddressError(
-                f"The queue address {text!r} is malformed at position {position - 1}: nothing may follow the catalog."
+                f"The queue address {quoted(text)} is malformed at position {position - 1}: nothing may follow the "
+                "catalog."
             )
         schema, catalog = (*parts, None, None)[:2]
         return cls(table, schema, catalog)
@@ -111,7 +116,7 @@ class QueueAddress:
         """
         table, *rest = text.split("@")
         if not table.strip():
-            raise AddressError(f"The queue address {text!r} has no table name before the first '@': give one.")
+            raise AddressError(f"The queue address {quoted(text)} has no table name before the first '@': give one.")
         if _legacy(version) == "3.0":
             schema = unquote(rest[0]) if rest else ""
             return cls(table, schema if schema.strip() else None)
@@ -125,7 +130,7 @@ class QueueAddress:
         """
         if _legacy(version) == "3.0":
             if "@" in (self.schema or ""):
-                raise AddressError(f"Version 3.0 cannot read the schema {self.schema!r}, which holds an '@'.")
+                raise AddressError(f"Version 3.0 cannot read the schema {quoted(self.schema)}, which holds an '@'.")
             return str(QueueAddress(self.table, self.schema))
         return self.table
 
@@ -167,7 +172,8 @@ def hashed_name(name: str) -> str:
 
     Those versions hashed the bytes of the machine's code page; for names outside ASCII this takes Windows-1252.
     """
-    if len(name.encode("utf-16-le")) // 2 <= MAX_IDENTIFIER_LENGTH:
+    # Half a surrogate pair is counted here and refused where the name is used.
+    if len(name.encode("utf-16-le", "surrogatepass")) // 2 <= MAX_IDENTIFIER_LENGTH:
         return name
     digest = hashlib.md5(name.encode("cp1252", "replace"), usedforsecurity=False).digest()
     return str(uuid.UUID(bytes_le=digest))

@@ -1,10 +1,11 @@
-"""How much work a call may do: a number of messages, of seconds, and of bytes."""
+"""Limits on the work of a call, messages, seconds and bytes, and the budget that is left of them."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from airflow_sqlqueue.errors import ConfigurationError
 
@@ -13,6 +14,34 @@ MIB = 1024 * 1024
 
 Clock = Callable[[], float]
 """Seconds since some moment, never running backwards."""
+
+
+def check_limits(**limits: float | None) -> None:
+    """Raise :class:`ConfigurationError` for a limit that is not more than 0; None is no limit."""
+    for name, limit in limits.items():
+        if limit is not None and limit <= 0:
+            raise ConfigurationError(f"{name} must be more than 0: leave it out for no limit.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits of one call, on messages and on seconds. Options that have them are a class of this one.
+
+    Raises :class:`ConfigurationError` for a limit that is not more than 0.
+
+    :param max_messages: handle at most so many messages; None: no limit.
+    :param max_seconds: begin nothing after so many seconds; None: no limit.
+    """
+
+    max_messages: int | None = None
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_limits(max_messages=self.max_messages, max_seconds=self.max_seconds)
+
+    def budget(self, clock: Clock = time.monotonic) -> Budget:
+        """The budget of a call that begins now."""
+        return Budget(self.max_messages, self.max_seconds, clock=clock)
 
 
 class Budget:

@@ -9,10 +9,12 @@ what the driver said is in ``__cause__``. Message bodies, headers and secrets ar
     ├── AddressError               an address, a name or a routing setting cannot be used (also a ValueError)
     ├── ConfigurationError         a connection, an option or an argument cannot be used (also a ValueError)
     │   ├── DriverNotFoundError    no ODBC driver for SQL Server on this machine
-    │   └── UnsupportedServerError an older server than SQL Server 2016, or a warehouse
+    │   ├── UnsupportedServerError an older server than SQL Server 2016, or a warehouse
+    │   └── UntrustedServerError   the server's certificate is not trusted, or the two agree on no encryption
     ├── MessageError               a message cannot be sent as it is (also a ValueError)
     ├── MessageNotFoundError       no message of that name is in the queue, or others hold it
     ├── ServerUnreachableError     nothing answered at the host and port
+    │   └── UnknownHostError       no address is known for the host's name
     ├── LoginFailedError           the server refused the login or the database
     ├── PermissionDeniedError      the login may not do this
     ├── QueueNotFoundError         no table stands at the address
@@ -37,13 +39,19 @@ what the driver said is in ``__cause__``. Message bodies, headers and secrets ar
     ├── StagingError               a batch's folder or a part's file cannot be written or read
     ├── SparkJobError              a Spark application that was given a batch ended with an error
     └── StatementError             any other error of the server, with its number
+        └── RowRefusedError        a type, a constraint or a trigger of the table refused a row
 """
 
 from __future__ import annotations
 
+from airflow_sqlqueue.untrusted import sentence
+
 
 class SqlQueueError(Exception):
-    """The root of the tree."""
+    """The root of the tree. Its text is one line of printable characters, whatever the names in it hold."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(sentence(message))
 
 
 class AddressError(SqlQueueError, ValueError):
@@ -62,6 +70,10 @@ class UnsupportedServerError(ConfigurationError):
     """An older server than SQL Server 2016, or a warehouse of Azure Synapse Analytics or Microsoft Fabric."""
 
 
+class UntrustedServerError(ConfigurationError):
+    """The server's certificate is not trusted, or client and server agree on no encryption."""
+
+
 class MessageError(SqlQueueError, ValueError):
     """A message cannot be sent as it is."""
 
@@ -72,6 +84,10 @@ class MessageNotFoundError(SqlQueueError):
 
 class ServerUnreachableError(SqlQueueError):
     """Nothing answered at the host and port."""
+
+
+class UnknownHostError(ServerUnreachableError):
+    """No address is known for the host's name."""
 
 
 class LoginFailedError(SqlQueueError):
@@ -176,3 +192,15 @@ class StatementError(SqlQueueError):
     def __init__(self, message: str, number: int | None = None) -> None:
         super().__init__(message)
         self.number = number
+
+
+class RowRefusedError(StatementError):
+    """A type, a constraint or a trigger of the table refused a row; other rows may be taken."""
+
+
+def is_of_a_message(error: BaseException) -> bool:
+    """Whether an error comes from one message, so that others can still be handled.
+
+    Every other error of ours says that a server, a table, a right or a setting is in the way, for all messages alike.
+    """
+    return isinstance(error, (MessageError, AddressError, RowRefusedError)) or not isinstance(error, SqlQueueError)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from airflow_sqlqueue.errors import MessageError
+from airflow_sqlqueue.untrusted import is_text, quoted
 
 Headers = Mapping[str, "str | None"]
 """Header names and values, compared with case. A value of None is a JSON null, which endpoints do write."""
@@ -124,8 +125,23 @@ PROBLEMS = {
     "not-json": "the headers are not JSON",
     "not-an-object": "the headers are not a JSON object",
     "value-not-text": "a header's value is not text",
+    "too-long": "the headers have more than 1,048,576 characters",
+    "too-many": "there are more than 10,000 headers",
 }
 """Why headers make a poison message: a code for programs, a sentence's part for people."""
+
+MAX_CHARACTERS = 1_048_576
+"""Characters of headers, beyond which they are malformed. Endpoints write some thousands."""
+
+MAX_HEADERS = 10_000
+"""Headers of one message, each occurrence of a repeated one counted, beyond which they are malformed. Endpoints write
+some twenty."""
+
+MAX_HEADER_BYTES = 4 * MAX_CHARACTERS
+"""Bytes of the Headers column, beyond which it has more than :data:`MAX_CHARACTERS` in every encoding of the server."""
+
+_READ_AT_ONCE = 65_536
+"""Characters that are parsed in one call, which lets no other thread run before it ends."""
 
 
 @dataclass(frozen=True)
@@ -174,21 +190,32 @@ def check_headers(headers: Headers) -> None:
     for name, value in headers.items():
         if not isinstance(name, str) or not (value is None or isinstance(value, str)):
             raise MessageError(f"Header {name!r} must be text: endpoints treat other JSON values as poison.")
-        for text in (name, value or ""):
-            if not text.isascii() and re.search("[\ud800-\udfff]", text):
-                raise MessageError(f"Header {name!r} holds half a surrogate pair, which is not text: remove it.")
+        if not (is_text(name) and is_text(value or "")):
+            raise MessageError(f"Header {quoted(name)} holds half a surrogate pair, which is not text: remove it.")
+
+
+def can_be_written(headers: Headers) -> bool:
+    """Whether a message may have these headers; half a surrogate pair, which old versions let pass, is in the way."""
+    try:
+        check_headers(headers)
+    except MessageError:
+        return False
+    return True
 
 
 def decode_headers(text: str | None) -> DecodedHeaders:
     """Read what any version wrote; never raises. Empty text is no headers, a duplicate key's last value wins.
 
     A byte order mark is malformed, as it is to endpoints since 9.1. Half a surrogate pair, which only those refuse, is
-    kept as it is.
+    kept as it is. Malformed are also headers of more than :data:`MAX_CHARACTERS`, of which none is read, and more than
+    :data:`MAX_HEADERS` headers.
     """
     if not text:
         return DecodedHeaders({})
+    if len(text) > MAX_CHARACTERS:
+        return DecodedHeaders({}, "too-long")
     try:
-        parsed = _DECODER.decode(text)
+        parsed = _DECODER.decode(text) if len(text) <= _READ_AT_ONCE else _members(text)
     except (ValueError, RecursionError):
         return DecodedHeaders({}, "not-json")
     if not isinstance(parsed, _Pairs):
@@ -196,6 +223,8 @@ def decode_headers(text: str | None) -> DecodedHeaders:
     values = {name: value for name, value in parsed if value is None or isinstance(value, str)}
     if not _VALUES.issuperset([type(value) for _, value in parsed]):
         return DecodedHeaders(values, "value-not-text")
+    if len(parsed) > MAX_HEADERS:
+        return DecodedHeaders(values, "too-many")
     return DecodedHeaders(values)
 
 
@@ -210,3 +239,58 @@ def _refuse(constant: str) -> None:
 
 # Integers as floats: Python refuses to make an int of many digits, and takes long over it where it does not.
 _DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=float, parse_constant=_refuse)
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_NESTED = frozenset("[{")
+
+
+def _members(text: str) -> object:
+    """The same as the decoder gives for a long text, read member by member, so that other threads run in between.
+
+    An array or an object as a value is not read, and neither is what follows it or the last of too many headers: these
+    headers are malformed whatever it is.
+    """
+    position = _skip(text, 0)
+    if text[position : position + 1] != "{":
+        if text[position : position + 1] != "[":
+            return _DECODER.decode(text)
+        if not text.rstrip(" \t\n\r").endswith("]"):
+            raise ValueError(position)
+        return _NESTED
+    found = _Pairs()
+    position = _skip(text, position + 1)
+    while text[position : position + 1] != "}" or found:
+        name, position = _string(text, position)
+        position = _skip(text, _after(text, _skip(text, position), ":"))
+        if text[position : position + 1] in _NESTED:
+            found.append((name, _NESTED))
+            return found
+        value, position = _DECODER.raw_decode(text, position)
+        found.append((name, value))
+        position = _skip(text, position)
+        if len(found) > MAX_HEADERS:
+            return found
+        if text[position : position + 1] == "}":
+            break
+        position = _skip(text, _after(text, position, ","))
+    if _skip(text, position + 1) != len(text):
+        raise ValueError(position)
+    return found
+
+
+def _string(text: str, position: int) -> tuple[str, int]:
+    if text[position : position + 1] != '"':
+        raise ValueError(position)
+    name, position = _DECODER.raw_decode(text, position)
+    return str(name), position
+
+
+def _after(text: str, position: int, expected: str) -> int:
+    if text[position : position + 1] != expected:
+        raise ValueError(position)
+    return position + 1
+
+
+def _skip(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    return position if found is None else found.end()

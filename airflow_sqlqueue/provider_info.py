@@ -30,21 +30,14 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [_modules("hooks.sqlqueue")],
         "operators": [
             _modules(
-                "operators.create",
-                "operators.provision",
-                "operators.drop",
-                "operators.forward",
-                "operators.subscribe",
+                "operators.tables",
+                "operators.events",
                 "operators.send",
                 "operators.consume",
                 "operators.drain",
                 "operators.drain_to_spark",
-                "operators.mark_consumed",
-                "operators.requeue",
-                "operators.sweep",
-                "operators.purge",
-                "operators.move_delayed",
-                "operators.publish",
+                "operators.batches",
+                "operators.maintenance",
                 "operators.return_to_source",
                 "operators.request",
             )
@@ -99,10 +92,37 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "True",
                         "default": "False",
                     },
+                    "token_hosts": _option(
+                        "Hosts, with commas, that get a token of Microsoft Entra ID where a connection names them, "
+                        "besides those of Azure SQL and Fabric; .example.com means all below it. Whoever runs such a "
+                        "host can use the token.",
+                        "sql.example.com, .db.example.com",
+                    ),
+                    "access_token_connections": _option(
+                        "Ids of connections, with commas, that access tokens may be taken from, besides those with "
+                        "sqlqueue_access_token in their own extra.",
+                        "entra",
+                    ),
+                    "spark_settings_in_extra": _option(
+                        "Settings of Spark, with commas, that the extra of a Spark connection may have besides those "
+                        "of memory, cores and the like, or * for all. A user who may edit connections can then load "
+                        "code into workers.",
+                        "spark.hadoop.fs.s3a.endpoint",
+                    ),
+                    "spark_masters": {
+                        **_option(
+                            "Masters and Spark Connect servers, with commas, that a Spark connection may name, or * "
+                            "for all. A server of an intruder's own gets what the job reads, and can run code in the "
+                            "task.",
+                            "spark://master:7077, yarn, sc://spark:15002",
+                        ),
+                        "default": "*",
+                    },
                     "page_connections": _option(
                         "Ids of connections, with commas, that the page SQL Queues shows besides those of type "
-                        "sqlqueue that it finds itself: of type mssql or odbc, or in a secrets backend.",
-                        "sales_mssql, billing",
+                        "sqlqueue in the environment, or * for all of that type in Airflow's database. The API server "
+                        "logs in with them.",
+                        "sqlqueue_default, billing",
                     ),
                     "page_open_connections": _option(
                         "Ids of connections, with commas, or * for all: whoever may see the page sees their queues and "
@@ -173,7 +193,8 @@ def _conn_fields() -> dict[str, Any]:
             "access_token_conn_id": _field(
                 "Access token from connection",
                 "The id of an Airflow connection: its password is an access token, or, of type azure, it has tenant, "
-                "client id and client secret. Leave Login and Password empty.",
+                "client id and client secret. Its extra has sqlqueue_access_token: true. Leave Login and Password "
+                "empty.",
                 "string",
             ),
         },

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from airflow_sqlqueue.address import LEGACY_VERSIONS, QueueAddress, check_identifier, quote, unquote, without_machine
 from airflow_sqlqueue.errors import AddressError
+from airflow_sqlqueue.untrusted import quoted
 
 DEFAULT_SCHEMA = "dbo"
 
@@ -27,10 +28,13 @@ class ResolvedAddress:
         for name in (self.table, self.schema, self.catalog):
             check_identifier(name)
         if "@" in self.table:
-            raise AddressError(f"The queue {self.table!r} has an '@' in its name, so no address means it: rename it.")
+            raise AddressError(
+                f"The queue {quoted(self.table)} has an '@' in its name, so no address means it: rename it."
+            )
         if self.table.startswith("#"):
             raise AddressError(
-                f"The queue {self.table!r} begins with '#', which SQL Server takes for a temporary table: rename it."
+                f"The queue {quoted(self.table)} begins with '#', which SQL Server takes for a temporary table: "
+                "rename it."
             )
 
     @property
@@ -186,12 +190,14 @@ class AddressResolver:
         default = self._setting(self.default_catalog or "")
         if not given and not default.strip():
             raise AddressError(
-                f"No database is known for the queue {table!r}: name one in the connection or in the address."
+                f"No database is known for the queue {quoted(table)}: name one in the connection or in the address."
             )
         return given or default
 
     def _queue_setting(self, kind: str, table: str, value: str) -> str:
         name = self._setting(value)
         if not name.strip():
-            raise AddressError(f"The {kind} set for the queue {table!r} is blank: name one or remove the setting.")
+            raise AddressError(
+                f"The {kind} set for the queue {quoted(table)} is blank: name one or remove the setting."
+            )
         return name

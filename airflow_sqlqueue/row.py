@@ -1,7 +1,8 @@
-"""A row of a queue, and its columns with their SQL, Arrow and Spark types.
+"""Rows of a queue, and their columns with their SQL, Arrow and Spark types.
 
-This is the one place that knows the columns and their order: the lists of columns in SQL, the schema of part files and
-the schema that Spark reads are made from :data:`COLUMNS`.
+This is the one place that knows the columns and their order. A new column is a field of :class:`Row` and an entry of
+:data:`COLUMNS`: the lists of columns in SQL, what a send, a restore and a move write, the schema of part files and the
+schema that Spark reads are made from it (``tests/contract/test_added_column.py`` adds one).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from airflow_sqlqueue.message import HeaderNames
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +41,7 @@ class Row(NamedTuple):
 
 
 row_of: Callable[[Iterable[Any]], Row] = partial(tuple.__new__, Row)
-"""The row of nine values in the order of the columns. ``Row._make`` counts them, which takes longer."""
+"""The row of values in the order of the columns. ``Row._make`` counts them, which takes longer."""
 
 
 @dataclass(frozen=True)
@@ -46,32 +49,57 @@ class Column:
     """A column of :class:`Row`: its name in SQL, Arrow and Spark, and its type in each.
 
     ``sql`` is a type that holds whatever type a queue gives the column. ``arrow`` is a name of :func:`arrow_schema`'s
-    types, ``spark`` one of Spark's JSON schema. ``nullable`` is that of Arrow and Spark.
+    types, ``spark`` one of Spark's JSON schema. ``nullable`` is that of Arrow and Spark. ``definition`` is the column
+    in CREATE TABLE, empty where it is computed when a row is read.
+
+    ``legacy`` columns may be dropped by an owner, and those that are ``added`` came with a later layout than the first:
+    of both a table may have neither. They are either text, ``varchar(255)``, which a sender fills from a ``header``, or
+    a bit that every sender writes as ``sent``.
     """
 
     name: str
     sql: str
     arrow: str
     spark: str
+    definition: str = ""
     nullable: bool = True
+    legacy: bool = False
+    added: bool = False
+    header: str | None = None
+    sent: int | None = None
 
+    @property
+    def table_type(self) -> str:
+        """The type in CREATE TABLE."""
+        return self.definition.partition(" ")[0]
+
+
+_TEXT = ("nvarchar(255)", "string", "string", "varchar(255) NULL")
 
 COLUMNS = (
-    Column("Id", "uniqueidentifier", "string", "string", nullable=False),
-    Column("CorrelationId", "nvarchar(255)", "string", "string"),
-    Column("ReplyToAddress", "nvarchar(255)", "string", "string"),
-    Column("Recoverable", "bit", "bool", "boolean"),
-    Column("Expires", "datetime2", "utc", "timestamp"),
-    Column("Headers", "nvarchar(max)", "string", "string", nullable=False),
-    Column("Body", "varbinary(max)", "binary", "binary"),
-    Column("RowVersion", "bigint", "int64", "long", nullable=False),
+    Column("Id", "uniqueidentifier", "string", "string", "uniqueidentifier NOT NULL", nullable=False),
+    Column("CorrelationId", *_TEXT, legacy=True, header=HeaderNames.CORRELATION_ID),
+    Column("ReplyToAddress", *_TEXT, legacy=True, header=HeaderNames.REPLY_TO_ADDRESS),
+    Column("Recoverable", "bit", "bool", "boolean", "bit NOT NULL", legacy=True, sent=1),
+    Column("Expires", "datetime2", "utc", "timestamp", "datetime NULL"),
+    Column("Headers", "nvarchar(max)", "string", "string", "nvarchar(max) NOT NULL", nullable=False),
+    Column("Body", "varbinary(max)", "binary", "binary", "varbinary(max) NULL"),
+    Column("RowVersion", "bigint", "int64", "long", "bigint IDENTITY(1, 1) NOT NULL", nullable=False),
     Column("Expired", "bit", "bool", "boolean", nullable=False),
 )
 """The columns of :class:`Row`, in its order. ``Expired`` is computed; a queue's table has the other eight."""
 
 NAMES = tuple(column.name for column in COLUMNS)
-TABLE_NAMES = NAMES[:-1]
+TABLE_NAMES = tuple(column.name for column in COLUMNS if column.definition)
 """The columns that a queue's table can have."""
+
+LEGACY = tuple(column.name for column in COLUMNS if column.legacy)
+ADDED = tuple(column.name for column in COLUMNS if column.added)
+COLUMN_HEADERS = {column.name: column.header for column in COLUMNS if column.header}
+"""The columns that a sender fills from headers, each with the header's name."""
+
+SENT_BITS = {column.name: column.sent for column in COLUMNS if column.sent is not None}
+"""The columns that every sender writes alike, each with its bit."""
 
 ROW_VERSION, EXPIRED = NAMES.index("RowVersion"), NAMES.index("Expired")
 """Where they stand in a row as the driver returns it, of which a drain makes no :class:`Row`."""

@@ -23,6 +23,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.server.enlisted import EnlistedConnection
+from airflow_sqlqueue.server.parameters import declared
 from airflow_sqlqueue.server.prepared import PreparedCursors
 from airflow_sqlqueue.server.product import check_product
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
@@ -53,15 +54,23 @@ class Session:
         statement_timeout: int = 0,
     ) -> None:
         self.settings = settings
-        self._connection = retrying(lambda: open_connection(settings))
-        self._connection.timeout = statement_timeout
+        self._statement_timeout = statement_timeout
+        self._lock_timeout = self._lock_timeout_now = lock_timeout
+        self._yields = False
+        self.open()
+
+    def open(self) -> None:
+        """Open the connection, or another one in its place, with the settings that it had; outside of a transaction."""
+        self._connection = retrying(lambda: open_connection(self.settings))
+        self._connection.timeout = self._statement_timeout
         self._is_freetds = "tdsodbc" in self._connection.getinfo(load_pyodbc().SQL_DRIVER_NAME).lower()
         self._cursors = PreparedCursors(self._connection)
-        self._in_transaction = self._begun = self._doomed = self._yields = False
-        self._lock_timeout = self._lock_timeout_now = lock_timeout
+        self._in_transaction = self._begun = self._doomed = False
         try:
             self.engine_edition = self._prepare()
-            self._set_lock_timeout(lock_timeout)
+            self._set_lock_timeout(self._lock_timeout_now)
+            if self._yields:
+                self.run(query("session.yield_to_others"))
         except BaseException:
             self.close()
             raise
@@ -99,7 +108,8 @@ class Session:
         All are read to their end first: an error may follow the rows, and then they must not be used. Inside a
         transaction nothing is done where the server has ended it: :class:`TransactionLostError`. A text of the caller's
         own without parameters is sent as it is, because some may only stand alone (CREATE VIEW). ``sizes`` fixes the
-        parameters' types, as ``Cursor.setinputsizes`` takes them; but FreeTDS has none without a length.
+        parameters' types, as ``Cursor.setinputsizes`` takes them, so that a statement that runs again is not prepared
+        again; a long text that has none is ``nvarchar(max)``. FreeTDS knows no type without a length, and needs none.
         """
         self.check_alive()
         if self._in_transaction and not self._begun and statement.ours and not values:
@@ -113,8 +123,8 @@ class Session:
     def _execute(self, statement: Query, text: str, values: Sequence[Any], sizes: Sequence[Any] | None) -> list[Any]:
         try:
             cursor, prepared = self._cursors.cursor(text if values else "")
-            if sizes is not None and not self._is_freetds:
-                cursor.setinputsizes(sizes)
+            if not self._is_freetds and (types := declared(values, sizes or ())) is not None:
+                cursor.setinputsizes(types)
             cursor.execute(prepared, values) if values else cursor.execute(text)
             found: list[list[Any]] = []
             while True:
@@ -141,12 +151,8 @@ class Session:
     def lock_timeout(self, seconds: float) -> Iterator[None]:
         """Another lock timeout for a few statements; 0 means not to wait at all."""
         self._set_lock_timeout(seconds)
-        try:
+        with self._afterwards(lambda: self._set_lock_timeout(self._lock_timeout)):
             yield
-        finally:
-            # In a doomed transaction nothing is run: its end sees to it.
-            if not self._doomed:
-                self._set_lock_timeout(self._lock_timeout)
 
     def _set_lock_timeout(self, seconds: float) -> None:
         self.run(query("session.lock_timeout", milliseconds=number(max(0, int(seconds * 1000)))))
@@ -157,16 +163,28 @@ class Session:
         """Be the victim of a deadlock with whoever has a normal priority, in this block alone."""
         self._yields = True
         self.run(query("session.yield_to_others"))
-        try:
+        with self._afterwards(self._yield_no_more):
             yield
-        finally:
-            # In a doomed transaction nothing is run: its end sees to it.
-            if not self._doomed:
-                self._yield_no_more()
 
     def _yield_no_more(self) -> None:
         self.run(query("session.yield_no_more"))
         self._yields = False
+
+    @contextmanager
+    def _afterwards(self, undo: Callable[[], None]) -> Iterator[None]:
+        """Undo a setting when the block ends; but its own error is the one to be raised, as of a connection that broke.
+
+        In a doomed transaction nothing is run: its end sees to it.
+        """
+        try:
+            yield
+        except BaseException:
+            if not self._doomed:
+                with suppress(SqlQueueError):
+                    undo()
+            raise
+        if not self._doomed:
+            undo()
 
     def take_lock(self, statement: Query, resource: str) -> None:
         """Take an application lock of the open transaction, by a statement that returns the answer of sp_getapplock.

@@ -26,3 +26,5 @@ ALTER ROLE [db_datawriter] ADD MEMBER [sqlqueue_runtime];
 GO
 
 -- For inspect to see who else consumes a queue, in master:  GRANT VIEW SERVER STATE TO [the login];
+-- in Azure SQL Database, where that cannot be granted:       GRANT VIEW DATABASE STATE TO [the user];
+-- For inspect --fix system-versioned:                        GRANT CONTROL ON the table and its history table

@@ -65,7 +65,7 @@ with DAG(
     wait = SqlQueueDepthSensor(
         task_id="wait",
         queue_name=QUEUE,
-        min_messages="{{ params.min_messages }}",
+        wait_for={"min_messages": "{{ params.min_messages }}"},
         mode="reschedule",
         poke_interval=60,
         timeout=timedelta(minutes=50),

@@ -22,7 +22,7 @@ from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger
 
 QUEUE = os.environ.get("SQLQUEUE_QUEUE", "audit")
 
-trigger = SqlQueueDepthEventTrigger(queue_name=QUEUE, min_messages=1, poll_interval=5, repeat_interval=30)
+trigger = SqlQueueDepthEventTrigger(queue_name=QUEUE, wait_for={"min_messages": 1}, poll_interval=5, repeat_interval=30)
 messages = Asset(f"sqlqueue_{QUEUE}", watchers=[AssetWatcher(name=f"sqlqueue_{QUEUE}", trigger=trigger)])
 
 with DAG(

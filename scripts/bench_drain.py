@@ -17,10 +17,11 @@ from bench_staging import staged_move
 
 from airflow_sqlqueue.drain.drain import Drain, Engine
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
-from airflow_sqlqueue.queue.browsing import Span
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.row import NAMES
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.session import Session
@@ -64,7 +65,9 @@ def _drained_by(workers: int) -> str:
 def bare_loop(queue: QueueTable) -> int:
     """The drain's own DELETE through the driver, in transactions of a part's size; the rows are thrown away."""
     layout = queue.layout
-    text = queue.query("queue.take_head", span=Span().condition, **output(layout.types, into=layout.output_into)).text
+    text = queue.query(
+        "queue.take_head", window=Window().condition, **output(layout.types, into=layout.output_into)
+    ).text
     options = DrainOptions()
     connection = open_connection(queue.session.settings)
     connection.autocommit = False
@@ -90,7 +93,11 @@ def drain(queue: QueueTable, workers: int = DrainOptions.workers, engine: Engine
     settings = queue.session.settings
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         staging, options = StagingFolder.of(Path(folder)), DrainOptions(workers=workers)
-        batch = Drain(lambda: Session(settings), queue.address, staging, options=options, engine=engine).run().batch
+        batch = (
+            Drain(lambda: Session(settings), queue.address, staging, DrainRequest(options=options), engine=engine)
+            .run()
+            .batch
+        )
     return batch.messages + batch.expired
 
 

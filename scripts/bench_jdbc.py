@@ -12,7 +12,7 @@ from bench_report import Comparison
 from jars import jars_for
 
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.stages.message_table import message_table
+from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -37,7 +37,7 @@ def jdbc_frames(spark: SparkSession, queue: QueueTable, count: int) -> dict[str,
     queue.send(generate(count, seed=1))
     register(spark, settings)
     ours = spark.read.format("sqlqueue").option("partitions", _TASKS)
-    staged = message_table(queue.address.catalog).qualified_name
+    staged = MessageTable.address_in(queue.address.catalog).qualified_name
     of_batch = f"(SELECT * FROM {staged} WHERE [BatchId] = '{batch.batch_id}') AS batch"  # noqa: S608 - our own names
     return {
         LOOK: ours.option("queue", queue.address.canonical).load(),

@@ -94,9 +94,9 @@ def _server(client: QueueClient) -> Iterator[Any]:
         from airflow.api_fastapi.app import create_app, get_auth_manager
         from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 
-        from airflow_sqlqueue.plugin import looks
+        from airflow_sqlqueue.plugin import snapshots
 
-        looks.FRESH_SECONDS = 0.0
+        snapshots.FRESH_SECONDS = 0.0
         server = uvicorn.Server(uvicorn.Config(create_app(apps="core"), port=0, log_level="error"))
         thread = threading.Thread(target=server.run)
         thread.start()

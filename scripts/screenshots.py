@@ -21,9 +21,11 @@ from playwright.sync_api import Browser, Locator, expect
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
+from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.traffic import generate, generate_failed
 from fakemssql import FakeServer
-from tests.ui.chromium import Screen, chromium, chromium_path, signed_in
+from tests.ui.chromium import Screen, chromium, chromium_path, row_of, signed_in
 from tests.ui.guarded_airflow import CONNECTION, GuardedAirflow
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "_screenshots"
@@ -44,7 +46,14 @@ class Shop:
             client.queue(name).send(generate(20 + number * 57, seed=number, start=now))
         client.queue("audit").send(generate(6_000, seed=11, start=now))
         client.queue("error").send(generate_failed(500, seed=12, start=now, catalog="sqlqueue"))
-        client.queue("audit").drain(stage="table", options=DrainOptions(max_messages=2_000), origin="a notebook")
+        audit, some = client.queue("audit"), DrainOptions(max_messages=2_000)
+        client.batches.mark_consumed(
+            audit.drain(request=DrainRequest(options=some, origin="a notebook"), stage="table").batch
+        )
+        audit.drain(request=DrainRequest(options=some, origin="a notebook"), stage="table")
+        client.queue("returns").drain(
+            request=DrainRequest(where=MessageFilter(message_type="Shop.None"), origin="a notebook"), stage="table"
+        )
         client.run_sql("DROP INDEX [Index_Expires] ON [dbo].[Returns]")
 
     def __enter__(self) -> Shop:
@@ -130,6 +139,11 @@ def open_batch(screen: Screen) -> None:
     screen.page.locator("h1 .badge").wait_for()
 
 
+def requeue_nothing(screen: Screen) -> None:
+    row_of(screen.page, "Returns").get_by_role("button", name="Requeue").click()
+    screen.page.get_by_role("dialog").locator(".preview").wait_for()
+
+
 def scroll(screen: Screen) -> None:
     screen.page.mouse.wheel(0, 300)
     screen.page.wait_for_timeout(500)
@@ -147,6 +161,7 @@ def take_pictures(browser: Browser, airflow: GuardedAirflow, began: float) -> No
         pictures.take("body", "c", CONNECTION, "q", ERROR, then=show_body)
         pictures.take("edit", "c", CONNECTION, "q", ERROR, then=edit)
         pictures.take("batches", "c", CONNECTION, "batches")
+        pictures.take("empty-batch", "c", CONNECTION, "batches", then=requeue_nothing)
         pictures.take("batch", "c", CONNECTION, "batches", then=open_batch)
         pictures.take("failures", *failures)
         pictures.take("failures-phone", *failures)

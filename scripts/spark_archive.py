@@ -76,7 +76,7 @@ def load(folder: Path) -> None:
     path = folder / "batch" / f"part-{uuid.uuid4()}.parquet"
     path.parent.mkdir()
     pq.write_table(pa.Table.from_pylist(rows, schema=drained_row_schema()), path)
-    batch = Batch("batch", "audit", "sealed", (str(path),), len(rows), 0, path.stat().st_size, 1)
+    batch = Batch("batch", "audit", "sealed", (str(path),), 1, messages=len(rows), bytes=path.stat().st_size)
     with local_session("archive", config={"spark.ui.enabled": "true", "spark.ui.port": "0"}) as spark:
         audit_job.run(spark, batch, str(folder / "lake"), str(folder / "report.html"))
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from spark_archive import QUICK, java_options
 
-from airflow_sqlqueue.hooks import ended_with
+from airflow_sqlqueue.hooks import child_process
 
 START_SECONDS = 120.0
 """How long a master or a worker may take to start."""
@@ -107,7 +107,7 @@ class _Daemon:
             "SPARK_LOCAL_IP": _ADDRESS,
             "SPARK_NO_DAEMONIZE": "1",
         }
-        self._process = ended_with.start(self._command, environment)
+        self._process = child_process.start(self._command, environment)
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
         return self

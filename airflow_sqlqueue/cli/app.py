@@ -15,12 +15,19 @@ from airflow_sqlqueue.cli.delayed import cancel, delayed, move_delayed, send_del
 from airflow_sqlqueue.cli.errors import errors, return_to_source
 from airflow_sqlqueue.cli.messages import depth, forward, generate, peek, send
 from airflow_sqlqueue.cli.output import stderr, stdout
-from airflow_sqlqueue.cli.printable import printable
 from airflow_sqlqueue.cli.publishing import publish, subscribe, subscriptions, unsubscribe
 from airflow_sqlqueue.cli.purge import purge, purge_expired
 from airflow_sqlqueue.cli.quarantine import quarantine
 from airflow_sqlqueue.cli.tables import create, drop, inspect
-from airflow_sqlqueue.errors import AddressError, ConfigurationError, DriverNotFoundError, MessageError, SqlQueueError
+from airflow_sqlqueue.errors import (
+    AddressError,
+    ConfigurationError,
+    DriverNotFoundError,
+    MessageError,
+    SqlQueueError,
+    UntrustedServerError,
+)
+from airflow_sqlqueue.untrusted import printable
 
 COMMANDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "Queues": (send, depth, peek, forward, purge, purge_expired, generate),
@@ -73,7 +80,7 @@ def main() -> None:
     """Run the command line; an error of ours is one sentence on standard error."""
     try:
         app()
-    except DriverNotFoundError as error:
+    except (DriverNotFoundError, UntrustedServerError) as error:
         _fail(error, 1)
     except (ConfigurationError, AddressError, MessageError) as error:
         _fail(error, 2)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from contextlib import suppress
+from dataclasses import asdict, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -35,14 +36,20 @@ from airflow_sqlqueue.cli.options import (
     queue_address,
 )
 from airflow_sqlqueue.cli.output import progress_bar, show, stderr
-from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError
+from airflow_sqlqueue.errors import (
+    BatchError,
+    BatchNotFoundError,
+    ConfigurationError,
+    PermissionDeniedError,
+    TransientError,
+)
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client import QueueClient
     from airflow_sqlqueue.drain.batches import BatchInfo
     from airflow_sqlqueue.drain.options import DrainOptions
+    from airflow_sqlqueue.drain.request import DrainRequest
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
-    from airflow_sqlqueue.queue.filters import MessageFilter
 
 QueueOption = Annotated[
     Optional[str],
@@ -90,10 +97,11 @@ def drain(
 ) -> None:
     """Drain the queue into a sealed batch: Parquet files, or rows of a table.
 
-    Interrupted by Ctrl-C it ends with exit code 130, by SIGTERM with 143; what was drained is in the open batch, and
-    the command that resumes it is printed.
+    A drain that finds nothing leaves no batch, unless --batch-id names one. Interrupted by Ctrl-C it ends with exit
+    code 130, by SIGTERM with 143; what was drained is in the open batch, and the command that resumes it is printed.
     """
     # Arrow takes longer to load than most commands take to run.
+    from airflow_sqlqueue.drain.request import DrainRequest
     from airflow_sqlqueue.drain.stages.factory import check_stage
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
@@ -131,11 +139,18 @@ def drain(
     filters = {"message_type": message_type, "from_endpoint": from_endpoint, "header": header}
     filters |= {"since": since, "until": until}
     command = _options(staging=staging, stage=stage, conn_id=conn_id, keep=keep, **_limits(options), **filters)
-    drained = [
-        _drain(client, each, folder, stage, options, where, keep, batch_id or uuid.uuid4(), command, quiet=as_json)
-        for each in queues
-    ]
-    show(drained if secondary else drained[0], as_json=as_json)
+    request = DrainRequest(options=options, where=where, keep=keep, origin="sqlqueue drain")
+    drained = [_drain(client, each, folder, stage, request, batch_id, command, quiet=as_json) for each in queues]
+    if folder is not None and any(values["batch_id"] is None for values in drained):
+        # Nothing was written there, and success would be taken for a folder that can be used.
+        folder.check_reachable()
+    shown = drained if as_json else [values if values["batch_id"] else _nothing(values) for values in drained]
+    show(shown if secondary else shown[0], as_json=as_json)
+
+
+def _nothing(values: dict[str, Any]) -> dict[str, Any]:
+    """A drain that left no batch, for people."""
+    return {name: values[name] for name in ("queue", "messages", "locked", "seconds")}
 
 
 def _drain(
@@ -143,18 +158,17 @@ def _drain(
     queue_name: str,
     folder: StagingFolder | None,
     stage: str,
-    options: DrainOptions,
-    where: MessageFilter | None,
-    keep: bool,
-    batch_id: uuid.UUID,
+    request: DrainRequest,
+    resumed: uuid.UUID | None,
     command: list[str],
     *,
     quiet: bool,
 ) -> dict[str, Any]:
-    queue = client.queue(queue_name)
+    """Drain one queue; a batch that nobody named, and that holds nothing, does not stay."""
+    queue, batch_id = client.queue(queue_name), resumed or uuid.uuid4()
     # By the ends of the index: a count of millions would take longer than the first parts.
     waiting = queue.depth(kind="quick")
-    if not quiet:
+    if not quiet and (waiting.total or resumed):
         stderr.print(f"Batch {batch_id}", markup=False, highlight=False)
     resume = ["sqlqueue", "drain", queue_name, *command, "--batch-id", str(batch_id)]
     with (
@@ -166,17 +180,25 @@ def _drain(
             raise BatchError(f"Batch {batch_id} is being worked on: stop its task first, or wait for its end.")
         result = queue.drain(
             folder,
+            replace(request, batch_id=batch_id),
             stage=stage,
-            batch_id=batch_id,
-            origin="sqlqueue drain",
-            options=options,
-            where=where,
-            keep=keep,
             on_progress=lambda done: update(
                 done.rows - done.earlier, f"{done.bytes / 2**20:,.0f} MiB, {done.rate:,.0f}/s"
             ),
         )
-    return {**result.batch.to_dict(), "locked": result.locked, "seconds": round(result.seconds, 3)}
+        is_gone = resumed is None and _forget_empty(client, batch_id, queue_name)
+    values = {**result.batch.to_dict(), "locked": result.locked, "seconds": round(result.seconds, 3)}
+    if is_gone and not quiet:
+        text = f"Nothing was drained from {result.batch.queue}, so no batch is left."
+        stderr.print(text, markup=False, highlight=False)
+    return {**values, "batch_id": None, "state": None} if is_gone else values
+
+
+def _forget_empty(client: QueueClient, batch_id: uuid.UUID, queue_name: str) -> bool:
+    """Whether the batch was empty and is forgotten. The drain is done: what stands in the way of this is no error."""
+    with suppress(PermissionDeniedError, TransientError):
+        return client.batches.forget_empty(batch_id, queue_name)
+    return False
 
 
 def _require(client: QueueClient, queue_name: str, batch_id: uuid.UUID) -> None:
@@ -188,7 +210,7 @@ def _require(client: QueueClient, queue_name: str, batch_id: uuid.UUID) -> None:
 
 def _limits(options: DrainOptions) -> dict[str, Any]:
     """The limits that a resumed drain keeps: those that are not the default."""
-    given = {field.name: getattr(options, field.name) for field in fields(options)}
+    given = vars(options)
     return {field.name: given[field.name] for field in fields(options) if given[field.name] != field.default}
 
 
@@ -218,7 +240,8 @@ def batches(
     """List the batches with their age (how long they have been in their state) and size."""
     since = None if older_than is None else age("--older-than", older_than)
     found = connect(url, conn_id).batches.list(queue, states=state or (), older_than=since)
-    show([info.to_dict() if as_json else _line(info.to_dict()) for info in found], as_json=as_json)
+    records = [info.to_dict() for info in found]
+    show(records if as_json else _lines(records), as_json=as_json)
     if not as_json:
         _notice(found, _OLD if since is None else since)
 
@@ -285,11 +308,23 @@ def sweep(
 
     forget = None if forget_sent is None else age("--forget-sent", forget_sent)
     options = SweepOptions(age("--retain", retain), age("--grace", grace), unknown, forget, dry_run)
-    swept = connect(url, conn_id).batches.sweep(staging, queue, options)
-    show(asdict(swept), as_json=as_json)
+    swept = asdict(connect(url, conn_id).batches.sweep(staging, queue, options))
+    if not as_json:
+        # Those are not removed.
+        swept["left_of_unknown_batches"] = swept.pop("unknown")
+        del swept["dry_run"]
+    show(swept, as_json=as_json, title="Would be removed; nothing was yet" if dry_run else "Removed")
 
 
-def _line(values: dict[str, Any]) -> dict[str, Any]:
-    """What fits a line of a table: of the times only the age."""
-    hidden = {"opened", "sealed", "consumed", "requeued"}
-    return {name: value for name, value in values.items() if name not in hidden}
+_TIMES = {"opened", "sealed", "consumed", "requeued"}
+_RARE = ("expired", "quarantined", "kept")
+
+
+def _lines(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Columns that fit a line of a table: of the times only the age, counts that are 0 throughout not at all.
+
+    An origin ends with a map index only where its task was mapped.
+    """
+    hidden = _TIMES | {name for name in _RARE if not any(values[name] for values in found)}
+    lines = [{name: value for name, value in values.items() if name not in hidden} for values in found]
+    return [{**line, "origin": line["origin"].removesuffix(" -1")} for line in lines]

@@ -15,6 +15,7 @@ from airflow_sqlqueue.delayed.table import DelayedMessage
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError
 from airflow_sqlqueue.message import HeaderNames, decode_headers
 from airflow_sqlqueue.message_types import first_type
+from airflow_sqlqueue.untrusted import quoted
 
 
 def delayed(
@@ -105,12 +106,12 @@ def move_delayed(
     as_json: Json = False,
     error_queue: Annotated[Optional[str], typer.Option(help="For what cannot be forwarded.")] = None,
     chunk: Annotated[int, typer.Option(min=1, max=MAX_CHUNK, help="Messages of one transaction.")] = DEFAULT_CHUNK,
-    max_messages: Annotated[Optional[int], typer.Option(min=1, help="Move at most so many.")] = None,
+    max_messages: Annotated[Optional[int], typer.Option(help="Move at most so many.")] = None,
     max_seconds: Annotated[Optional[float], typer.Option(help="Stop after so long.")] = None,
 ) -> None:
     """Move the queue's delayed messages that are due, as its endpoint would."""
     delayed = connect(url, conn_id).delayed(queue)
     moved = delayed.move(error_queue=error_queue, chunk=chunk, max_messages=max_messages, max_seconds=max_seconds)
     for destination, problem in moved.problems.items():
-        stderr.print(f"Not forwarded to {destination!r}: {problem}", markup=False, highlight=False)
+        stderr.print(f"Not forwarded to {quoted(destination)}: {problem}", markup=False, highlight=False)
     show({"table": delayed.address.canonical, **moved.to_dict()}, as_json=as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields
+from shlex import join
 from typing import Annotated, Any, Optional
 
 import typer
@@ -11,10 +12,11 @@ from airflow_sqlqueue.cli.message_options import read_body
 from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, connect
 from airflow_sqlqueue.cli.output import progress_bar, show, stdout
 from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.errorqueue.destinations import NO_DESTINATION, Reason
 from airflow_sqlqueue.errorqueue.editing import EditResult
 from airflow_sqlqueue.errorqueue.failed import KINDS
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.options import ReturnOptions
+from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
 from airflow_sqlqueue.errorqueue.show import ShownError
 from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, KEYS, MAX_SCANNED
 from airflow_sqlqueue.errors import ConfigurationError
@@ -83,6 +85,10 @@ def errors(
         return
     title = f"{address}: {found.matched:,} of {found.scanned:,} messages"
     show([group.to_dict() for group in found.groups], as_json=False, title=title)
+    if found.groups:
+        server = ["--conn-id", conn_id] if conn_id else []
+        command = ["sqlqueue", "errors", queue, *server, "--show", str(found.groups[0].example)]
+        stdout.print(f"\nAn example in full: {join(command)}", highlight=False, markup=False)
     if not found.complete:
         stdout.print(f"There are more: only the first {limit:,} were looked at (--limit).", highlight=False)
 
@@ -126,11 +132,14 @@ def return_to_source(
     edit_header: Annotated[_Texts, typer.Option(help="Send one with NAME=VALUE, any number of times.")] = None,
     keep_original: Annotated[bool, typer.Option("--keep-original", help="Leave an edited message there.")] = False,
 ) -> None:
-    """Return failed messages to the queues where they failed. Without a filter or --all nothing is returned."""
+    """Return failed messages to the queues where they failed. Without a filter or --all nothing is returned.
+
+    Ends with exit code 1 where one of the messages that --row-version or --message-id name did not go back.
+    """
     where = _filter(context)
     if where.is_empty != all_messages:
         raise ConfigurationError("Say which messages are meant, by a filter as --kind or by --all: one of the two.")
-    options = ReturnOptions(redirect_to, malformed, rate, max_messages, max_seconds, dry_run)
+    options = ReturnOptions(redirect_to, malformed, rate, dry_run, max_messages=max_messages, max_seconds=max_seconds)
     client = connect(url, conn_id)
     if edit_body is not None or edit_header:
         edited = _edit(client, queue, where, options, edit_body, edit_header or [], keep_original)
@@ -149,11 +158,29 @@ def return_to_source(
     address = client.find(queue).canonical
     if as_json:
         show({"queue": address, **done.to_dict()}, as_json=True)
-        return
-    counts = done.to_dict()
-    for part in ("returned", "left"):
-        counts[part] = [f"{messages:,} {name}" for name, messages in counts[part].items()]
-    show(counts, as_json=False, title=address)
+    else:
+        _print_return(address, done, redirected=redirect_to is not None)
+    named = len(where.row_versions or ()) + len(where.message_ids or ())
+    if named and done.complete and (done.left or done.messages < named):
+        raise typer.Exit(1)
+
+
+def _print_return(address: str, done: ReturnResult, *, redirected: bool) -> None:
+    """Lines of a return: the messages that went back, those that stay, and why, with the option that helps."""
+    went, stays = ("would_return", "would_stay") if done.dry_run else ("returned", "left")
+    values: dict[str, Any] = {
+        went: [f"{messages:,} to {name}" for name, messages in done.returned.items()] or "nothing",
+        stays: [f"{messages:,}: {reason}" for reason, messages in done.left.items()],
+    }
+    if done.unseen:
+        values["locked_by_others"] = done.unseen
+    show({**values, "seconds": round(done.seconds, 3)}, as_json=False, title=address)
+    if not done.complete:
+        stdout.print("A limit ended it: there may be more.", highlight=False)
+    if Reason.MALFORMED in done.left:
+        stdout.print("Malformed messages name no queue: add --redirect-to QUEUE --malformed.", highlight=False)
+    if NO_DESTINATION & done.left.keys() and not redirected:
+        stdout.print("Send what has no queue to go to elsewhere: add --redirect-to QUEUE.", highlight=False)
 
 
 def _filter(context: typer.Context) -> ErrorFilter:

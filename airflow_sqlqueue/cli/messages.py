@@ -45,7 +45,10 @@ def depth(
     as_json: Json = False,
     kind: Annotated[str, typer.Option(help="exact; quick: from the index on RowVersion; catalog: no rows.")] = "exact",
 ) -> None:
-    """Count messages, delayed ones apart, with the age of the oldest and how many were ever sent."""
+    """Count messages, delayed ones apart, with the age of the oldest.
+
+    "Rows ever inserted" counts a message again each time that it came back: requeued, returned or retried.
+    """
     target = connect_queue(queue, endpoint, url, conn_id)
     found = target.backlog(kind=kind)
     values = {
@@ -55,7 +58,7 @@ def depth(
         "expired": found.depth.expired,
         "delayed": found.delayed,
         "oldest_seconds": found.oldest_seconds,
-        "total_sent": found.total_sent,
+        "inserted": found.inserted,
     }
     show(values, as_json=as_json)
 
@@ -108,7 +111,7 @@ def forward(
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
-    max_messages: Annotated[Optional[int], typer.Option(min=1, help="Move at most so many.")] = None,
+    max_messages: Annotated[Optional[int], typer.Option(help="Move at most so many.")] = None,
     max_seconds: Annotated[Optional[float], typer.Option(help="Stop after so long.")] = None,
 ) -> None:
     """Move what is in the queue to another queue of the server, as it is."""

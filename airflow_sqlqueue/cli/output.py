@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_sqlqueue.cli.plain import lines_of, name_of
-from airflow_sqlqueue.cli.printable import printable
+from airflow_sqlqueue.untrusted import printable
 
 _WIDEST = 100_000
 """Columns of a table that goes to a file or a pipe, where no terminal bounds it."""

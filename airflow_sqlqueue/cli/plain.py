@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_sqlqueue.cli.printable import printable
+from airflow_sqlqueue.untrusted import printable
 
 NUMBERS_TO_COPY = frozenset({"row_version", "example", "number", "seed", "port"})
 """Numbers that an option takes back, which are printed as it takes them: without separators."""
 
-_NAMES = {"paths": "folder"}
+_NAMES = {"paths": "folder", "inserted": "rows ever inserted"}
 """Of a batch's files, of which there may be thousands, people see the folder; ``--json`` has them all."""
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))

@@ -15,7 +15,7 @@ from airflow_sqlqueue.client.queues import Queue as ClientQueue
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
 
-MaxMessages = Annotated[Optional[int], typer.Option(min=1, help="Delete at most so many.")]
+MaxMessages = Annotated[Optional[int], typer.Option(help="Delete at most so many.")]
 MaxSeconds = Annotated[Optional[float], typer.Option(help="Stop after so long.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count.")]
 

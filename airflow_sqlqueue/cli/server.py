@@ -45,13 +45,6 @@ def client_of_connection(conn_id: str) -> QueueClient:
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     # Airflow logs to standard output, which belongs to the answer.
     with redirect_stdout(sys.stderr):
-        from airflow.sdk.exceptions import AirflowNotFoundException
-
         from airflow_sqlqueue.hooks import SqlQueueHook
 
-        try:
-            return SqlQueueHook(conn_id).client
-        except AirflowNotFoundException as error:
-            raise ConfigurationError(
-                f"Airflow has no connection {conn_id!r}: 'airflow connections list' shows those in its database."
-            ) from error
+        return SqlQueueHook(conn_id).client

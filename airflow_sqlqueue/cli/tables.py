@@ -15,7 +15,7 @@ from airflow_sqlqueue.tables.shapes import SHAPES
 
 
 def create(
-    queue: Queue,
+    queues: Annotated[list[str], typer.Argument(metavar="QUEUE...", help="The addresses of one queue or several.")],
     url: Url = None,
     conn_id: ConnId = None,
     as_json: Json = False,
@@ -28,24 +28,30 @@ def create(
     create_schema: Annotated[bool, typer.Option(help="Create a missing schema too.")] = False,
     ddl: Annotated[bool, typer.Option(help="Print the script, for an administrator, and run nothing.")] = False,
 ) -> None:
-    """Create the queue table if it is missing."""
+    """Create the tables of queues that are missing."""
     tables = connect(url, conn_id).tables
     act: Callable[..., Any] = tables.script if ddl else tables.create
-    done = act(
-        queue,
-        layout=layout,
-        legacy_columns=legacy_columns,
-        body_string=body_string,
-        delayed=delayed,
-        subscriptions=subscriptions,
-        ledger=ledger,
-        create_schema=create_schema,
-    )
-    if ddl:
-        stdout.out(done, highlight=False, end="")
-        return
-    records = [{"table": c.table.canonical, "created": c.made, "differences": list(c.differences)} for c in done]
-    show(records, as_json=as_json)
+    records: dict[str, dict[str, Any]] = {}
+    for queue in queues:
+        done = act(
+            queue,
+            layout=layout,
+            legacy_columns=legacy_columns,
+            body_string=body_string,
+            delayed=delayed,
+            subscriptions=subscriptions,
+            ledger=ledger,
+            create_schema=create_schema,
+        )
+        if ddl:
+            stdout.out(done, highlight=False, end="")
+            continue
+        for each in done:
+            # What stands beside several queues is made with the first of them.
+            record = {"table": each.table.canonical, "created": each.made, "differences": list(each.differences)}
+            records.setdefault(each.table.canonical, record)
+    if not ddl:
+        show(list(records.values()), as_json=as_json)
 
 
 def drop(

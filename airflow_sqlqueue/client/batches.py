@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.drain.batches import BatchInfo, batches, recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.liveness import BatchLocks
-from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch
+from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch, check_readable
 from airflow_sqlqueue.drain.stranded import StrandedBatch, find_stranded
-from airflow_sqlqueue.errors import BatchError, TransactionError
+from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.message import ReceivedMessage
 from airflow_sqlqueue.queue.queue_table import received_message
 from airflow_sqlqueue.routing import AddressResolver
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
     from airflow_sqlqueue.drain.sweep import SweepOptions, SweepResult
     from airflow_sqlqueue.session import Session
+
+T = TypeVar("T")
 
 
 class BatchManager:
@@ -62,8 +64,7 @@ class BatchManager:
 
     def current(self, batch_id: uuid.UUID, queue_name: str | None = None) -> uuid.UUID:
         """The batch itself, or the first one after it that is not finished: what a drain with ``renew`` works on."""
-        with self._connector.ledger(queue_name) as ledger:
-            return ledger.current(batch_id)
+        return self._repeated(f"Reading batch {batch_id}", queue_name, lambda ledger: ledger.current(batch_id))
 
     def left_by(
         self,
@@ -78,10 +79,13 @@ class BatchManager:
 
         ``locks`` holds them afterwards; ``own`` is the caller's batch, which is left out.
         """
-        with self._connector.ledger(queue_name) as ledger:
+
+        def find(ledger: Ledger) -> Sequence[StrandedBatch]:
             unfinished = ledger.unfinished(owner) if ledger.exists() else []
             others = [batch_id for batch_id in unfinished if batch_id != own]
             return find_stranded(ledger, locks, others, tuple(states))
+
+        return self._repeated("Looking for batches that were left behind", queue_name, find)
 
     def stranded(
         self,
@@ -107,8 +111,15 @@ class BatchManager:
 
         Raises :class:`~airflow_sqlqueue.errors.BatchNotFoundError`.
         """
+        return self._repeated(f"Sealing batch {batch_id}", queue_name, lambda ledger: ledger.seal(batch_id))
+
+    def forget_empty(self, batch_id: uuid.UUID, queue_name: str | None = None) -> bool:
+        """Delete a sealed batch that holds nothing from the ledger; False for any other, of which nothing is deleted.
+
+        A part of expired or quarantined messages is something. For drains of a batch id that no other code has.
+        """
         with self._connector.ledger(queue_name) as ledger:
-            return ledger.seal(batch_id)
+            return ledger.forget_empty(batch_id)
 
     def abandon(
         self,
@@ -129,8 +140,12 @@ class BatchManager:
         if self._connector.in_transaction:
             raise TransactionError("The seal of a batch commits before its messages go: call it outside a transaction.")
         folder = None if staging is None else StagingFolder.of(staging)
-        with self._connector.ledger(queue_name) as ledger, self.locks(queue_name) as locks:
-            return abandon(ledger, locks, batch_id, folder)
+
+        def give_up(ledger: Ledger) -> RequeueResult:
+            with self.locks(queue_name) as locks:
+                return abandon(ledger, locks, batch_id, folder)
+
+        return self._repeated(f"Putting back batch {batch_id}", queue_name, give_up)
 
     def get(self, batch_id: uuid.UUID, queue_name: str | None = None) -> Batch:
         """The manifest of a sealed batch, from the ledger. Raises as :meth:`.drain.ledger.Ledger.manifest`."""
@@ -170,16 +185,17 @@ class BatchManager:
             ledger = Ledger(session, catalog, self._connector.ledger_schema)
             # What the ledger says counts, and not what a manifest says that came from elsewhere.
             entry = ledger.find(batch_id)
-            if entry.state not in ("sealed", "consumed"):
-                raise BatchError(f"Batch {batch_id} is {entry.state}: only a sealed or a consumed one can be read.")
+            check_readable(batch_id, entry.state)
             yield from map(received_message, batch_rows(ledger, batch_id, entry.stage, folder))
 
     def mark_consumed(self, batch: Batch) -> None:
         """Mark a sealed batch consumed: it was read for good. Idempotent; raises BatchError for any other state."""
         # The routing may have changed since the drain: the manifest's own address says where the ledger stands.
         catalog = AddressResolver().resolve(batch.queue).catalog
-        with self._connector.enlisted_session() as session:
-            Ledger(session, catalog, self._connector.ledger_schema).consume(batch)
+        self._connector.repeated(
+            f"Marking batch {batch.batch_id} consumed",
+            lambda session: Ledger(session, catalog, self._connector.ledger_schema).consume(batch),
+        )
 
     def requeue(
         self,
@@ -199,8 +215,8 @@ class BatchManager:
         from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
         folder = None if staging is None else StagingFolder.of(staging)
-        with self._connector.ledger(queue_name) as ledger:
-            return requeue(ledger, batch_id, folder)
+        what = f"Putting back batch {batch_id}"
+        return self._repeated(what, queue_name, lambda ledger: requeue(ledger, batch_id, folder))
 
     def sweep(
         self,
@@ -210,12 +226,20 @@ class BatchManager:
     ) -> SweepResult:
         """Remove orphaned part files from a staging folder, and batches that are done with and past their retention.
 
-        Without a folder only batches that have no files go: those of the stage ``table``. See
-        :func:`airflow_sqlqueue.drain.sweep.sweep`.
+        Without a folder only batches that have no files go: those of the stage ``table``. Where its connection is lost
+        it begins anew, and counts from there. See :func:`airflow_sqlqueue.drain.sweep.sweep`.
         """
         from airflow_sqlqueue.drain.storage.folder import StagingFolder
         from airflow_sqlqueue.drain.sweep import sweep
 
         folder = None if staging is None else StagingFolder.of(staging)
-        with self._connector.ledger(queue_name) as ledger:
-            return sweep(ledger, folder, options)
+        return self._repeated("Sweeping", queue_name, lambda ledger: sweep(ledger, folder, options))
+
+    def _repeated(self, what: str, queue_name: str | None, work: Callable[[Ledger], T]) -> T:
+        """:meth:`.Connector.repeated`, for work on the ledger of the queue's database."""
+
+        def run(session: Session) -> T:
+            with self._connector.ledger(queue_name, session) as ledger:
+                return work(ledger)
+
+        return self._connector.repeated(what, run)

@@ -187,13 +187,19 @@ class QueueClient:
         return self._connector.transaction(mode)
 
     def run_sql(self, sql: str, *parameters: Any) -> list[Any]:
-        """Run a statement of your own, in the :meth:`transaction` under way, and return the rows of its last result."""
+        """Run a statement of your own, in the :meth:`transaction` under way, and return the rows of its last result.
+
+        Write EXEC before a procedure's name: with parameters it does not stand first in what is sent.
+        """
         with self.enlisted_session() as session:
             return session.run(Query("own", "run the statement", sql), *parameters)
 
-    def ping(self) -> None:
-        """Reach the server and log in. Raises what :meth:`session` raises."""
-        with self.session() as session:
+    def ping(self, *, what: str | None = None) -> None:
+        """Reach the server and log in. Raises what :meth:`session` raises.
+
+        At the beginning of work that runs long, which ``what`` names in the log, a server that is away is waited for.
+        """
+        with self._connector.enlisted_session(what=what) as session:
             session.run(query("session.ping"))
 
     def resolve(self, queue_name: str) -> ResolvedAddress:

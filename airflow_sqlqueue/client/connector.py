@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
+from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.tables.discovery import find_queue
 from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, current_transaction, transaction
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -31,17 +35,33 @@ class Connector:
         return Session(self.settings, lock_timeout=self.lock_timeout)
 
     @contextmanager
-    def enlisted_session(self, *, sending: bool = False) -> Iterator[Session]:
+    def enlisted_session(self, *, sending: bool = False, what: str | None = None) -> Iterator[Session]:
         """The session of the :meth:`transaction` under way, where there is one, else a new one for the block.
 
-        ``sending`` asks for the session that sends, which is another one in the mode ``receive_only``.
+        ``sending`` asks for the session that sends, which is another one in the mode ``receive_only``. For a call that
+        runs long, which ``what`` names in the log (``Purging the queue audit``), a server that is away is waited for.
         """
         current = current_transaction(self.settings)
         if current is not None:
             yield current.sending if sending else current.receiving
             return
-        with self.session() as session:
-            yield session
+        if what is None:
+            with self.session() as session:
+                yield session
+            return
+        with closing(Reconnecting(self.session, what)) as connection:
+            yield connection.open()
+
+    def repeated(self, what: str, work: Callable[[Session], T]) -> T:
+        """The result of work that may be repeated as a whole, and is where its connection was lost.
+
+        In the :meth:`transaction` under way it is done once, and the error is that one's. ``what`` names it in the log.
+        """
+        current = current_transaction(self.settings)
+        if current is not None:
+            return work(current.receiving)
+        with closing(Reconnecting(self.session, what)) as connection:
+            return connection.run(work)
 
     @property
     def in_transaction(self) -> bool:
@@ -67,11 +87,11 @@ class Connector:
         return find_queue(session, self.resolver, queue_name)
 
     @contextmanager
-    def queue(self, queue_name: str, *, sending: bool = False) -> Iterator[QueueTable]:
+    def queue(self, queue_name: str, *, sending: bool = False, what: str | None = None) -> Iterator[QueueTable]:
         """A queue in an :meth:`enlisted_session`."""
         # An address that cannot be used is an error before a connection is made.
         self.resolver.resolve(queue_name)
-        with self.enlisted_session(sending=sending) as session:
+        with self.enlisted_session(sending=sending, what=what) as session:
             yield QueueTable(session, self.find_in(session, queue_name))
 
     def send_ledger(self, session: Session, catalog: str) -> SendLedger:

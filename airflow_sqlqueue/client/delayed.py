@@ -31,9 +31,12 @@ class DelayedQueue:
         return self._connector.find(self._name)
 
     @contextmanager
-    def open(self, *, sending: bool = False) -> Iterator[DelayedTable]:
-        """The table through one connection for the block, as :meth:`~airflow_sqlqueue.client.queues.Queue.open`."""
-        with self._connector.enlisted_session(sending=sending) as session:
+    def open(self, *, sending: bool = False, what: str | None = None) -> Iterator[DelayedTable]:
+        """The table through one connection for the block, as :meth:`~airflow_sqlqueue.client.queues.Queue.open`.
+
+        ``what`` is as for :meth:`.Connector.enlisted_session`.
+        """
+        with self._connector.enlisted_session(sending=sending, what=what) as session:
             yield DelayedTable(session, self._connector.find_in(session, self._name), self._queue_name)
 
     def send(
@@ -90,7 +93,7 @@ class DelayedQueue:
         max_seconds: float | None = None,
     ) -> MoveResult:
         """Move what is due to the queue, as its endpoint would. See :func:`airflow_sqlqueue.delayed.mover.move_due`."""
-        with self.open() as table:
+        with self.open(what=f"Moving delayed messages of the queue {self._queue_name}") as table:
 
             def queue(name: str) -> QueueTable:
                 return QueueTable(table.session, self._connector.find_in(table.session, name))

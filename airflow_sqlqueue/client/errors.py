@@ -71,7 +71,7 @@ class ErrorManager:
         See :class:`airflow_sqlqueue.errorqueue.returning.ReturnToSource`; nothing is lost or doubled, whatever dies.
         """
         where = ErrorFilter.chosen(filters, all_messages=all_messages)
-        with self._connector.queue(queue_name) as queue:
+        with self._connector.queue(queue_name, what=f"Returning messages of the queue {queue_name}") as queue:
             return ReturnToSource(queue, self._connector.resolver, where, options, on_progress=on_progress).run()
 
     def edit(

@@ -1,4 +1,4 @@
-"""Messages that drains have set aside because no file can keep them."""
+"""Quarantine: messages that could not be drained or handled, kept on the server."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.quarantine import Quarantine, QuarantinedMessage
 from airflow_sqlqueue.errors import QueueNotFoundError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.quarantine import Quarantine, QuarantinedMessage
 
 
 class QuarantineManager:
@@ -31,13 +30,13 @@ class QuarantineManager:
                     if left := self._of(table).messages(table.address):
                         return left
                 raise
-            ledger = Ledger(table.session, table.address.catalog, self._connector.ledger_schema)
-            return self._of(table).messages(table.address) if ledger.exists() else []
+            quarantine = self._of(table)
+            return quarantine.messages(table.address) if quarantine.exists() else []
 
     def requeue(self, queue_name: str, numbers: Sequence[int]) -> None:
         """Put messages of :meth:`list` back into their queue, by their numbers, all or none.
 
-        See :meth:`airflow_sqlqueue.drain.quarantine.Quarantine.requeue`.
+        See :meth:`airflow_sqlqueue.queue.quarantine.Quarantine.requeue`.
         """
         with self._connector.queue(queue_name) as table:
             self._of(table).requeue(table, numbers)

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.consuming.handler import Handle
     from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
     from airflow_sqlqueue.drain.drain import DrainResult, Engine
-    from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.progress import Progress
+    from airflow_sqlqueue.drain.request import DrainRequest
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
 
@@ -79,15 +79,24 @@ class Queue:
         with self.open(sending=True) as table, table.session.transaction():
             return table.send(messages)
 
-    def send_once(self, send_id: uuid.UUID, messages: Iterable[Message], origin: str = "") -> SendResult:
+    def send_once(
+        self,
+        send_id: uuid.UUID,
+        messages: Iterable[Message],
+        origin: str = "",
+        *,
+        message_id: uuid.UUID | None = None,
+    ) -> SendResult:
         """Send messages in one transaction unless a send with this id was committed before: exactly once.
+
+        ``message_id`` is kept with the entry: a repetition's result has that of the send that was committed.
 
         The send ledger, in the queue's database, is made where it is missing: see
         :class:`airflow_sqlqueue.queue.send_ledger.SendLedger`.
         """
         with self.open(sending=True) as table:
             ledger = self._connector.send_ledger(table.session, table.address.catalog)
-            return ledger.send(table, send_id, messages, origin)
+            return ledger.send(table, send_id, messages, origin, message_id=message_id)
 
     def send_numbered(self, messages: Iterable[Message]) -> list[int]:
         """:meth:`send`, and return the messages' RowVersions, in their order."""
@@ -139,7 +148,7 @@ class Queue:
             return table.depth(kind, limit=limit)
 
     def backlog(self, *, kind: str = "exact") -> Backlog:
-        """The depth with delayed messages, the age of the oldest and how many were ever sent."""
+        """The depth with delayed messages, the age of the oldest and how many rows were ever inserted."""
         with self.open() as table:
             return table.backlog(kind, delayed=delayed_address(self._connector.resolver, self._name, table.address))
 
@@ -159,7 +168,7 @@ class Queue:
 
     def purge(self, options: PurgeOptions | None = None) -> PurgeResult:
         """Delete what has expired, or what the options say. See :func:`airflow_sqlqueue.queue.purge.purge`."""
-        with self.open() as table:
+        with self._connector.queue(self._name, what=f"Purging the queue {self._name}") as table:
             return table.purge(options)
 
     def forward(
@@ -175,7 +184,7 @@ class Queue:
 
         See :func:`airflow_sqlqueue.queue.forwarding.forward`.
         """
-        with self.open() as table:
+        with self._connector.queue(self._name, what=f"Forwarding the queue {self._name}") as table:
             target = QueueTable(table.session, self._connector.find_in(table.session, to_queue))
             return forward(
                 table,
@@ -237,35 +246,33 @@ class Queue:
 
         connector = self._connector
         return Consumer(
-            connector.session, connector.resolver, self._name, handle, options, on_progress=on_progress, stop=stop
+            connector.session,
+            connector.resolver,
+            self._name,
+            handle,
+            options,
+            on_progress=on_progress,
+            stop=stop,
+            ledger_schema=connector.ledger_schema,
         ).run()
 
     def drain(
         self,
         staging: str | PathLike[str] | StagingFolder | None = None,
+        request: DrainRequest | None = None,
         *,
         stage: str = "files",
-        batch_id: uuid.UUID | None = None,
-        renew: bool = False,
-        origin: str = "",
-        owner: uuid.UUID | None = None,
-        options: DrainOptions | None = None,
         engine: Engine | None = None,
-        where: MessageFilter | None = None,
-        keep: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> DrainResult:
         """Drain the queue into a sealed batch: exactly once, from the queue to the batch.
 
         ``stage`` is ``files`` for Parquet files under ``staging``, or ``table`` for a table beside the queue, without a
-        staging folder; :func:`~airflow_sqlqueue.spark.read_batch` reads both. The same ``batch_id`` resumes an open
-        batch and returns a sealed one; with ``renew`` a new batch is drained where that one was consumed or put back.
-        ``engine`` is where the workers run: threads of this process, unless it is another, as
-        :class:`airflow_sqlqueue.spark.executors.SparkEngine` for Spark's executors. ``origin`` says in the ledger who
-        drains, and ``owner`` which task the batch belongs to, in whichever run. With ``where`` only what matches is
-        drained, by one worker in this process; who resumes the batch gives the same filter. With ``keep``
-        the messages up to the mark are copied to files and stay in the queue. See
-        :class:`airflow_sqlqueue.drain.drain.Drain`.
+        staging folder; :func:`~airflow_sqlqueue.spark.read_batch` reads both. ``request`` names the batch, which the
+        same id resumes, the messages and the limits; without it a new batch is drained of all messages. ``engine`` is
+        where the workers run: threads of this process, unless it is another, as
+        :class:`airflow_sqlqueue.spark.executors.SparkEngine` for Spark's executors. See
+        :class:`airflow_sqlqueue.drain.request.DrainRequest`.
 
         Raises :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction: parts commit one by one.
         """
@@ -281,14 +288,8 @@ class Queue:
             self._connector.session,
             self.address,
             stage_of(stage, folder, self._connector.ledger_schema),
-            batch_id=batch_id,
-            renew=renew,
-            origin=origin,
-            owner=owner,
-            options=options,
+            request,
             ledger_schema=self._connector.ledger_schema,
             engine=engine,
-            where=where,
-            keep=keep,
             on_progress=on_progress,
         ).run()

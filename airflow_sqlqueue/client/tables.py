@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.drain.consumers import consumer_definition
+from airflow_sqlqueue.drain.consumers import ConsumerTable
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.inspection.findings import Finding
 from airflow_sqlqueue.inspection.inspect import Inspection, fix, inspect
-from airflow_sqlqueue.queue.outgoing import outgoing_definition
-from airflow_sqlqueue.queue.send_ledger import send_ledger_definition
+from airflow_sqlqueue.queue.outgoing import OutgoingTable
+from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.tables.create import CreateResult, Definition, create_all, definitions_for, script
 from airflow_sqlqueue.tables.discovery import list_tables, secondary_queues
 from airflow_sqlqueue.tables.drop import drop_queue
@@ -64,8 +64,11 @@ class TableManager:
         definitions = definitions_for(self._connector.resolver, queue_name, **options)
         if ledger:
             catalog, schema = definitions[0].table.catalog, self._connector.ledger_schema
-            made = (send_ledger_definition, outgoing_definition, consumer_definition)
-            definitions += [*ledger_definitions(catalog, schema), *(each(catalog, schema) for each in made)]
+            others = (SendLedger, OutgoingTable, ConsumerTable)
+            definitions += [
+                *ledger_definitions(catalog, schema),
+                *(table.definition(catalog, schema) for table in others),
+            ]
         return definitions
 
     def drop(self, queue_name: str, *, force: bool = False) -> int:

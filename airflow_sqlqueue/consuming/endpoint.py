@@ -14,7 +14,7 @@ from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import delayed_address
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, delayed_address
 from airflow_sqlqueue.tables.discovery import find_queue
 from airflow_sqlqueue.tables.layout import Layout
 
@@ -26,12 +26,14 @@ class Endpoint:
     """``name`` is the endpoint's, for headers. ``delayed`` is None where the queue has no such table.
 
     ``layouts`` are those of queue and error queue when they were found, so that not every handler has to read them.
+    ``ledger_schema`` is where the quarantine stands.
     """
 
     name: str
     queue: ResolvedAddress
     error_queue: ResolvedAddress
     delayed: ResolvedAddress | None
+    ledger_schema: str = LEDGER_SCHEMA
     layouts: Mapping[ResolvedAddress, Layout] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -42,6 +44,8 @@ class Endpoint:
         queue_name: str,
         options: RecoverabilityOptions,
         name: str | None = None,
+        *,
+        ledger_schema: str = LEDGER_SCHEMA,
     ) -> Endpoint:
         """Find the tables, and make sure of them before anything is received.
 
@@ -70,7 +74,7 @@ class Endpoint:
                 )
             delayed = None
         layouts = {queue: input_table.layout, error_queue: error_table.layout}
-        return cls(name or queue.table, queue, error_queue, delayed, layouts)
+        return cls(name or queue.table, queue, error_queue, delayed, ledger_schema, layouts)
 
 
 class EndpointTables:

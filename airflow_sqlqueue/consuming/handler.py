@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
@@ -22,24 +22,26 @@ from airflow_sqlqueue.consuming.failures import Failed, FailureStorage
 from airflow_sqlqueue.consuming.kept_sessions import KeptSessions
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.receiver import Receiver
-from airflow_sqlqueue.consuming.recoverability import Action, action_for, delay_of, delayed_headers
+from airflow_sqlqueue.consuming.recoverability import RecoverabilityAction, action_for, delay_of, delayed_headers
 from airflow_sqlqueue.delayed.moving import check_takes
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.failing import (
     Failure,
-    can_be_written,
     complete_headers,
     failed_message,
     type_name,
 )
-from airflow_sqlqueue.errors import AddressError, ConfigurationError, TransientError
-from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
+from airflow_sqlqueue.errorqueue.headers import unchanged
+from airflow_sqlqueue.errorqueue.poison import set_aside
+from airflow_sqlqueue.errors import AddressError, ConfigurationError, TransientError, is_of_a_message
+from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, can_be_written
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.discovery import find_queue
 from airflow_sqlqueue.transactions import NONE, transaction
+from airflow_sqlqueue.untrusted import quoted
 
 log = logging.getLogger(__name__)
 
@@ -69,15 +71,21 @@ class Outcome(Enum):
 
 @dataclass
 class _Attempt:
-    """One attempt at a message. ``at_risk``: an error that is raised now is the message's, not the server's.
+    """One attempt at a message.
 
-    ``failed`` is what is known of the message once this attempt has failed.
+    ``at_risk``: every error that is raised now is the message's. ``giving_up``: the message is on its way to the error
+    queue. ``failed`` is what is known of the message once this attempt has failed.
     """
 
     message: ReceivedMessage | None = None
     envelope: Envelope | None = None
     at_risk: bool = False
+    giving_up: bool = False
     failed: Failed | None = None
+
+    def is_to_blame(self, error: Exception) -> bool:
+        """Whether the message is the cause of an error, and not the server, a table or a setting."""
+        return self.message is not None and (self.at_risk or is_of_a_message(error))
 
 
 class Handler:
@@ -115,8 +123,10 @@ class Handler:
         try:
             outcome = self._attempt(sessions, attempt)
         except Exception as error:
-            if not attempt.at_risk or attempt.message is None:
+            if attempt.message is None or not attempt.is_to_blame(error):
                 raise
+            if attempt.giving_up:
+                return self._set_aside(sessions, attempt.message, error)
             return self._rolled_back(attempt, attempt.message, error)
         if self._unsettled is not None:
             return self._settle(sessions)
@@ -134,7 +144,7 @@ class Handler:
                     outcome = self._call(attempt, attempt.envelope)
             except Exception as error:
                 # Noted before the rollback: another handler may receive the message as soon as that is done.
-                if attempt.at_risk and attempt.message is not None:
+                if attempt.message is not None and attempt.is_to_blame(error):
                     attempt.failed = self._note_failure(attempt, attempt.message, error)
                 raise
         return outcome
@@ -150,11 +160,12 @@ class Handler:
         self._on_received(partial(self._receiver.waiting, tables.queue))
         envelope = Envelope.of(message)
         if envelope.problem is not None:
+            attempt.giving_up = True
             log.error("Message %s goes to the error queue as it is: %s", message.id, envelope.problem)
             return self._give_up(tables, message, _NO_FAILURE)
         envelope = Envelope(MappingProxyType(complete_headers(message, envelope)), message.body, message.id)
         failed = self._failures.find(message.row_version)
-        if failed is not None and (outcome := self._recover(tables, message, envelope, failed)) is not None:
+        if failed is not None and (outcome := self._recover(tables, attempt, envelope, failed)):
             return outcome
         if destination := self._destination(envelope):
             attempt.at_risk = True
@@ -162,24 +173,25 @@ class Handler:
         attempt.envelope = envelope
         return None
 
-    def _recover(
-        self, tables: EndpointTables, message: ReceivedMessage, envelope: Envelope, failed: Failed
-    ) -> Outcome | None:
+    def _recover(self, tables: EndpointTables, attempt: _Attempt, envelope: Envelope, failed: Failed) -> Outcome | None:
         """What becomes of a message that has failed before; None where it is tried again."""
+        message = attempt.message
+        assert message is not None
         # One for another queue has been delayed before, and would be handled here after another delay.
         is_ours = self._destination(envelope) is None
         can_delay = tables.delayed is not None and is_ours and can_be_written(envelope.headers)
-        action = Action.GIVE_UP
+        action = RecoverabilityAction.GIVE_UP
         if not failed.is_final:
             action = action_for(self._recoverability, failed.attempts, envelope, can_delay=can_delay)
-        message_id, kind = envelope.identity.message_id, failed.failure.exception_type
-        if action is Action.RETRY:
+        shown_id, kind = quoted(envelope.identity.message_id), failed.failure.exception_type
+        if action is RecoverabilityAction.RETRY:
             return None
-        if action is Action.GIVE_UP or tables.delayed is None:
-            log.error("Message %r goes to the error queue after %s, attempt %d", message_id, kind, failed.attempts)
+        if action is RecoverabilityAction.GIVE_UP or tables.delayed is None:
+            attempt.giving_up = True
+            log.error("Message %s goes to the error queue after %s, attempt %d", shown_id, kind, failed.attempts)
             return self._give_up(tables, message, failed.failure)
         delay = delay_of(self._recoverability, envelope)
-        log.warning("Message %r is tried again in %s after %s", message_id, delay, kind)
+        log.warning("Message %s is tried again in %s after %s", shown_id, delay, kind)
         tables.delayed.store([Message(delayed_headers(envelope.headers, envelope), message.body)], delay=delay)
         return Outcome.DELAYED
 
@@ -232,11 +244,32 @@ class Handler:
         """Put a message into the error queue that is in no queue any more; repeated until it is there."""
         assert self._unsettled is not None
         message, failure = self._unsettled
-        log.error("Message %r goes to the error queue after %s", _id_of(message), failure.exception_type)
-        with sessions.lend() as session, session.transaction():
-            outcome = self._give_up(self._tables_of(session), message, failure)
+        log.error("Message %s goes to the error queue after %s", _id_of(message), failure.exception_type)
+        with sessions.lend() as session:
+            tables = self._tables_of(session)
+            try:
+                with session.transaction():
+                    self._give_up(tables, message, failure)
+            except Exception as error:
+                if not is_of_a_message(error):
+                    raise
+                # It is in no queue: it is put back first, which a handler beside this one may see.
+                with session.transaction():
+                    (row_version,) = tables.queue.send_numbered([unchanged(message)])
+                self._move_aside(tables, replace(message, row_version=row_version), error)
         self._unsettled = None
-        return outcome
+        return Outcome.FAILED
+
+    def _set_aside(self, sessions: KeptSessions, message: ReceivedMessage, error: Exception) -> Outcome:
+        """Move a message that the error queue has not taken, as it is; it is in its queue, rolled back."""
+        with sessions.lend() as session:
+            self._move_aside(self._tables_of(session), message, error)
+        self._failures.forget(message.row_version)
+        return Outcome.FAILED
+
+    def _move_aside(self, tables: EndpointTables, message: ReceivedMessage, error: Exception) -> None:
+        reason = Envelope.of(message).problem or f"the error queue did not take the message ({type_name(error)})"
+        set_aside(tables.queue, tables.error_queue, message.row_version, reason, self._endpoint.ledger_schema)
 
     def _note_failure(self, attempt: _Attempt, message: ReceivedMessage, error: Exception) -> Failed:
         # A destination that cannot take a message will not be able to a moment later.
@@ -248,7 +281,7 @@ class Handler:
         # A commit that failed has not been noted.
         failed = attempt.failed or self._note_failure(attempt, message, error)
         self._receiver.again(message.row_version)
-        log.warning("Message %r failed with %s, attempt %d", _id_of(message), type_name(error), failed.attempts)
+        log.warning("Message %s failed with %s, attempt %d", _id_of(message), type_name(error), failed.attempts)
         return Outcome.ROLLED_BACK
 
     def _tables_of(self, session: Session) -> EndpointTables:
@@ -262,5 +295,5 @@ def _has_not_run(result: object) -> bool:
     return inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
 
 
-def _id_of(message: ReceivedMessage) -> str | None:
-    return Envelope.of(message).identity.message_id
+def _id_of(message: ReceivedMessage) -> str:
+    return quoted(Envelope.of(message).identity.message_id)

@@ -10,6 +10,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.consuming.handler import Handler, Outcome
@@ -19,14 +20,15 @@ from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.session import Session
 
 
-class _StoppedError(Exception):
-    """Consuming ends while a handler waits for the server."""
+class StoppedError(Exception):
+    """Consuming is stopped while it waits for the server."""
 
 
 class HandlerPool:
     """One run of the handlers.
 
     :param connect: opens a session for a handler.
+    :param what: names the work in the log, as for :class:`.Reconnecting`.
     :param handler: makes a handler, which calls what it is given after each receive that found a message.
     :param stop: ends the handlers after the message that each has at hand.
     :param on_outcome: called with the counts after each message, one at a time.
@@ -35,13 +37,14 @@ class HandlerPool:
     def __init__(
         self,
         connect: Callable[[], Session],
+        what: str,
         handler: Callable[[Callable[[Callable[[int], int]], None]], Handler],
         options: ConsumeOptions,
         budget: Budget,
         stop: threading.Event,
         on_outcome: Callable[[Outcome], None],
     ) -> None:
-        self._connect, self._handler, self._options = connect, handler, options
+        self._connect, self._what, self._handler, self._options = connect, what, handler, options
         self._budget, self._stop, self._on_outcome = budget, stop, on_outcome
         # What the caller has set for its own thread, such as the context of its logs, holds for handlers too. A
         # handler that has another one started is in a transaction, which must not.
@@ -84,7 +87,7 @@ class HandlerPool:
         retired = False
         try:
             retired = self._work()
-        except _StoppedError:
+        except StoppedError:
             pass
         except BaseException as error:
             with self._lock:
@@ -103,14 +106,15 @@ class HandlerPool:
             return True
 
     def _work(self) -> bool:
-        connection = Reconnecting(lambda: KeptSessions(self._connect), "Handling messages", pause=self._wait)
+        connect = partial(KeptSessions, self._connect)
+        connection = Reconnecting(connect, self._what, pause=self._wait, known=True)
         handler = self._handler(self._grow)
         with closing(connection):
             return connection.run(lambda sessions: self._handle_messages(handler, sessions, connection))
 
     def _wait(self, seconds: float) -> None:
         if self._stop.wait(seconds):
-            raise _StoppedError
+            raise StoppedError
 
     def _handle_messages(
         self, handler: Handler, sessions: KeptSessions, connection: Reconnecting[KeptSessions]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from airflow_sqlqueue.budget import Limits
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import MessageFilter
@@ -12,7 +13,7 @@ from airflow_sqlqueue.transactions import MODES, SENDS_ATOMIC_WITH_RECEIVE
 
 
 @dataclass(frozen=True)
-class ConsumeOptions:
+class ConsumeOptions(Limits):
     """When consuming ends, how many messages are handled side by side, and what happens to those that fail.
 
     Where no limit is given and ``until_empty`` is False, consuming ends when it is stopped.
@@ -30,8 +31,6 @@ class ConsumeOptions:
     :param recoverability: how often a message is tried, and where it goes then; in the mode ``none`` it is tried once.
     """
 
-    max_messages: int | None = None
-    max_seconds: float | None = None
     until_empty: bool = True
     max_handlers: int = 4
     poll_seconds: float = 1.0
@@ -41,14 +40,11 @@ class ConsumeOptions:
     recoverability: RecoverabilityOptions = field(default_factory=RecoverabilityOptions)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.transaction_mode not in MODES:
             raise ConfigurationError(
                 f"There is no transaction mode {self.transaction_mode!r}: choose one of {', '.join(MODES)}."
             )
-        for name in ("max_messages", "max_seconds"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ConfigurationError(f"{name} must be more than 0, or None for no limit.")
         if not 1 <= self.max_handlers <= 256:
             raise ConfigurationError("max_handlers must be 1 to 256: each has a thread and a connection.")
         if self.poll_seconds < 0.1:

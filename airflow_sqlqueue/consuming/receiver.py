@@ -7,12 +7,13 @@ from collections import deque
 
 from airflow_sqlqueue.message import ReceivedMessage
 from airflow_sqlqueue.queue import MessageFilter, QueueTable
-from airflow_sqlqueue.queue.browsing import Search, Span
-from airflow_sqlqueue.queue.table_access import FIRST, LAST
+from airflow_sqlqueue.queue.browsing import Search
+from airflow_sqlqueue.queue.table_access import FIRST
+from airflow_sqlqueue.queue.window import Window
 
 
 class Receiver:
-    """Receives for all handlers of a run; each call is part of its handler's transaction.
+    """Receives for all handlers of a run; each call is part of its handler's transaction. Headers are bounded.
 
     With a filter one search serves all of them. It goes on where it found the last messages, and from the head of the
     queue when it has come to the end, where rolled back messages are; what others have locked it passes over. Nothing
@@ -28,10 +29,10 @@ class Receiver:
     def receive(self, queue: QueueTable) -> list[ReceivedMessage]:
         """The next message; none where none was left."""
         if self._where is None:
-            return queue.receive(1)
+            return queue.receive(1, bounded=True)
         while (row_version := self._next(queue, self._where)) is not None:
             # Gone where another receiver was first.
-            if received := queue.take([row_version]):
+            if received := queue.take([row_version], bounded=True):
                 return received
         return []
 
@@ -53,8 +54,8 @@ class Receiver:
 
     def _look(self, queue: QueueTable, where: MessageFilter) -> None:
         start = self._after
-        for span in (Span(start, LAST), Span(FIRST, start)):
-            search = Search(where, span)
+        for window in (Window(after=start), Window(up_to=start)):
+            search = Search(where, window)
             while (page := search.page(queue)) is not None:
                 self._found.extend(
                     head.row_version for head in page if not head.expired and where.matches(head.id, head.decoded)

@@ -18,7 +18,7 @@ _LONGEST = timedelta(days=1)
 """After a delayed retry that lies further back there is no other."""
 
 
-class Action(Enum):
+class RecoverabilityAction(Enum):
     """What is done with a message that has failed before, when it is received again."""
 
     RETRY = "retry"
@@ -54,15 +54,17 @@ class RecoverabilityOptions:
             raise ConfigurationError("error_queue names no queue: messages that are given up have to go somewhere.")
 
 
-def action_for(options: RecoverabilityOptions, attempts: int, envelope: Envelope, *, can_delay: bool) -> Action:
+def action_for(
+    options: RecoverabilityOptions, attempts: int, envelope: Envelope, *, can_delay: bool
+) -> RecoverabilityAction:
     """What to do with a message that has failed ``attempts`` times since it came; ``can_delay``: there is a table."""
     if attempts <= options.immediate_retries:
-        return Action.RETRY
+        return RecoverabilityAction.RETRY
     delayed_at = envelope.recoverability.delayed_at
     recent = delayed_at is None or datetime.now(timezone.utc) - delayed_at <= _LONGEST
     if can_delay and recent and rounds_of(envelope) < options.delayed_retries:
-        return Action.DELAY
-    return Action.GIVE_UP
+        return RecoverabilityAction.DELAY
+    return RecoverabilityAction.GIVE_UP
 
 
 def rounds_of(envelope: Envelope) -> int:

@@ -6,6 +6,7 @@ with any layout of the input queue, and forwards by itself.
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,23 +15,36 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
-from airflow_sqlqueue.budget import Budget
+from airflow_sqlqueue.address import MAX_ADDRESS_LENGTH
+from airflow_sqlqueue.budget import Limits
 from airflow_sqlqueue.delayed.moving import DueMessage, check_takes, move_rows
 from airflow_sqlqueue.delayed.table import FIRST, DelayedMessage, DelayedTable
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import (
+    AddressError,
     ConfigurationError,
     LayoutChangedError,
     SqlQueueError,
     TransactionError,
     TransientError,
+    is_of_a_message,
 )
-from airflow_sqlqueue.message import HeaderNames, decode_headers
+from airflow_sqlqueue.message import HeaderNames, can_be_written, decode_headers
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import PAGE_BYTES, is_last
+from airflow_sqlqueue.reconnecting import reconnecting
 from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import retrying
 from airflow_sqlqueue.sql import identifier, query
 from airflow_sqlqueue.tables.discovery import find_queue
+from airflow_sqlqueue.untrusted import quoted
+
+log = logging.getLogger(__name__)
+
+_MOST_ROUTES = 5_000
+"""Destinations that a run keeps in memory; whoever sends a message chooses its destination."""
+
+_MOST_PROBLEMS = 100
+_REFUSALS = 3
 
 DEFAULT_CHUNK = 100
 """Messages of one transaction: the transport's own batch size."""
@@ -45,9 +59,9 @@ class MoveResult:
 
     ``moved`` messages went to the input queue, ``forwarded`` ones to the queue that their header names, ``failed`` ones
     to the error queue because that queue cannot take them; ``left`` ones stay, where there is no error queue.
-    ``problems`` says why, by the destination as the header has it. ``next_due`` is when the earliest message that is
-    still in the table is due. ``busy``: another mover works on this table, and nothing was done. ``complete`` is False
-    where that, or a budget, ended the move.
+    ``problems`` says why, by the destination as the header has it, for the first 100 of them. ``next_due`` is when the
+    earliest message that is still in the table is due. ``busy``: another mover works on this table, and nothing was
+    done. ``complete`` is False where that, or a budget, ended the move.
     """
 
     moved: int = 0
@@ -98,13 +112,13 @@ def move_due(
         )
     if delayed.session.in_transaction:
         raise TransactionError("A move commits its chunks one by one: call it outside the transaction.")
-    budget = Budget(max_messages, max_seconds)
+    budget = Limits(max_messages=max_messages, max_seconds=max_seconds).budget()
     mover = _Mover(delayed, queue, resolver, error_queue)
     with _mover_lock(delayed) as granted:
         complete = False
         while granted and not complete and (take := budget.reserve(chunk)):
             before = mover.done
-            complete = mover.chunk(take) < take
+            complete = mover.chunk(take)
             budget.give_back(take - (mover.done - before))
     return MoveResult(
         mover.moved,
@@ -115,7 +129,7 @@ def move_due(
         busy=not granted,
         complete=complete,
         seconds=budget.seconds_used,
-        problems={text: route.text for text, route in mover.routes.items() if isinstance(route, _Problem)},
+        problems=mover.problems,
     )
 
 
@@ -126,14 +140,14 @@ def _mover_lock(delayed: DelayedTable) -> Iterator[bool]:
     catalog = identifier(table.catalog)
     # By the object's number: a lock's name is compared with case, the table's need not be.
     resource = f"sqlqueue.mover.{session.value(query('inspect.object_id'), table.qualified_name)}"
-    granted = session.value(delayed.query("lock_mover", catalog=catalog), resource) >= 0
+    granted = session.value(delayed.query("delayed.lock_mover", catalog=catalog), resource) >= 0
     try:
         yield granted
     finally:
         if granted:
             # Where the connection is broken, the server has released the lock, or will.
             with suppress(SqlQueueError):
-                session.run(delayed.query("release_mover", catalog=catalog), resource)
+                session.run(delayed.query("delayed.release_mover", catalog=catalog), resource)
 
 
 @dataclass(frozen=True)
@@ -161,8 +175,11 @@ class _Problem:
     text: str
 
     @classmethod
-    def of(cls, error: SqlQueueError) -> _Problem:
-        return cls(f"{type(error).__module__}.{type(error).__name__}", str(error))
+    def of(cls, error: Exception) -> _Problem:
+        kind = type(error)
+        # The text of an error that is not ours may quote a message.
+        text = str(error) if isinstance(error, SqlQueueError) else kind.__name__
+        return cls(f"{kind.__module__}.{kind.__name__}", text)
 
 
 class _RefusedError(Exception):
@@ -181,11 +198,17 @@ class _Mover:
         self.session = delayed.session
         self.delayed, self.queue, self.error_queue = delayed, queue, error_queue
         self.resolver = resolver
+        self._what = f"Moving delayed messages of the queue {queue.address.canonical}"
         self.routes: dict[str, QueueTable | _Problem] = {}
         self.moved = self.forwarded = self.failed = self.left = 0
-        # What stays is stepped over: the moment of the last such message, and those of that moment.
+        # What stays is stepped over: the moment of the last such message, and those of that moment with their bytes.
         self._since = FIRST
-        self._staying: set[int] = set()
+        self._staying: dict[int, int] = {}
+        self._due: list[DelayedMessage] = []
+        self.problems: dict[str, str] = {}
+        self._refused: dict[int, _Problem] = {}
+        self._stuck: set[int] = set()
+        self._refusals: dict[str, int] = {}
         self._reread: set[str] = set()
         for own in filter(None, (queue, error_queue)):
             check_takes(own)
@@ -195,23 +218,37 @@ class _Mover:
         """How many messages have left the table."""
         return self.moved + self.forwarded + self.failed
 
-    def chunk(self, take: int) -> int:
-        """Move up to ``take`` messages in one transaction and return how many were due, those that stay included."""
+    def chunk(self, take: int) -> bool:
+        """Move up to ``take`` messages in one transaction; returns whether no message is due any more.
+
+        Where the server refuses a message, fewer are moved at one time until it is found.
+        """
         while True:
             try:
-                return retrying(partial(self._chunk, take))
+                return reconnecting(self.session, self._what, partial(self._chunk, take))
             except _UnknownRouteError as unknown:
-                self.routes[unknown.text] = self._find(unknown.text)
+                if len(self.routes) >= _MOST_ROUTES:
+                    self.routes.clear()
+                self._note(unknown.text, self._find(unknown.text))
             except _RefusedError as refused:
-                self.routes[refused.text] = refused.problem
+                self._note(refused.text, refused.problem)
                 if refused.is_stale and refused.text not in self._reread:
                     self._reread.add(refused.text)
                     del self.routes[refused.text]
+            except Exception as error:
+                if not is_of_a_message(error):
+                    raise
+                take = len(self._due) // 2
+                if not take:
+                    take = 1
+                    self._refuse(self._due[0], _Problem.of(error))
 
-    def _chunk(self, take: int) -> int:
+    def _chunk(self, take: int) -> bool:
+        staying = self._staying
+        wanted, max_bytes = take + len(staying), PAGE_BYTES + sum(staying.values())
         with self.session.transaction():
-            rows = self.delayed.rows("due", self._since, take + len(self._staying))
-            due = [row for row in rows if row.row_version not in self._staying][:take]
+            rows = self.delayed.rows("delayed.due", self._since, wanted, max_bytes)
+            due = self._due = [row for row in rows if row.row_version not in staying][:take]
             way = self._sorted(due)
             move_rows(self.delayed, self.queue, way.own)
             for text, messages in way.forwarded.items():
@@ -222,25 +259,58 @@ class _Mover:
         self.forwarded += sum(map(len, way.forwarded.values()))
         self.failed += len(way.failed)
         self._step_over(way.staying)
-        return len(due)
+        return len(due) < take and is_last(rows, wanted, max_bytes)
+
+    def _note(self, text: str, route: QueueTable | _Problem) -> None:
+        """Note where a destination leads, or why nowhere."""
+        self.routes[text] = route
+        if isinstance(route, _Problem):
+            self._note_problem(text, route)
+
+    def _note_problem(self, text: str, problem: _Problem) -> None:
+        if len(self.problems) < _MOST_PROBLEMS:
+            self.problems[text] = problem.text
+
+    def _refuse(self, message: DelayedMessage, problem: _Problem) -> None:
+        """Note that the server does not take a message: it goes to the error queue, and stays where that refuses it."""
+        row_version = message.row_version
+        text = decode_headers(message.headers).values.get(HeaderNames.FORWARD_DESTINATION)
+        if row_version in self._refused or self.error_queue is None:
+            self._stuck.add(row_version)
+        elif text is not None and isinstance(self.routes.get(text), QueueTable):
+            # A destination that refuses one message after the other takes nothing.
+            self._refusals[text] = self._refusals.get(text, 0) + 1
+            if self._refusals[text] >= _REFUSALS:
+                self._note(text, problem)
+        if text is not None:
+            self._note_problem(text, problem)
+        self._refused[row_version] = problem
+        place = "stays" if row_version in self._stuck else "goes to the error queue"
+        log.warning("Message %d of %s %s: %s", row_version, self.delayed.address, place, problem.text)
 
     def _sorted(self, due: Sequence[DelayedMessage]) -> _Ways:
         way = _Ways()
         for message in due:
+            if message.row_version in self._stuck:
+                way.staying.append(message)
+                continue
             decoded = decode_headers(message.headers)
+            refused = self._refused.get(message.row_version)
             text = None if decoded.problem else decoded.values.get(HeaderNames.FORWARD_DESTINATION)
             if text is None:
-                way.own.append(DueMessage(message, message.headers, decoded.values))
+                (way.own if refused is None else way.failed).append(DueMessage(message, None, decoded.values))
                 continue
             headers = {name: value for name, value in decoded.values.items() if name != HeaderNames.FORWARD_DESTINATION}
-            route = self._route(text)
+            route = refused or self._route(text)
             if isinstance(route, QueueTable):
                 is_own = route.address == self.queue.address
                 messages = way.own if is_own else way.forwarded.setdefault(text, [])
                 messages.append(DueMessage(message, headers, headers))
             elif self.error_queue is not None:
                 headers.update(_failure(text, route, self.queue))
-                way.failed.append(DueMessage(message, headers, headers))
+                # What cannot be written again goes as it is.
+                given = headers if can_be_written(headers) else None
+                way.failed.append(DueMessage(message, given, headers))
             else:
                 way.staying.append(message)
         return way
@@ -249,12 +319,14 @@ class _Mover:
         if not staying:
             return
         latest = staying[-1].moment
-        known = self._staying if latest == self._since else set()
-        self._staying = known | {message.row_version for message in staying if message.moment == latest}
+        known = self._staying if latest == self._since else {}
+        self._staying = known | {each.row_version: each.header_bytes for each in staying if each.moment == latest}
         self._since = latest
         self.left += len(staying)
 
     def _route(self, text: str) -> QueueTable | _Problem:
+        if len(text) > MAX_ADDRESS_LENGTH:
+            return _Problem.of(AddressError(f"The queue address {quoted(text)} is longer than any that can be used."))
         if text not in self.routes:
             raise _UnknownRouteError(text)
         return self.routes[text]
@@ -280,9 +352,9 @@ class _Mover:
             return
         except LayoutChangedError as error:
             refusal = _RefusedError(text, _Problem.of(error), is_stale=True)
-        except TransientError:
-            raise
         except SqlQueueError as error:
+            if isinstance(error, TransientError) or is_of_a_message(error):
+                raise
             refusal = _RefusedError(text, _Problem.of(error), is_stale=False)
         raise refusal
 

@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable
 from airflow_sqlqueue.errors import NotAQueueError, StatementError
-from airflow_sqlqueue.message import HeaderNames, Headers
+from airflow_sqlqueue.message import Headers
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.sending import headers_text
-from airflow_sqlqueue.server.settings import load_pyodbc
-from airflow_sqlqueue.sql import Fragment, Query, identifier
+from airflow_sqlqueue.queue.sending import column_text, headers_text, numbered_sizes
+from airflow_sqlqueue.row import COLUMN_HEADERS
+from airflow_sqlqueue.sql import Query, identifier
+from airflow_sqlqueue.sql.columns import delayed_move
 from airflow_sqlqueue.tables.layout import Layout
 
 _ROWS = (128, 32, 8, 1)
@@ -22,19 +22,16 @@ _ROWS = (128, 32, 8, 1)
 
 _MICROSECOND = timedelta(microseconds=1)
 
-_LEGACY = {
-    "CorrelationId": "NULLIF(m.[CorrelationId], '')",
-    "ReplyToAddress": "NULLIF(m.[ReplyToAddress], '')",
-    "Recoverable": "1",
-}
-
 
 @dataclass(frozen=True)
 class DueMessage:
-    """A message that is due: ``headers`` as the queue is to get them, ``values`` as they can be read."""
+    """A message that is due: ``headers`` as the queue is to get them, ``values`` as they can be read.
+
+    None for ``headers`` leaves them as they are: they do not leave the server.
+    """
 
     message: DelayedMessage
-    headers: Headers | str
+    headers: Headers | None
     values: Mapping[str, str | None]
 
 
@@ -65,44 +62,35 @@ def _move_piece(
     delayed: DelayedTable, queue: QueueTable, piece: Sequence[DueMessage], layout: Layout
 ) -> tuple[int, int]:
     statement = _statement(delayed, queue, len(piece), layout.types)
+    kind = layout.types["Headers"]
+    # A varchar column makes question marks of what is not in its code page.
+    is_kept = kind != "varchar" or delayed.layout.types["Headers"] == "varchar"
     values = [
         value
         for due in piece
         for value in (
             due.message.row_version,
-            headers_text(due.headers, layout.types["Headers"]),
-            _column_text(due.values.get(HeaderNames.CORRELATION_ID)),
-            _column_text(due.values.get(HeaderNames.REPLY_TO_ADDRESS)),
+            "" if due.headers is None and is_kept else headers_text(_headers(due), kind),
+            *(column_text(due.values.get(name)) for name in COLUMN_HEADERS.values()),
         )
     ]
     # Where the column has more digits than Python, the driver has cut some off.
     span = [piece[0].message.moment, piece[-1].message.moment + _MICROSECOND]
-    inserted, deleted = delayed.session.run(statement, *values, *span, *span, sizes=_sizes(len(piece)))[0]
+    inserted, deleted = delayed.session.run(statement, *values, *span, *span, sizes=numbered_sizes(len(piece)))[0]
     return inserted, deleted
 
 
+def _headers(due: DueMessage) -> Headers | str:
+    return due.message.headers if due.headers is None else due.headers
+
+
 def _statement(delayed: DelayedTable, queue: QueueTable, rows: int, present: Collection[str]) -> Query:
-    legacy = {name: value for name, value in _LEGACY.items() if name in present}
     moment = delayed.moment_fragment()
     found = delayed.query(
-        "move",
+        "delayed.move",
         queue=identifier(queue.address),
-        rows=Fragment(", ".join(["(?, ?, ?, ?)"] * rows)),
-        columns=Fragment(", ".join(f"[{name}]" for name in ("Id", "Expires", "Headers", "Body", *legacy))),
-        values=Fragment(", ".join(("NEWID()", "NULL", "m.[Headers]", "d.[Body]", *legacy.values()))),
+        **delayed_move(present, rows),
         since=moment,
         until=moment,
     )
     return Query(found.name, found.purpose.replace("the queue", f"the queue {queue.address.canonical}"), found.text)
-
-
-def _sizes(rows: int) -> list[Any]:
-    """Parameter types that do not change from row to row: else the driver prepares every statement again."""
-    pyodbc = load_pyodbc()
-    text = (pyodbc.SQL_VARCHAR, 255, 0)
-    return [(pyodbc.SQL_BIGINT, 0, 0), (pyodbc.SQL_WVARCHAR, 0, 0), text, text] * rows
-
-
-def _column_text(value: str | None) -> str:
-    """A header's value for a legacy varchar(255) column, empty where it would be cut or changed."""
-    return value if value and len(value) <= 255 and value.isascii() else ""

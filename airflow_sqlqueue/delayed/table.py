@@ -13,12 +13,14 @@ from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.queue.browsing import PAGE, placeholders
+from airflow_sqlqueue.queue.browsing import PAGE, PAGE_BYTES, is_last
 from airflow_sqlqueue.queue.sending import chunks, headers_text
+from airflow_sqlqueue.queue.window import placeholders
 from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.sql.columns import cut_headers
 from airflow_sqlqueue.tables.create import DELAYED_QUALIFIER
 from airflow_sqlqueue.tables.layout import CREATE_COMMANDS, Layout
 from airflow_sqlqueue.tables.reading import read_layout
@@ -35,11 +37,16 @@ _AT = Fragment("(?, ?, CAST(? AS datetime2))")
 
 @dataclass(frozen=True)
 class DelayedMessage:
-    """A row without its body. ``headers`` is the raw text; ``due`` is aware, in UTC."""
+    """A row without its body. ``due`` is aware, in UTC.
+
+    ``headers`` is the raw text, of headers that are too long to be read the beginning; ``header_bytes`` is the column's
+    length.
+    """
 
     row_version: int
     due: datetime
     headers: str = field(repr=False)
+    header_bytes: int
 
     @property
     def moment(self) -> datetime:
@@ -90,7 +97,7 @@ class DelayedTable:
 
     def query(self, name: str, **fragments: Fragment) -> Query:
         """A query on this table, whose errors name it."""
-        found = query(f"delayed.{name}", table=identifier(self.address), **fragments)
+        found = query(name, table=identifier(self.address), **fragments)
         return Query(found.name, found.purpose.replace("the table", f"the table {self.address.canonical}"), found.text)
 
     def store(
@@ -125,7 +132,7 @@ class DelayedTable:
         kind = layout.types["Headers"]
         values = [value for message in messages for value in (headers_text(message.headers, kind), message.body, *when)]
         rows = Fragment(", ".join([row] * len(messages)))
-        self.session.run(self.query("store", rows=rows), *values, sizes=sizes * len(messages))
+        self.session.run(self.query("delayed.store", rows=rows), *values, sizes=sizes * len(messages))
         return len(messages)
 
     def peek(self, limit: int = 100) -> list[DelayedMessage]:
@@ -138,36 +145,40 @@ class DelayedTable:
         Those of one moment are in the order of RowVersion within a page. Messages that are stored while the scan runs
         may be missing from it.
         """
-        since, seen = FIRST, set[int]()
+        since, seen = FIRST, dict[int, int]()
         while True:
             # Each page begins with the last one's latest moment: how many share it is not known.
             wanted = PAGE + len(seen)
-            page = self.rows("page", since, wanted)
+            max_bytes = PAGE_BYTES + sum(seen.values())
+            page = self.rows("delayed.page", since, wanted, max_bytes)
             yield from (message for message in page if message.row_version not in seen)
-            if len(page) < wanted:
+            if is_last(page, wanted, max_bytes):
                 return
             latest = page[-1].moment
-            seen = {message.row_version for message in page if message.moment == latest}
+            seen = {message.row_version: message.header_bytes for message in page if message.moment == latest}
             since = latest
 
-    def rows(self, name: str, since: datetime, limit: int) -> list[DelayedMessage]:
-        """The rows of the query ``page`` or ``due``, sorted by Due and RowVersion."""
-        statement = self.query(name, due=self._due(), since=self.moment_fragment())
+    def rows(self, name: str, since: datetime, limit: int, max_bytes: int = PAGE_BYTES) -> list[DelayedMessage]:
+        """The rows of the query ``delayed.page`` or ``delayed.due``, sorted by Due and RowVersion.
+
+        No more headers are read than ``max_bytes`` and those of one row.
+        """
+        statement = self.query(name, due=self._due(), since=self.moment_fragment(), headers=cut_headers())
         rows = [
-            DelayedMessage(row_version, due.replace(tzinfo=timezone.utc), headers)
-            for row_version, due, headers in self.session.run(statement, limit, since)
+            DelayedMessage(row_version, due.replace(tzinfo=timezone.utc), headers, int(size))
+            for row_version, due, headers, size in self.session.run(statement, limit, since, max_bytes)
         ]
         return sorted(rows, key=lambda message: (message.due, message.row_version))
 
     def count(self) -> DelayedCount:
         """Count the messages that nobody has locked."""
         self.require()
-        messages, due = self.session.run(self.query("count"))[0]
+        messages, due = self.session.run(self.query("delayed.count"))[0]
         return DelayedCount(messages, due)
 
     def next_due(self) -> datetime | None:
         """When the next message is due that nobody has locked, in UTC; None for an empty table."""
-        value = self.session.value(self.query("next_due", due=self._due()))
+        value = self.session.value(self.query("delayed.next_due", due=self._due()))
         return None if value is None else value.replace(tzinfo=timezone.utc)
 
     def cancel(self, row_versions: Iterable[int]) -> int:
@@ -180,7 +191,9 @@ class DelayedTable:
         return sum(self._cancel(wanted[start : start + PAGE]) for start in range(0, len(wanted), PAGE))
 
     def _cancel(self, row_versions: Sequence[int]) -> int:
-        return int(self.session.value(self.query("cancel", row_versions=placeholders(row_versions)), *row_versions))
+        return int(
+            self.session.value(self.query("delayed.cancel", row_versions=placeholders(row_versions)), *row_versions)
+        )
 
     def cancel_message(self, message_id: str) -> int:
         """Delete every message with this id, which its header ``NServiceBus.MessageId`` says; return how many.

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import STATES, Batch
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Fragment
+from airflow_sqlqueue.sql import Fragment, passing
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.tables.own import stored_name
 
 
 @dataclass(frozen=True)
-class BatchInfo:
+class BatchInfo(Counts):
     """One batch as people look at it.
 
     ``age`` is how long the batch has been in its state, by the server's clock; times are in UTC. ``parts`` are those
-    that hold messages, ``bytes`` headers and bodies; ``kept``: its messages were copied and stayed in the queue. The
-    figures of an open batch are those of its parts so far.
+    that hold messages; ``kept``: its messages were copied and stayed in the queue. The counts of an open batch are
+    those of its parts so far.
     """
 
     batch_id: uuid.UUID
@@ -37,16 +39,12 @@ class BatchInfo:
     consumed: datetime | None
     requeued: datetime | None
     parts: int
-    messages: int
-    expired: int
-    quarantined: int
-    bytes: int
     kept: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only: ``age_seconds`` for the age, times in ISO 8601."""
-        values = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
-        return {("age_seconds" if name == "age" else name): value for name, value in values.items()}
+        own = {name: _plain(value) for name, value in vars(self).items() if name not in self.counters}
+        return {("age_seconds" if name == "age" else name): value for name, value in {**own, **self.counters}.items()}
 
 
 def batches(
@@ -61,8 +59,9 @@ def batches(
     """The batches of a ledger that match all that is given, the one that was opened first at the head.
 
     ``queue`` is a canonical address, ``older_than`` is compared with the age in the present state. ``newest`` is how
-    many of the whole ledger are looked at, those that were opened last. None where there is
-    no ledger yet. Raises :class:`ConfigurationError` for a state that there is not.
+    many of the whole ledger are looked at, those that were opened last. A batch that is being put back at this moment
+    is left out, but for one that ``batch_id`` names, which is waited for. Empty where there is no ledger yet. Raises
+    :class:`ConfigurationError` for a state that there is not.
     """
     for state in states:
         if state not in STATES:
@@ -73,15 +72,16 @@ def batches(
     conditions = [f"b.[State] IN ({', '.join('?' * len(states))})"] if states else []
     if queue is not None:
         conditions.append("b.[Queue] = ?")
-        values.append(queue[:400])
+        values.append(stored_name(queue))
     if batch_id is not None:
         conditions.append("b.[BatchId] = ?")
         values.append(str(batch_id))
     if newest is not None:
-        conditions.append(f"b.[BatchId] IN ({ledger.query('newest').text})")
+        conditions.append(f"b.[BatchId] IN ({ledger.query('ledger.newest').text})")
         values.append(newest)
     where = Fragment(" AND ".join(conditions) or "1 = 1")
-    found = map(_info, ledger.session.run(ledger.query("list", where=where), *values))
+    statement = ledger.query("ledger.list", where=where, passing=passing(batch_id is None))
+    found = map(_info, ledger.session.run(statement, *values))
     return [info for info in found if older_than is None or info.age >= older_than]
 
 

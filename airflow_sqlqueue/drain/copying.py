@@ -12,7 +12,7 @@ from collections.abc import Callable
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.worker import CommittedPart, Worker, next_wait
-from airflow_sqlqueue.errors import LockTimeoutError
+from airflow_sqlqueue.errors import DeadlockError, LockTimeoutError
 
 
 class CopyingDrain:
@@ -47,7 +47,7 @@ class CopyingDrain:
             started, left = time.monotonic(), self._settle_seconds - self._waited
             try:
                 return worker.copy_part(self._up_to, count, wait=next_wait(left))
-            except LockTimeoutError:
+            except (DeadlockError, LockTimeoutError):
                 self._waited += time.monotonic() - started
             self._passed = left <= next_wait(left)
         return worker.copy_part(self._up_to, count, wait=None)

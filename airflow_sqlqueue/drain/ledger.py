@@ -9,29 +9,29 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
+from airflow_sqlqueue.drain.counts import Counts, PartCounts
 from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch
 from airflow_sqlqueue.drain.options import batch_after
-from airflow_sqlqueue.drain.quarantine import quarantine_definition
-from airflow_sqlqueue.drain.stages.message_table import message_table_definition
+from airflow_sqlqueue.drain.request import DrainRequest
+from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.queue.quarantine import Quarantine
+from airflow_sqlqueue.sql import Fragment, Query, identifier
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
-from airflow_sqlqueue.tables.reading import exists
+from airflow_sqlqueue.tables.own import OwnTable, lock_name, stored_name
 
 _NOT_OPEN = 50001
 _COUNT_CHANGED = 266
-_TABLES = ("Batch", "Part")
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
     """A batch as the ledger's row has it.
 
-    ``up_to`` is None where the queue was empty when the batch was opened. The figures are None until the seal. ``age``
-    is the seconds since the batch was opened, by the server's clock. ``filter`` is the canonical text of the filter
-    that the batch is drained with; of a ``kept`` batch the messages were copied and stayed in the queue.
+    ``up_to`` is None where the queue was empty when the batch was opened. ``parts`` and ``counts``
+    are None until the seal. ``age`` is the seconds since the batch was opened, by the server's clock. ``filter`` is the
+    canonical text of the filter that the batch is drained with; of a ``kept`` batch the messages were copied and stayed
+    in the queue.
     """
 
     queue: str
@@ -40,129 +40,97 @@ class LedgerEntry:
     stage: str
     up_to: int | None
     parts: int | None
-    messages: int | None
-    expired: int | None
-    quarantined: int | None
-    bytes: int | None
+    counts: Counts | None
     age: int
     filter: str | None
     kept: bool
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(PartCounts):
     """A part: what one transaction took out of the queue.
 
     ``path`` is the URI of its file, which Spark reads; None where no message was left to write, as all had expired or
-    went into quarantine, and where messages are staged in a table. ``bytes`` are those of headers and bodies.
+    went into quarantine, and where messages are staged in a table.
     """
 
     id: uuid.UUID
     path: str | None
-    messages: int
-    expired: int
-    bytes: int
-    min_row_version: int
-    max_row_version: int
-    quarantined: int = 0
-
-    @property
-    def rows(self) -> int:
-        """How many rows left the queue: what limits count."""
-        return self.messages + self.expired + self.quarantined
 
 
-def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, ...]:
-    """The ledger's tables and those beside it, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
-    batch, part = (ResolvedAddress(name, schema, catalog) for name in _TABLES)
-    statements = {name: _query(name, batch, part) for name in ("make_batch", "index_owner", "make_part", "index_part")}
-    return (
-        Definition(batch, "ledger", (statements["make_batch"], statements["index_owner"]), with_schema=True),
-        Definition(part, "ledger", (statements["make_part"], statements["index_part"]), with_schema=True),
-        message_table_definition(catalog, schema),
-        quarantine_definition(catalog, schema),
-    )
+class _PartTable(OwnTable):
+    """The parts of a ledger's batches."""
+
+    name = "Part"
+    made_by = ("ledger.make_part", "ledger.index_part")
 
 
-def _query(name: str, batch: ResolvedAddress, part: ResolvedAddress, **fragments: Fragment) -> Query:
-    names = {"catalog": identifier(batch.catalog), "batch": identifier(batch), "part": identifier(part)}
-    return query(f"ledger.{name}", **names, **fragments)
+class Ledger(OwnTable):
+    """The ledger of one database, through one connection: the table of its batches, and that of their parts."""
 
-
-class Ledger:
-    """The ledger of one database, through one connection."""
-
-    def __init__(self, session: Session, catalog: str, schema: str = LEDGER_SCHEMA) -> None:
-        self.session = session
-        self.catalog, self.schema = catalog, schema
-        self._batch, self._part = (ResolvedAddress(name, schema, catalog) for name in _TABLES)
+    name = "Batch"
+    made_by = ("ledger.make_batch", "ledger.index_owner")
 
     def query(self, name: str, **fragments: Fragment) -> Query:
-        return _query(name, self._batch, self._part, **fragments)
-
-    def exists(self) -> bool:
-        """Whether the tables are there: before the first drain of a database they are not."""
-        return exists(self.session, self._batch)
+        """A query by its full name, with the names of the tables and of their database filled in."""
+        part = _PartTable.address_in(self.catalog, self.schema)
+        return super().query(name, batch=identifier(self.address), part=identifier(part), **fragments)
 
     def create(self) -> None:
-        """Make the tables, and their schema, where they are missing."""
-        for definition in ledger_definitions(self._batch.catalog, self._batch.schema):
+        """Make the tables, those beside them, and their schema, where they are missing."""
+        for definition in ledger_definitions(self.catalog, self.schema):
             ensure(self.session, definition)
 
     def open(
         self,
         batch_id: uuid.UUID,
         queue: str,
-        origin: str,
         up_to: int | None,
         stage: str = "files",
-        owner: uuid.UUID | None = None,
-        *,
-        filter_text: str = "",
-        keep: bool = False,
+        request: DrainRequest | None = None,
     ) -> LedgerEntry:
         """Open the batch, or find it as an earlier try left it: open, sealed, consumed or requeued.
 
-        ``owner`` is the task that the batch belongs to, in whichever run, by which a later run finds it.
-        ``filter_text`` is the canonical text of the filter, empty for all messages; ``keep`` says that they stay in the
-        queue. Raises :class:`WrongBatchError` where the batch is another queue's, or was opened to be drained in
+        Raises :class:`WrongBatchError` where the batch is another queue's, or was opened to be drained in
         another way.
         """
+        request = request or DrainRequest()
         # No None: see ledger.commit_part.
         values = (
-            queue[:400],
-            origin[:1000],
-            "" if owner is None else str(owner),
+            stored_name(queue),
+            request.origin[:1000],
+            "" if request.owner is None else str(request.owner),
             stage,
             "" if up_to is None else str(up_to),
-            filter_text,
-            keep,
+            request.filter_text,
+            request.keep,
         )
         with self.session.transaction():
-            resource = f"sqlqueue.open.{self._batch.schema}.{batch_id}"[-255:]
-            self.session.take_lock(self.query("lock_open"), resource)
-            self.session.run(self.query("open"), str(batch_id), *values, str(batch_id))
+            self.session.take_lock(self.query("ledger.lock_open"), lock_name("open", self.schema, batch_id))
+            self.session.run(self.query("ledger.open"), str(batch_id), *values, str(batch_id))
         row = self.find(batch_id)
-        if row.queue != queue[:400]:
+        if row.queue != stored_name(queue):
             raise WrongBatchError(f"Batch {batch_id} drains {row.queue}, not {queue}: ask for a new batch.")
         if row.stage != stage:
             raise WrongBatchError(f"Batch {batch_id} is staged as {row.stage}, not as {stage}: ask for a new batch.")
-        if (row.filter or "") != filter_text:
+        if (row.filter or "") != request.filter_text:
             raise WrongBatchError(
                 f"Batch {batch_id} was opened with another filter, or with one where none is given now: give it the "
                 "same, or ask for a new batch."
             )
-        if row.kept != keep:
+        if row.kept != request.keep:
             how = "copies messages of" if row.kept else "takes messages out of"
             raise WrongBatchError(f"Batch {batch_id} {how} the queue: give keep={row.kept}, or ask for a new batch.")
         return row
 
     def find(self, batch_id: uuid.UUID) -> LedgerEntry:
         """The batch's row. Raises :class:`BatchNotFoundError` where there is none."""
-        rows = self.session.run(self.query("find"), str(batch_id))
+        rows = self.session.run(self.query("ledger.find"), str(batch_id))
         if not rows:
-            raise BatchNotFoundError(f"The ledger {self._batch.schema!r} does not know batch {batch_id}: check the id.")
-        return LedgerEntry(*rows[0])
+            raise BatchNotFoundError(f"The ledger {self.schema!r} does not know batch {batch_id}: check the id.")
+        queue, origin, state, stage, up_to, parts, messages, expired, quarantined, size, *others = rows[0]
+        counts = Counts(messages=messages, expired=expired, quarantined=quarantined, bytes=size)
+        return LedgerEntry(queue, origin, state, stage, up_to, parts, None if parts is None else counts, *others)
 
     def current(self, batch_id: uuid.UUID) -> uuid.UUID:
         """The batch itself, or the first one after it that is not finished: what a drain with ``renew`` works on."""
@@ -178,18 +146,31 @@ class Ledger:
 
     def unfinished(self, owner: uuid.UUID) -> list[uuid.UUID]:
         """The open and the sealed batches of a task, of all its runs, the one that was opened first at the head."""
-        return [uuid.UUID(str(batch_id)) for (batch_id,) in self.session.run(self.query("unfinished"), str(owner))]
+        return [
+            uuid.UUID(str(batch_id)) for (batch_id,) in self.session.run(self.query("ledger.unfinished"), str(owner))
+        ]
 
     def parts(self, batch_id: uuid.UUID) -> list[Part]:
         """The batch's parts in the order of their lowest RowVersion. Final only once the batch is sealed."""
-        rows = self.session.run(self.query("parts"), str(batch_id))
-        return [Part(uuid.UUID(str(row[0])), *row[1:]) for row in rows]
+        rows = self.session.run(self.query("ledger.parts"), str(batch_id))
+        return [
+            Part(
+                uuid.UUID(str(part_id)),
+                path,
+                messages=messages,
+                expired=expired,
+                quarantined=quarantined,
+                bytes=size,
+                min_row_version=low,
+                max_row_version=high,
+            )
+            for part_id, path, messages, expired, size, low, high, quarantined in rows
+        ]
 
     def copied_up_to(self, batch_id: uuid.UUID) -> int | None:
         """How far the parts of a copy go, None where it has none; only in a transaction, where no other try goes on."""
-        resource = f"sqlqueue.copy.{self._batch.schema}.{batch_id}"[-255:]
-        self.session.take_lock(self.query("lock_copy"), resource)
-        last = self.session.value(self.query("copied_up_to"), str(batch_id))
+        self.session.take_lock(self.query("ledger.lock_copy"), lock_name("copy", self.schema, batch_id))
+        last = self.session.value(self.query("ledger.copied_up_to"), str(batch_id))
         return None if last is None else int(last)
 
     def commit_part(self, batch_id: uuid.UUID, part: Part, worker: str) -> None:
@@ -199,17 +180,10 @@ class Ledger:
         the queue again and the file is an orphan, and :class:`TransactionLostError` when the transaction was gone
         before. Any other error leaves open whether the COMMIT took effect; the ledger knows, and no caller has to ask.
         """
-        figures = (
-            part.messages,
-            part.expired,
-            part.quarantined,
-            part.bytes,
-            part.min_row_version,
-            part.max_row_version,
-        )
+        figures = (*part.counters.values(), part.min_row_version, part.max_row_version)
         try:
             self.session.run(
-                self.query("commit_part"), str(part.id), part.path or "", *figures, worker[:200], str(batch_id)
+                self.query("ledger.commit_part"), str(part.id), part.path or "", *figures, worker[:200], str(batch_id)
             )
         except StatementError as error:
             if error.number == _COUNT_CHANGED:
@@ -223,9 +197,13 @@ class Ledger:
     def seal(self, batch_id: uuid.UUID) -> Batch:
         """Close the batch to further parts, then list it. Idempotent."""
         with self.session.transaction():
-            self.session.run(self.query("seal"), str(batch_id))
-            self.session.run(self.query("total"), str(batch_id), str(batch_id))
+            self.session.run(self.query("ledger.seal"), str(batch_id))
+            self.session.run(self.query("ledger.total"), str(batch_id), str(batch_id))
         return self.manifest(batch_id)
+
+    def forget_empty(self, batch_id: uuid.UUID) -> bool:
+        """Delete a sealed batch of no parts; False, and nothing is done, for any other. The id is unknown then."""
+        return int(self.session.value(self.query("ledger.forget_empty"), str(batch_id), str(batch_id))) == 1
 
     def manifest(self, batch_id: uuid.UUID) -> Batch:
         """What a sealed batch holds, from the ledger; of a requeued batch, what it held.
@@ -237,26 +215,22 @@ class Ledger:
         if row.state == "open":
             raise BatchError(f"Batch {batch_id} is still open: seal it first.")
         parts = self.parts(batch_id)
-        messages, expired, quarantined = (
-            sum(getattr(part, name) for part in parts) for name in ("messages", "expired", "quarantined")
-        )
-        if (len(parts), messages, expired, quarantined) != (row.parts, row.messages, row.expired, row.quarantined):
+        total = sum(parts, Counts())
+        if (len(parts), total) != (row.parts, row.counts):
+            sealed = None if row.counts is None else row.counts.messages
             raise BatchMismatchError(
-                f"Batch {batch_id} was sealed with {row.parts} parts and {row.messages} messages, but the ledger lists "
-                f"{len(parts)} and {messages}: the database was restored or changed; do not use the batch."
+                f"Batch {batch_id} was sealed with {row.parts} parts and {sealed} messages, but the ledger lists "
+                f"{len(parts)} and {total.messages}: the database was restored or changed; do not use the batch."
             )
         return Batch(
             batch_id=str(batch_id),
             queue=row.queue,
             state=row.state,
             paths=tuple(part.path for part in parts if part.path is not None),
-            messages=messages,
-            expired=expired,
-            bytes=sum(part.bytes for part in parts),
             parts=sum(part.messages > 0 for part in parts),
-            quarantined=quarantined,
             stage=row.stage,
             kept=row.kept,
+            **total.counters,
         )
 
     def consume(self, batch: Batch) -> None:
@@ -275,7 +249,7 @@ class Ledger:
                 "lists; what was read is not the batch."
             )
         parts = -1 if row.parts is None else row.parts  # Not None, which the driver has to ask for; nothing equals it.
-        if self.session.value(self.query("consume"), batch.batch_id, parts, batch.messages) == 1:
+        if self.session.value(self.query("ledger.consume"), batch.batch_id, parts, batch.messages) == 1:
             return
         # As it is now: the transaction that had locked the batch's row may have changed it.
         row = self.find(batch_id)
@@ -286,7 +260,14 @@ class Ledger:
                 f"Batch {batch_id} cannot be marked consumed: it was put back into {row.queue}, where its messages "
                 "will be received again; undo what was made of them."
             )
+        held = "" if row.counts is None else f" with {row.counts.messages} messages"
         raise BatchError(
-            f"Batch {batch_id} cannot be marked consumed: in the ledger it is {row.state} with {row.messages} "
-            f"messages, not sealed with {batch.messages}."
+            f"Batch {batch_id} cannot be marked consumed: in the ledger it is {row.state}{held}, not sealed with "
+            f"{batch.messages} messages."
         )
+
+
+def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, ...]:
+    """The ledger's tables and those beside it, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
+    tables: tuple[type[OwnTable], ...] = (Ledger, _PartTable, MessageTable, Quarantine)
+    return tuple(table.definition(catalog, schema) for table in tables)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query
+from airflow_sqlqueue.tables.own import lock_name
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +63,13 @@ class BatchLocks:
         with self._mutex:
             if self._held.get(batch_id):
                 return True
-            if not self._get(batch_id, wait):
-                return False
+            try:
+                if not self._get(batch_id, wait):
+                    return False
+            except SqlQueueError:
+                # The connection may be broken: the next call takes another one.
+                self._lose()
+                raise
             self._held[batch_id] = True
         self._start()
         return True
@@ -85,7 +91,7 @@ class BatchLocks:
     def _let_go(self, batch_id: uuid.UUID) -> None:
         if self._held.pop(batch_id, False) and self._session is not None:
             try:
-                self._session.run(self._query("release_batch"), self._resource(batch_id))
+                self._session.run(self._query("ledger.release_batch"), self._resource(batch_id))
             except SqlQueueError:
                 # The lock is gone with its connection, and the others are taken again.
                 self._lose()
@@ -119,7 +125,9 @@ class BatchLocks:
 
     def _get(self, batch_id: uuid.UUID, wait: float) -> bool:
         milliseconds = int(wait * 1000)
-        return bool(self._connected().value(self._query("lock_batch"), self._resource(batch_id), milliseconds) >= 0)
+        return bool(
+            self._connected().value(self._query("ledger.lock_batch"), self._resource(batch_id), milliseconds) >= 0
+        )
 
     def _lose(self) -> None:
         self._drop()
@@ -131,7 +139,7 @@ class BatchLocks:
         self._session = None
 
     def _query(self, name: str) -> Query:
-        return query(f"ledger.{name}", catalog=identifier(self._catalog))
+        return query(name, catalog=identifier(self._catalog))
 
     def _resource(self, batch_id: uuid.UUID) -> str:
-        return f"sqlqueue.batch.{self._schema}.{batch_id}"[-255:]
+        return lock_name("batch", self._schema, batch_id)

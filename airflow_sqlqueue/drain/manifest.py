@@ -13,9 +13,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
+from airflow_sqlqueue.drain.counts import Counts
+from airflow_sqlqueue.drain.stores import is_staged
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
 
 STATES = ("open", "sealed", "consumed", "requeued")
@@ -27,23 +29,21 @@ UNFINISHED, FINISHED = STATES[:2], STATES[2:]
 STAGES = ("files", "table")
 """Where a batch's messages are until they are read: in Parquet files, or in a table beside the queue."""
 
-SCHEMES = {"file", "s3", "s3a", "gs", "abfs", "abfss", "oss", "hdfs", "webhdfs", "swebhdfs", "memory"}
-"""How URIs of part files may begin; Spark would fetch others, as http, from whoever they name. ``memory`` is a store of
-one process, for tests."""
-
 LISTED_BYTES = 8 * 1024
 """Of paths, as JSON, that XCom carries. Beyond it one path stands for them all: XCom then has less than 16 kB."""
 
-_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_PART = re.compile(rf"part-({_UUID})\.parquet")
-_BODY = re.compile(rf"body-({_UUID})-[0-9]{{6,}}\.bin")
+GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+"""The text of a batch's or a part's id, as a regular expression."""
+
+_PART = re.compile(rf"part-({GUID})\.parquet")
+_BODY = re.compile(rf"body-({GUID})-[0-9]{{6,}}\.bin")
 _MANIFEST = re.compile(r"manifest-[0-9a-f]{64}\.json")
 _FROZEN = ("batch_id", "queue", "stage", "kept", "messages", "expired", "quarantined", "bytes", "parts", "paths")
 """What the name of a manifest file vouches for. The order is part of it, and what is added later is not."""
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(Counts):
     """One batch as the ledger knows it.
 
     :param batch_id: the batch's id, the same for every attempt of one task.
@@ -67,11 +67,7 @@ class Batch:
     queue: str
     state: str
     paths: tuple[str, ...]
-    messages: int
-    expired: int
-    bytes: int
     parts: int
-    quarantined: int = 0
     stage: str = "files"
     kept: bool = False
 
@@ -87,8 +83,7 @@ class Batch:
             raise ConfigurationError(f"A batch's kept is true or false, not {self.kept!r}.")
         if not isinstance(self.paths, tuple) or not all(isinstance(path, str) and path for path in self.paths):
             raise ConfigurationError("A batch's paths are a tuple of texts, none of them empty.")
-        for name in ("messages", "expired", "bytes", "parts", "quarantined"):
-            value = getattr(self, name)
+        for name, value in {"parts": self.parts, **self.counters}.items():
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise ConfigurationError(f"A batch's {name} is a whole number of zero or more, not {value!r}.")
         if len(self.paths) != len(set(self.paths)):
@@ -101,8 +96,8 @@ class Batch:
 
     def to_dict(self) -> dict[str, Any]:
         """The batch as JSON values only: what a manifest file holds. :meth:`from_dict` reads it."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**values, "paths": list(self.paths)}
+        own = {name: value for name, value in vars(self).items() if name not in self.counters}
+        return {**own, "paths": list(self.paths), **self.counters}
 
     def to_reference(self) -> dict[str, Any]:
         """What XCom has: :meth:`to_dict`, less than 16 kB, whatever the number of parts.
@@ -128,7 +123,7 @@ class Batch:
         Its name is a hash of what was frozen at the seal, so it is the same for everyone who asks the ledger, and an
         edited file is noticed.
         """
-        frozen = json.dumps([getattr(self, name) for name in _FROZEN])
+        frozen = json.dumps([vars(self)[name] for name in _FROZEN])
         folder = self.paths[0].rpartition("/")[0]
         return f"{folder}/manifest-{hashlib.sha256(frozen.encode()).hexdigest()}.json"
 
@@ -155,7 +150,7 @@ class Batch:
             raise ConfigurationError(f"A manifest is a JSON object, not {type(values).__name__}.")
         given = {"paths" if name == "manifest" else name for name in values}
         known = {field.name for field in fields(cls)}
-        needed = {field.name for field in fields(cls) if field.default is MISSING}
+        needed = known - {"quarantined", "stage", "kept"}
         for problem, names in (("does not know", given - known), ("misses", needed - given)):
             if names:
                 listed = ", ".join(sorted(map(str, names)))
@@ -181,8 +176,7 @@ class Batch:
 
     def check_readable(self) -> None:
         """Raise :class:`BatchError` for a batch that is open or was put back."""
-        if self.state not in ("sealed", "consumed"):
-            raise BatchError(f"Batch {self.batch_id} is {self.state}: only a sealed or consumed batch can be read.")
+        check_readable(self.batch_id, self.state)
 
     def check_files(self, body_files: Iterable[str] = ()) -> None:
         """Raise :class:`BatchMismatchError` for a file that cannot be this batch's, as a drain names them.
@@ -215,6 +209,13 @@ class Batch:
         )
 
 
+def check_readable(batch_id: object, state: str) -> None:
+    """Raise :class:`BatchError` for a batch that is open or was put back."""
+    if state not in ("sealed", "consumed"):
+        reason = "; this one was put back into its queue" if state == "requeued" else ""
+        raise BatchError(f"Batch {batch_id} is {state}: only a sealed or a consumed one can be read{reason}.")
+
+
 def manifest_of(values: Mapping[str, Any]) -> str:
     """The manifest file that a dictionary of :meth:`Batch.to_reference` names.
 
@@ -233,9 +234,3 @@ def manifest_of(values: Mapping[str, Any]) -> str:
 def is_manifest(name: str) -> bool:
     """Whether a file's name is that of a manifest file which a drain writes."""
     return _MANIFEST.fullmatch(name) is not None
-
-
-def is_staged(path: str) -> bool:
-    """Whether a file's path is one that a drain can have: local, or a URI of a store that Spark reads from."""
-    scheme, separator, _ = path.partition("://")
-    return "::" not in path and (scheme in SCHEMES if separator else path.startswith("/"))

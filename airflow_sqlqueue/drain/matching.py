@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
-from airflow_sqlqueue.drain.worker import CommittedPart, DrainTask, Worker, next_wait
-from airflow_sqlqueue.queue.browsing import MessageHead, Search, Span
+from airflow_sqlqueue.drain.worker import CommittedPart, Worker, WorkPlan, next_wait
+from airflow_sqlqueue.queue.browsing import MessageHead, Search
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import LAST
+from airflow_sqlqueue.queue.window import Window
 
 SETTLE_PAUSE = 0.2
 """Seconds between two looks at messages that others have locked."""
@@ -30,7 +31,7 @@ class _Found:
     bytes: int = 0
 
     def add(self, head: MessageHead) -> None:
-        size = len(head.headers or "") + head.body_bytes
+        size = head.header_bytes + head.body_bytes
         self.bytes += size - self.sizes.get(head.row_version, 0)
         self.sizes[head.row_version] = size
 
@@ -54,13 +55,13 @@ class MatchingDrain:
     :param up_to: the high-water mark, the highest RowVersion that is taken.
     """
 
-    def __init__(self, task: DrainTask, where: MessageFilter, up_to: int) -> None:
-        self._options, self._where, self._up_to = task.options, where, up_to
+    def __init__(self, work: WorkPlan, where: MessageFilter, up_to: int) -> None:
+        self._options, self._where, self._up_to = work.options, where, up_to
         # A part has messages with inline bodies or with large ones; a table has no such difference.
-        self._inline_bytes = task.options.inline_body_bytes if task.stage.name == "files" else LAST
-        self._searches = deque([Search(where, Span(up_to=up_to))])
+        self._inline_bytes = work.options.inline_body_bytes if work.stage.name == "files" else LAST
+        self._searches = deque([Search(where, Window(up_to=up_to))])
         self._inline, self._large = _Found(), _Found()
-        self._locked: list[Span] = []
+        self._locked: list[Window] = []
 
     def run(self, worker: Worker, budget: Budget, on_part: Callable[[Part], None]) -> int:
         """Take parts until nothing that matches is left or a limit is reached; return how many stay locked.
@@ -79,7 +80,7 @@ class MatchingDrain:
                 return worker.queue.count_locked(self._up_to)
             settle_until = settle_until or time.monotonic() + self._options.settle_seconds
             time.sleep(min(SETTLE_PAUSE, self._options.settle_seconds))
-            self._searches = deque(Search(self._where, span) for span in self._locked)
+            self._searches = deque(Search(self._where, window) for window in self._locked)
             self._locked = []
 
     def _parts(self, worker: Worker, budget: Budget, settle_until: float | None) -> Iterator[Part]:
@@ -120,11 +121,11 @@ class MatchingDrain:
         """Take a part of what was found; None where others have all of it."""
         found = self._inline if self._inline.sizes else self._large
         chosen = found.first(count, self._options.bytes_per_part)
-        done = worker.drain_part(chosen[0] - 1, chosen[-1], len(chosen), chosen)
+        done = worker.drain_part(Window.of(chosen), len(chosen))
         if done is not None and not done.reached_end:
             chosen = tuple(number for number in chosen if number <= done.part.max_row_version)
         found.remove(chosen)
         if done is None or done.part.rows < len(chosen):
             # Others received or locked some since they were found; which, the next look says.
-            self._locked.append(Span(chosen[0] - 1, chosen[-1], chosen))
+            self._locked.append(Window.of(chosen))
         return done

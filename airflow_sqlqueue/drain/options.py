@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_sqlqueue.budget import MIB
+from airflow_sqlqueue.budget import MIB, Limits, check_limits
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 
@@ -35,7 +35,7 @@ def batch_after(batch_id: uuid.UUID) -> uuid.UUID:
 
 
 @dataclass(frozen=True)
-class DrainOptions:
+class DrainOptions(Limits):
     """The limits of a drain. Rows of a statement bound locks, a part's rows, bytes and seconds bound a transaction.
 
     :param rows_per_statement: the most rows one DELETE takes, 1 to 2,000; lock escalation starts at 5,000 locks.
@@ -68,8 +68,6 @@ class DrainOptions:
     inline_body_bytes: int = 8 * MIB
     until_empty: bool = False
     up_to: int | None = None
-    max_messages: int | None = None
-    max_seconds: float | None = None
     max_bytes: int | None = None
     keep_expired: bool = False
     settle_seconds: float = 5.0
@@ -89,10 +87,12 @@ class DrainOptions:
             raise ConfigurationError(f"The drain_options cannot be used: {error}.") from error
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        check_limits(max_bytes=self.max_bytes)
         if not 1 <= self.rows_per_statement <= MAX_ROWS_PER_STATEMENT:
             raise ConfigurationError(f"rows_per_statement must be 1 to {MAX_ROWS_PER_STATEMENT}: locks would escalate.")
         for name in ("bytes_per_statement", "rows_per_part", "bytes_per_part", "seconds_per_part", "inline_body_bytes"):
-            if getattr(self, name) <= 0:
+            if vars(self)[name] <= 0:
                 raise ConfigurationError(f"{name} must be more than 0.")
         if not 1 <= self.workers <= MAX_WORKERS:
             raise ConfigurationError(f"workers must be 1 to {MAX_WORKERS}: each takes a connection.")
@@ -100,9 +100,3 @@ class DrainOptions:
             raise ConfigurationError(f"readable_by must be one of {', '.join(FILE_MODES)}.")
         if self.settle_seconds < 0:
             raise ConfigurationError("settle_seconds must be 0 or more.")
-        if self.max_messages is not None and self.max_messages < 1:
-            raise ConfigurationError("max_messages must be 1 or more: leave it out for all.")
-        if self.max_bytes is not None and self.max_bytes < 1:
-            raise ConfigurationError("max_bytes must be 1 or more: leave it out for all.")
-        if self.max_seconds is not None and self.max_seconds <= 0:
-            raise ConfigurationError("max_seconds must be more than 0, or None for as long as it takes.")

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.ledger import Part
 
 
 @dataclass(frozen=True)
-class Progress:
-    """The counts of the batch, part by part. ``bytes`` are those of headers and bodies that were staged.
+class Progress(Counts):
+    """Counts of a batch that is being drained, part by part.
 
     ``earlier`` is how many of the rows earlier tries had taken; ``seconds`` are those of this try.
 
@@ -19,18 +20,9 @@ class Progress:
     where there is no end to measure it by.
     """
 
-    messages: int
-    expired: int
-    quarantined: int
-    bytes: int
     seconds: float
     share: float | None
     earlier: int = 0
-
-    @property
-    def rows(self) -> int:
-        """All that left the queue."""
-        return self.messages + self.expired + self.quarantined
 
     @property
     def rate(self) -> float:
@@ -57,7 +49,7 @@ class ProgressCounter:
 
     def __init__(self, on_progress: Callable[[Progress], None] | None = None) -> None:
         self._on_progress = on_progress
-        self._messages = self._expired = self._quarantined = self._bytes = self._earlier = 0
+        self._total, self._earlier = Counts(), 0
         self._first: int | None = None
         self._last = 0
         self._highest = -(2**63)
@@ -75,7 +67,7 @@ class ProgressCounter:
         """Earlier tries have committed these parts."""
         for part in parts:
             self._count(part)
-        self._earlier = self._messages + self._expired + self._quarantined
+        self._earlier = self._total.rows
         self._report()
 
     def add(self, part: Part) -> None:
@@ -84,16 +76,12 @@ class ProgressCounter:
         self._report()
 
     def _count(self, part: Part) -> None:
-        self._messages += part.messages
-        self._expired += part.expired
-        self._quarantined += part.quarantined
-        self._bytes += part.bytes
+        self._total += part
         self._highest = max(self._highest, part.max_row_version)
 
     def _report(self) -> None:
         if self._on_progress is not None:
-            counts = (self._messages, self._expired, self._quarantined, self._bytes)
-            self._on_progress(Progress(*counts, self.seconds, self._share(), self._earlier))
+            self._on_progress(Progress(self.seconds, self._share(), self._earlier, **self._total.counters))
 
     def _share(self) -> float | None:
         if self._first is None:

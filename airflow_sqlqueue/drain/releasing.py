@@ -14,6 +14,7 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.liveness import BatchLocks
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.errors import BatchError, ConfigurationError
+from airflow_sqlqueue.tables.own import stored_name
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def list_consumers(ledger: Ledger, locks: BatchLocks, queue: str | None = None) 
         return []
     found = []
     for name, its_queue, done, age in table.rows():
-        if queue is not None and its_queue != queue[:400]:
+        if queue is not None and its_queue != stored_name(queue):
             continue
         unfinished = ledger.unfinished(lock_of(name))
         messages = sum(info.messages for batch_id in unfinished for info in batches(ledger, batch_id=batch_id))

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 _REFUSALS = {
     "open": "is still open: run its drain to the end first",
-    "consumed": "was consumed: its messages were read for good, and would be read again",
+    "consumed": "was consumed: its reader has its messages, and would get them a second time; nothing was put back",
 }
 
 
@@ -67,7 +67,7 @@ def _mark(ledger: Ledger, batch_id: uuid.UUID) -> bool:
 
     Once more where it was sealed between the statement and the look at the batch: it will not be open again.
     """
-    statement = ledger.query("requeue")
+    statement = ledger.query("ledger.requeue")
     return ledger.session.value(statement, str(batch_id)) == 1 or (
         ledger.find(batch_id).state == "sealed" and ledger.session.value(statement, str(batch_id)) == 1
     )

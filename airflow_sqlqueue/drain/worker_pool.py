@@ -9,14 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.worker import CancelledError, DrainTask, Worker
+from airflow_sqlqueue.drain.worker import CancelledError, Worker, WorkPlan
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.session import Session
 
@@ -33,14 +33,14 @@ class Windows:
         self._exhausted = False
         self._lock = threading.Lock()
 
-    def take(self, queue: QueueTable, rows: int) -> tuple[int, int] | None:
-        """The next so many rows, as the RowVersions they lie above and end with; None where nothing is left."""
+    def take(self, queue: QueueTable, rows: int) -> Window | None:
+        """The window of the next so many rows; None where nothing is left."""
         with self._lock:
             end = None if self._exhausted else queue.window_end(rows, self._after, self._up_to)
             if end is None:
                 self._exhausted = True
                 return None
-            window = (self._after, end)
+            window = Window(self._after, end)
             self._after = end
             return window
 
@@ -107,7 +107,7 @@ class WorkerPool:
             self._cancelled.set()
 
     def _work(self) -> None:
-        connection = Reconnecting(self._connect, "A part", pause=self._wait)
+        connection = Reconnecting(self._connect, "Draining a part", pause=self._wait, known=True)
         with closing(connection):
             connection.run(lambda session: self._drain_windows(session, connection))
 
@@ -117,58 +117,52 @@ class WorkerPool:
 
     def _drain_windows(self, session: Session, connection: Reconnecting[Session]) -> None:
         worker = self._worker(session, self._cancelled)
-        while (window := self._next(worker)) is not None:
-            if window.up_to < self._up_to:
+        while (share := self._next(worker)) is not None:
+            if share[0].up_to < self._up_to:
                 self._add_worker()
-            self._drain(worker, window)
+            self._drain(worker, *share)
             connection.made_progress()
 
-    def _next(self, worker: Worker) -> _Window | None:
-        """The next window, as large as the limits allow: together, so that they take the messages at the head."""
+    def _next(self, worker: Worker) -> tuple[Window, Budget] | None:
+        """The next window, as large as the limits allow, and what may be taken of it.
+
+        Workers take turns, so that they take the messages at the head.
+        """
         with self._dealing:
             rows = self._budget.reserve(worker.rows_per_part)
-            ends = self._windows.take(worker.queue, rows) if rows else None
-            if ends is None:
+            window = self._windows.take(worker.queue, rows) if rows else None
+            if window is None:
                 self._budget.give_back(rows)
                 return None
-            return _Window(*ends, self._budget.share(rows))
+            return window, self._budget.share(rows)
 
-    def _drain(self, worker: Worker, window: _Window) -> None:
+    def _drain(self, worker: Worker, window: Window, budget: Budget) -> None:
         try:
-            for part in drain_window(worker, window.after, window.up_to, window.budget):
+            for part in drain_window(worker, window, budget):
                 with self._lock:
                     self._on_part(part)
         finally:
             # Without what a part that failed was to take: it may have been committed. The ledger knows, and the drain
             # reads it before it goes on alone.
-            self._budget.give_back(window.budget.messages_left or 0)
+            self._budget.give_back(budget.messages_left or 0)
 
 
-@dataclass(frozen=True)
-class _Window:
-    """RowVersions above ``after`` and not above ``up_to``, and what may be taken of them."""
-
-    after: int
-    up_to: int
-    budget: Budget
-
-
-def drain_window(worker: Worker, after: int, up_to: int, budget: Budget) -> Iterator[Part]:
-    """Take parts of the RowVersions above ``after`` and not above ``up_to``, until none is left or the budget is used.
+def drain_window(worker: Worker, window: Window, budget: Budget) -> Iterator[Part]:
+    """Take parts of a window until no row is left or the budget is used.
 
     What was reserved for a part that raises is not given back: its COMMIT may have taken effect.
     """
-    start = after
+    rest = window
     while reserved := budget.reserve(worker.most_rows):
-        done = worker.drain_part(after, up_to, reserved, max_bytes=budget.bytes_left)
+        done = worker.drain_part(rest, reserved, max_bytes=budget.bytes_left)
         budget.give_back(reserved - (done.part.rows if done else 0))
         if done is not None:
             budget.spend(done.part.bytes)
             yield done.part
-        elif after == start:
+        elif rest == window:
             return
         # From the start again: messages with large bodies are taken after all others.
-        after = start if done is None or done.reached_end else done.part.max_row_version
+        rest = window if done is None or done.reached_end else window.above(done.part.max_row_version)
 
 
 class ThreadEngine:
@@ -177,11 +171,11 @@ class ThreadEngine:
     def __init__(self, connect: Callable[[], Session]) -> None:
         self._connect = connect
 
-    def run(self, task: DrainTask, up_to: int, budget: Budget, on_part: Callable[[Part], None]) -> None:
+    def run(self, work: WorkPlan, up_to: int, budget: Budget, on_part: Callable[[Part], None]) -> None:
         """Take what several workers find side by side; the drain takes afterwards what they leave."""
 
         def worker(session: Session, cancelled: threading.Event) -> Worker:
-            return Worker(session, task, cancelled)
+            return Worker(session, work, cancelled)
 
-        if task.options.workers > 1:
-            WorkerPool(self._connect, worker, on_part, task.options, budget, up_to).run()
+        if work.options.workers > 1:
+            WorkerPool(self._connect, worker, on_part, work.options, budget, up_to).run()

@@ -19,7 +19,7 @@ from airflow_sqlqueue.envelope.typed_headers import (
     Content,
     Control,
     Delayed,
-    Failure,
+    FailureHeaders,
     Identity,
     LargeBody,
     Recoverability,
@@ -49,8 +49,8 @@ class Envelope:
     problem_code: str | None = None
 
     @classmethod
-    def of(cls, source: Message | ReceivedMessage | Headers | str | None) -> Envelope:
-        """The envelope of a message, or of headers alone: a mapping, or the text of the column."""
+    def of(cls, source: Message | ReceivedMessage | DecodedHeaders | Headers | str | None) -> Envelope:
+        """The envelope of a message, or of headers alone: a mapping, the text of the column, or read already."""
         decoded = _decoded(source.headers if isinstance(source, (Message, ReceivedMessage)) else source)
         headers, code = MappingProxyType(decoded.values), decoded.problem_code
         if isinstance(source, (Message, ReceivedMessage)):
@@ -94,9 +94,9 @@ class Envelope:
         return Recoverability.of(self.headers)
 
     @cached_property
-    def failure(self) -> Failure:
+    def failure(self) -> FailureHeaders:
         """Why it stands in an error queue."""
-        return Failure.of(self.headers)
+        return FailureHeaders.of(self.headers)
 
     @cached_property
     def audit(self) -> Audit:
@@ -147,7 +147,9 @@ class Envelope:
             return None
 
 
-def _decoded(headers: Headers | str | None) -> DecodedHeaders:
+def _decoded(headers: DecodedHeaders | Headers | str | None) -> DecodedHeaders:
+    if isinstance(headers, DecodedHeaders):
+        return headers
     if isinstance(headers, str) or not isinstance(headers, Mapping):
         return decode_headers(headers)
     texts = {

@@ -179,7 +179,7 @@ class Recoverability(HeaderGroup):
 
 
 @dataclass(frozen=True)
-class Failure(HeaderGroup):
+class FailureHeaders(HeaderGroup):
     """Why it stands in an error queue. What an exception says may quote the message, so no repr shows it."""
 
     failed_queue: str | None = _header(HeaderNames.FAILED_Q)

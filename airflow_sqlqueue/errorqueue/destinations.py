@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from airflow_sqlqueue.address import MAX_ADDRESS_LENGTH
 from airflow_sqlqueue.errorqueue.failed import MALFORMED, FailedMessage, table_of
 from airflow_sqlqueue.errors import (
     AddressError,
@@ -11,6 +12,7 @@ from airflow_sqlqueue.errors import (
     NotAQueueError,
     PermissionDeniedError,
     QueueNotFoundError,
+    StatementError,
 )
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -33,6 +35,13 @@ class Reason(str, Enum):
     LOCKED = "the failed queue is locked"
     REFUSED = "the server refused the message"
     NOT_AVAILABLE = "not there, or locked by others"
+
+
+NO_DESTINATION = frozenset(Reason) - {Reason.MALFORMED, Reason.LOCKED, Reason.REFUSED, Reason.NOT_AVAILABLE}
+"""Reasons for which a message stays until it is sent to another queue."""
+
+_MOST_KNOWN = 1_000
+"""Addresses that are kept in memory; whoever sends a message chooses them."""
 
 
 class Destinations:
@@ -70,6 +79,10 @@ class Destinations:
             return Reason.NO_FAILED_QUEUE
         if _is_satellite(message):
             return Reason.SATELLITE
+        if len(message.failed_queue) > MAX_ADDRESS_LENGTH:
+            return Reason.NOT_AN_ADDRESS
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
         key = (message.failed_queue, message.failed_queue.partition("@")[2] in message.machines)
         if key not in self._known:
             self._known[key] = self._look_up(message.failed_queue, message.machines)
@@ -86,6 +99,8 @@ class Destinations:
             return Reason.NOT_A_QUEUE
         except PermissionDeniedError:
             return Reason.DENIED
+        except StatementError:
+            return Reason.REFUSED
 
     def _open(self, address_text: str, machines: frozenset[str], *, from_header: bool = False) -> QueueTable | Reason:
         session = self._queue.session

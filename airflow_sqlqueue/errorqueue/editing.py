@@ -12,7 +12,7 @@ from airflow_sqlqueue.errorqueue.headers import EDIT_OF, headers_without_failure
 from airflow_sqlqueue.errorqueue.scan import not_found
 from airflow_sqlqueue.errorqueue.show import show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
-from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
+from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import retrying
@@ -63,7 +63,7 @@ def edit(
     destinations = Destinations(queue, resolver, redirect_to, malformed=redirect_to is not None)
 
     def edited_from(original: ReceivedMessage) -> tuple[QueueTable, Message]:
-        message = classify(original.row_version, original.id, original.headers, len(original.body))
+        message = classify(original.row_version, original.id, decode_headers(original.headers), len(original.body))
         destination = _destination(destinations, message)
         values = {**headers_without_failure(original), **(headers or {})}
         old_id = values.get(HeaderNames.MESSAGE_ID) or str(original.id)
@@ -94,7 +94,7 @@ def edit(
 
 
 def _take(queue: QueueTable, row_version: int) -> ReceivedMessage:
-    for message in queue.take([row_version]):
+    for message in queue.take([row_version], bounded=True):
         return message
     raise not_found(queue, f"the RowVersion {row_version}")
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.message import DecodedHeaders
 
 FAILED = "failed"
 NO_FAILED_QUEUE = "no failed queue"
@@ -26,7 +27,7 @@ class FailedMessage:
     ``kind`` is one of :data:`KINDS`; ``problem`` says what is wrong with malformed headers. ``message_id`` is the row's
     Id where the headers give none. ``endpoint`` is the one that failed, for old versions, which do not say, the table
     of ``failed_queue``. ``message_type`` is the first enclosed type without its assembly. What is not known is None.
-    ``machines`` are those that the headers name, ``size`` is in bytes, in memory.
+    ``machines`` are those that the headers name, ``size`` is in bytes, of headers and body.
     """
 
     row_version: int
@@ -60,7 +61,9 @@ class FailedMessage:
         }
 
 
-def classify(row_version: int, identity: uuid.UUID, headers: str, body_bytes: int) -> FailedMessage:
+def classify(
+    row_version: int, identity: uuid.UUID, headers: DecodedHeaders, body_bytes: int, header_bytes: int = 0
+) -> FailedMessage:
     """What a row's headers say of its failure; never raises, whatever stands in them."""
     envelope = Envelope.of(headers)
     failure, audit = envelope.failure, envelope.audit
@@ -78,7 +81,7 @@ def classify(row_version: int, identity: uuid.UUID, headers: str, body_bytes: in
         failed_queue=failed_queue,
         time_of_failure=failure.time_of_failure,
         body_bytes=body_bytes,
-        size=body_bytes + 2 * len(headers),
+        size=body_bytes + header_bytes,
         problem=envelope.problem,
         machines=frozenset(machine for machine in machines if machine),
     )

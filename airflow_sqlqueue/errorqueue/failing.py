@@ -5,6 +5,7 @@ Sources: docs/transport/messages.md, "Failed messages" and "Poison messages".
 
 from __future__ import annotations
 
+import re
 import socket
 import traceback
 from collections.abc import Mapping
@@ -14,12 +15,15 @@ from datetime import datetime, timezone
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import MessageError
-from airflow_sqlqueue.message import HeaderNames, Headers, Message, ReceivedMessage, check_headers
+from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, can_be_written
 
 _LONGEST = 16_384
 """Characters of an exception's text: where NServiceBus cuts it, so that headers do not get too large."""
 
 _GONE = {HeaderNames.IMMEDIATE_RETRIES, HeaderNames.DELAYED_RETRIES, HeaderNames.FORWARD_DESTINATION}
+_DAG_FILE = re.compile(r"^unusual_prefix_[0-9a-f]{40}_")
+"""``MODIFIED_DAG_MODULE_NAME`` of ``airflow.utils.file``."""
+
 _EXCEPTION = "NServiceBus.ExceptionInfo."
 """What is said of an earlier failure would be taken for a part of this one."""
 
@@ -54,7 +58,15 @@ class Failure:
 def type_name(error: BaseException) -> str:
     """The full name of an exception's type; those of Python itself have no module before it."""
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{_module(kind.__module__)}.{kind.__qualname__}"
+
+
+def _module(name: str) -> str:
+    """The name of a module; that of a DAG file without the hash of its path, by which Airflow makes it unique.
+
+    The path differs from machine to machine and with every version of a bundle, and failures are grouped by types.
+    """
+    return _DAG_FILE.sub("", name)
 
 
 def complete_headers(message: ReceivedMessage | Envelope | Message, envelope: Envelope) -> dict[str, str | None]:
@@ -103,15 +115,6 @@ def failed_message(
     return Message(message.headers, message.body, id=identity)
 
 
-def can_be_written(headers: Headers) -> bool:
-    """Whether a message may have these headers; half a surrogate pair, which old versions let pass, is in the way."""
-    try:
-        check_headers(headers)
-    except MessageError:
-        return False
-    return True
-
-
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
@@ -131,7 +134,7 @@ def _source_of(error: BaseException) -> str:
     module, here = "", error.__traceback__
     while here is not None:
         module, here = str(here.tb_frame.f_globals.get("__name__", "")), here.tb_next
-    return _clean(module)
+    return _clean(_module(module))
 
 
 def _clean(text: str) -> str:

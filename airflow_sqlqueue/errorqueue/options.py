@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_sqlqueue.budget import MIB
+from airflow_sqlqueue.budget import MIB, Limits, check_limits
 from airflow_sqlqueue.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
-class ReturnOptions:
+class ReturnOptions(Limits):
     """The limits of a return. Rows and bytes of a transaction bound its locks and the memory it takes.
 
     :param redirect_to: send them to this queue instead of those where they failed.
@@ -26,19 +26,15 @@ class ReturnOptions:
     redirect_to: str | None = None
     malformed: bool = False
     rate: float | None = None
-    max_messages: int | None = None
-    max_seconds: float | None = None
     dry_run: bool = False
     rows_per_transaction: int = 128
     bytes_per_transaction: int = 8 * MIB
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.malformed and self.redirect_to is None:
             raise ConfigurationError("Malformed messages name no queue: say with redirect_to where they are to go.")
-        for name in ("rate", "max_messages", "max_seconds", "bytes_per_transaction"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ConfigurationError(f"{name} must be more than 0.")
+        check_limits(rate=self.rate, bytes_per_transaction=self.bytes_per_transaction)
         if not 1 <= self.rows_per_transaction <= 1_000:
             raise ConfigurationError("rows_per_transaction must be 1 to 1,000: locks would escalate.")
 
@@ -49,7 +45,8 @@ class ReturnResult:
 
     ``returned`` counts messages by the queue they went to, ``left`` those that stay by the reason. ``unseen`` messages
     were held by others all the time, so that nobody could look at them; where others receive from the error queue it is
-    an estimate. ``complete`` is False where a budget ended the return before all were handled.
+    an estimate. ``complete`` is False where a budget ended the return before all were handled, and says nothing of
+    those that stay.
     """
 
     returned: dict[str, int] = field(default_factory=dict)

@@ -7,15 +7,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
 
-from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
 from airflow_sqlqueue.errorqueue.failed import MALFORMED, FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.headers import unchanged, without_failure
+from airflow_sqlqueue.errorqueue.headers import without_failure
 from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
 from airflow_sqlqueue.errorqueue.rate_limit import Clock, RateLimiter
-from airflow_sqlqueue.errorqueue.scan import Span, pages
+from airflow_sqlqueue.errorqueue.scan import pages, window_of
 from airflow_sqlqueue.errors import (
     LayoutChangedError,
     LockTimeoutError,
@@ -23,13 +23,15 @@ from airflow_sqlqueue.errors import (
     NotAQueueError,
     PermissionDeniedError,
     QueueNotFoundError,
+    SqlQueueError,
     StatementError,
     TransactionError,
+    is_of_a_message,
 )
-from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.forwarding import transfer
+from airflow_sqlqueue.reconnecting import reconnecting
 from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import retrying
 
 log = logging.getLogger(__name__)
 
@@ -91,13 +93,13 @@ class ReturnToSource:
         if self._queue.session.in_transaction:
             raise TransactionError("A return commits as it goes: run it outside of a transaction.")
         done, where, options = self._done, self._where, self._options
-        self._budget = Budget(options.max_messages, options.max_seconds, clock=self._clock.now)
+        self._budget = options.budget(self._clock.now)
         destinations = Destinations(self._queue, self._resolver, options.redirect_to, options.malformed)
-        span = Span.of(self._queue, where)
+        window = window_of(self._queue, where)
         named = where.row_versions
         seen = 0
         done.complete = True
-        for page in pages(self._queue, span):
+        for page in pages(self._queue, window):
             seen += len(page) if named is None else sum(message.row_version in named for message in page)
             if not self._return([message for message in page if where.matches(message)], destinations):
                 done.complete = False
@@ -106,7 +108,7 @@ class ReturnToSource:
             self._leave(Reason.NOT_AVAILABLE, len(named) - seen)
         elif done.complete:
             moved = 0 if done.dry_run else done.messages
-            done.unseen = max(0, self._queue.count_left(span.up_to) - (seen - moved))
+            done.unseen = max(0, self._queue.count_left(window.up_to) - (seen - moved))
         done.seconds = self._budget.seconds_used
         return done
 
@@ -162,7 +164,7 @@ class ReturnToSource:
                     self._blocked[destination] = refused.reason
                 return moved
             if refused.reason is not Reason.MALFORMED:
-                log.warning("%d messages stay in %s: %s", len(chunk), self._queue.address, refused.__cause__)
+                log.warning("%d messages stay in %s: %s", len(chunk), self._queue.address, _sentence(refused.__cause__))
             self._leave(refused.reason, len(chunk))
             return 0
         self._done.count(self._done.returned, destination.address.canonical, moved)
@@ -170,34 +172,46 @@ class ReturnToSource:
         return moved
 
     def _move(self, destination: QueueTable, chunk: Sequence[FailedMessage]) -> int:
-        work = partial(self._move_once, destination, chunk)
+        what = f"Returning messages of the queue {self._queue.address.canonical}"
+        work = partial(reconnecting, self._queue.session, what, partial(self._move_once, destination, chunk))
         try:
-            moved = retrying(work)
+            moved = work()
         except LayoutChangedError:
-            moved = retrying(work)  # Rolled back; the next attempt reads the table's new shape.
+            moved = work()  # Rolled back; the next attempt reads the table's new shape.
         self._pace.moved(moved)
         return moved
 
     def _move_once(self, destination: QueueTable, chunk: Sequence[FailedMessage]) -> int:
-        malformed = {message.row_version for message in chunk if message.kind == MALFORMED}
-
-        def outgoing(message: ReceivedMessage) -> Message:
-            return unchanged(message) if message.row_version in malformed else without_failure(message)
-
+        moved = 0
         with self._queue.session.transaction():
-            taken = self._queue.take([message.row_version for message in chunk])
-            with _refusals():
-                destination.send([outgoing(message) for message in taken])
-        return len(taken)
+            for malformed, run in groupby(chunk, key=lambda message: message.kind == MALFORMED):
+                row_versions = [message.row_version for message in run]
+                taken = [] if malformed else self._queue.take(row_versions)
+                with _refusals():
+                    if malformed:
+                        moved += transfer(self._queue, destination, row_versions)
+                    else:
+                        destination.send(map(without_failure, taken))
+                        moved += len(taken)
+        return moved
 
     def _leave(self, reason: Reason, messages: int) -> None:
         self._done.count(self._done.left, reason.value, messages)
 
 
+def _sentence(error: BaseException | None) -> str:
+    """Our own sentence; the text of another error may quote a message."""
+    return str(error) if isinstance(error, SqlQueueError) else type(error).__name__
+
+
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Raise :class:`_Refused` for errors of the receiving queue; all others stop the whole return."""
+    """Raise :class:`_Refused` for errors of a message or of the receiving queue; all others stop the whole return."""
     try:
         yield
     except tuple(_REFUSALS) as error:
         raise _Refused(next(reason for kind, reason in _REFUSALS.items() if isinstance(error, kind))) from error
+    except Exception as error:
+        if not is_of_a_message(error):
+            raise
+        raise _Refused(Reason.MALFORMED) from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.failed import FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.scan import Span, classified, not_found, scan
+from airflow_sqlqueue.errorqueue.scan import classified, not_found, scan, window_of
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import heads
@@ -39,8 +39,8 @@ def show_error(
         raise ConfigurationError("Name a message by its RowVersion or by its message id: one of the two.")
     if row_version is None:
         row_version = _only_one(queue, message_id or "")
-    span = Span.of(queue, ErrorFilter(row_versions=frozenset([row_version])))
-    found = heads(queue, 1, after=span.after, up_to=span.up_to)
+    window = window_of(queue, ErrorFilter(row_versions=frozenset([row_version])))
+    found = heads(queue, 1, after=window.after, up_to=window.up_to)
     body = queue.session.run(queue.query("errors.body"), row_version) if found and with_body else []
     if not found or (with_body and not body):
         raise not_found(queue, f"the RowVersion {row_version}")
@@ -49,7 +49,7 @@ def show_error(
 
 def _only_one(queue: QueueTable, message_id: str) -> int:
     where = ErrorFilter(message_ids=frozenset([message_id]))
-    found = [message.row_version for message in scan(queue, Span.of(queue, where)) if where.matches(message)]
+    found = [message.row_version for message in scan(queue, window_of(queue, where)) if where.matches(message)]
     if not found:
         raise not_found(queue, f"the message id {message_id}")
     if len(found) > 1:

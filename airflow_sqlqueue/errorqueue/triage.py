@@ -10,7 +10,7 @@ from typing import Any
 from airflow_sqlqueue.errorqueue.failed import FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.groups import KEYS, check_keys, value_of
-from airflow_sqlqueue.errorqueue.scan import Span, scan
+from airflow_sqlqueue.errorqueue.scan import scan, window_of
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
 
@@ -87,7 +87,7 @@ def triage(
     groups: dict[tuple[str | None, ...], ErrorGroup] = {}
     scanned = matched = 0
     complete = True
-    for message in scan(queue, Span.of(queue, where)):
+    for message in scan(queue, window_of(queue, where)):
         if scanned == limit:
             complete = False
             break

@@ -17,19 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.allowed import ONLY_LISTED, Allowed, check_keywords
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.access_token import ConnectionToken
 from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server import entra
 from airflow_sqlqueue.server.connection_string import ConnectionString
-from airflow_sqlqueue.server.entra import scope_of
-from airflow_sqlqueue.server.settings import (
-    MICROSOFT_DRIVERS,
-    ConnectionSettings,
-    check_keywords,
-    load_pyodbc,
-    named_instance,
-    split_host,
-)
+from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc, named_instance, split_host
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
@@ -85,13 +79,14 @@ def read_connection(
     *,
     database: str | None = None,
     driver: str | None = None,
-    allow_driver_in_extra: bool = False,
+    allowed: Allowed = ONLY_LISTED,
     overrides: Mapping[str, Any] | None = None,
 ) -> QueueConnection:
     """Read a connection; ``database``, ``driver`` and ``overrides`` (routing, ledger, lock timeout) win over it.
 
-    A mapping in ``overrides`` wins key by key. Raises :class:`ConfigurationError` for what cannot be used, with the
-    connection's id.
+    A mapping in ``overrides`` wins key by key. ``allowed`` is what a connection may say beyond the lists of
+    :mod:`airflow_sqlqueue.allowed`. Raises :class:`ConfigurationError` for what cannot be used, with the connection's
+    id.
     """
     name = connection.conn_id
     try:
@@ -108,11 +103,12 @@ def read_connection(
             database=database or connection.schema or string.database,
             user=connection.login or string.user or None,
             password=connection.password or string.password or None,
-            driver=driver or _driver(extra.get("driver"), allowed=allow_driver_in_extra),
+            driver=driver or _driver(extra.get("driver"), allowed),
             keywords=_keywords(extra, _applicable(string, connection)),
             login_timeout=int(_number(extra, "login_timeout", string.login_timeout)),
-            access_token=None if token_from is None else ConnectionToken(token_from, scope_of(host)),
+            access_token=None if token_from is None else ConnectionToken(token_from, entra.scope_of(host)),
         )
+        _check_hosts(settings, allowed)
         names = {key: _text(given, key) for key in ROUTING_NAMES}
         names["default_schema"] = names["default_schema"] or string.queue_schema
         names["default_catalog"] = names["default_catalog"] or settings.database
@@ -157,16 +153,21 @@ def _over(extra: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, A
     return merged
 
 
-def _driver(value: Any, *, allowed: bool) -> str | None:
-    """A driver that the connection names. A user who may edit connections must neither load code nor write files."""
+def _driver(value: Any, allowed: Allowed) -> str | None:
+    """The driver that the connection names."""
     if value is None:
         return None
-    if allowed or (value in MICROSOFT_DRIVERS and value in load_pyodbc().drivers()):
-        return str(value)
-    raise ConfigurationError(
-        "the driver in its extra is not an installed ODBC driver of Microsoft's for SQL Server: remove it, name the "
-        "driver in the hook's arguments, or set [sqlqueue] allow_driver_in_extra to True in Airflow's configuration."
-    )
+    allowed.check_driver(str(value), load_pyodbc().drivers())
+    return str(value)
+
+
+def _check_hosts(settings: ConnectionSettings, allowed: Allowed) -> None:
+    """Check each host to which the driver may send a token of Entra ID: the server's, and that of its mirror."""
+    if not entra.is_login(settings.keywords, has_token=settings.access_token is not None):
+        return
+    partners = [value for name, value in settings.keywords.items() if name.strip().lower() == "failover_partner"]
+    for host in (settings.host, *partners):
+        allowed.check_token_host(host)
 
 
 def _applicable(string: ConnectionString, connection: Connection) -> dict[str, str]:
@@ -181,7 +182,7 @@ def _keywords(extra: Mapping[str, Any], others: Mapping[str, str]) -> dict[str, 
     for more in (fields, others):
         given = {key.lower() for key in keywords}
         keywords |= {key: value for key, value in more.items() if key.lower() not in given}
-    check_keywords(keywords, files=False)
+    check_keywords(keywords, in_connection=True)
     return keywords
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote_plus
 
@@ -9,7 +10,6 @@ from airflow.providers.common.sql.hooks.sql import DbApiHook
 
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.lineage import database_info
-from airflow_sqlqueue.hooks.quiet import QuietCursor, QuietParameters, quiet
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.transactions import current_transaction
@@ -20,6 +20,41 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_sqlqueue.client import QueueClient
+
+
+class UnloggedCursor:
+    """A cursor that has the parameters of its statement already: its ``execute`` takes the statement alone."""
+
+    def __init__(self, cursor: Any, parameters: Any) -> None:
+        self._cursor, self._parameters = cursor, parameters
+
+    def execute(self, statement: str) -> Any:
+        """Run the statement with its parameters."""
+        return self._cursor.execute(statement, self._parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+
+class UnloggedParameters(tuple[Any, ...]):
+    """Parameters of which a log shows the number alone, as one may be a body; falsy, so that lineage leaves them out.
+
+    ``DbApiHook`` logs the parameters that it knows of, and hands them to the collectors of hook lineage, which put them
+    into events.
+    """
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"({len(self)} values)"
+
+
+def unlogged(parameters: Any) -> Any:
+    """The parameters as :class:`UnloggedParameters`; None for none."""
+    return None if parameters is None else UnloggedParameters(parameters)
 
 
 class PlainSqlHook(DbApiHook):
@@ -33,9 +68,9 @@ class PlainSqlHook(DbApiHook):
     _placeholder = "?"
 
     @property
+    @abstractmethod
     def client(self) -> QueueClient:
         """The client of the connection's server."""
-        raise NotImplementedError
 
     def get_conn(self) -> pyodbc.Connection:
         """A pyodbc connection without autocommit, as ``DbApiHook`` expects. Raises what a session raises.
@@ -73,15 +108,15 @@ class PlainSqlHook(DbApiHook):
 
     def _run_command(self, cur: Any, sql_statement: str, parameters: Any) -> None:
         """Run a statement of ``run``, without its parameters in logs and lineage."""
-        super()._run_command(QuietCursor(cur, parameters) if parameters else cur, sql_statement, None)
+        super()._run_command(UnloggedCursor(cur, parameters) if parameters else cur, sql_statement, None)
 
     def get_df(self, sql: Any, parameters: Any = None, **kwargs: Any) -> Any:
         """The rows as a DataFrame, without the parameters in lineage."""
-        return super().get_df(sql, quiet(parameters), **kwargs)
+        return super().get_df(sql, unlogged(parameters), **kwargs)
 
     def get_df_by_chunks(self, sql: Any, parameters: Any = None, **kwargs: Any) -> Any:
         """The rows as DataFrames, without the parameters in lineage."""
-        return super().get_df_by_chunks(sql, quiet(parameters), **kwargs)
+        return super().get_df_by_chunks(sql, unlogged(parameters), **kwargs)
 
     @classmethod
     def _serialize_cells(cls, row: Any, conn: Any = None) -> tuple[Any, ...]:
@@ -89,7 +124,7 @@ class PlainSqlHook(DbApiHook):
 
         :meth:`insert_rows` asks for them.
         """
-        return QuietParameters(row)
+        return UnloggedParameters(row)
 
     def _make_common_data_structure(self, result: Any) -> Any:
         """Tuples, which XCom takes, for pyodbc's rows, which it does not."""

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseHook
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.hooks import ended_with
+from airflow_sqlqueue.extras import from_extra
+from airflow_sqlqueue.hooks import child_process
+from airflow_sqlqueue.hooks.configuration import allowed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +36,9 @@ class SparkTarget:
     def of(cls, conn_id: str | None, settings: Mapping[str, str] | None = None) -> SparkTarget:
         """The target of a connection of type ``spark`` or ``spark_connect``; this machine where none is given.
 
-        Keys of the extra that begin with ``spark.`` are settings; ``settings`` go over them. Raises
-        :class:`ConfigurationError` for a connection of another type or without a host.
+        Keys of the extra that begin with ``spark.`` are settings, as far as a list has them
+        (:mod:`airflow_sqlqueue.allowed`); ``settings``, which go over them, are any. Raises :class:`ConfigurationError`
+        for another setting in the extra, and for a connection of another type or without a host.
         """
         if conn_id is None:
             return cls(LOCAL, dict(settings or {}))
@@ -48,9 +51,13 @@ class SparkTarget:
         if connection.conn_type == "spark":
             url = f"{connection.host}:{connection.port}" if connection.port else connection.host
         else:
-            from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+            with from_extra("spark", "A connection of type spark_connect"):
+                from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
             url = SparkConnectHook(conn_id).get_connection_url()
+        allows = allowed()
+        allows.check_spark_master(conn_id, url)
+        allows.check_spark_settings(conn_id, extra)
         return cls(url, {**extra, **(settings or {})})
 
     @contextmanager
@@ -74,7 +81,8 @@ class SparkTarget:
             with local_session(app_name, master=self.url, config=self.settings) as spark:
                 yield spark
             return
-        from pyspark.sql import SparkSession
+        with from_extra("spark", "Spark"):
+            from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName(app_name).config(map=dict(self.settings))
         is_connect = self.url.startswith("sc://")
@@ -108,7 +116,7 @@ class SparkTarget:
         environment = {"PYSPARK_PYTHON": sys.executable, **os.environ, "SPARK_HOME": str(home)}
         if self.url.startswith("local"):
             environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        return ended_with.start(command, environment)
+        return child_process.start(command, environment)
 
 
 def _spark_home() -> Path:

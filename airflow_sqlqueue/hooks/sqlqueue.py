@@ -8,9 +8,11 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import conf
+from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.hooks.configuration import allowed
 from airflow_sqlqueue.hooks.connection import QueueConnection, read_connection
 from airflow_sqlqueue.hooks.engine import engine_of
 from airflow_sqlqueue.hooks.lineage import queue_asset
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.client.tables import QueueTables
     from airflow_sqlqueue.drain.drain import DrainResult
     from airflow_sqlqueue.drain.manifest import Batch
+    from airflow_sqlqueue.drain.request import DrainRequest
     from airflow_sqlqueue.spark.manifests import AnyBatch
     from airflow_sqlqueue.tables.create import CreateResult
 
@@ -110,12 +113,19 @@ class SqlQueueHook(PlainSqlHook):
 
     @cached_property
     def queue_connection(self) -> QueueConnection:
-        """The connection as the core reads it. Raises ConfigurationError for what cannot be used."""
+        """The connection as the core reads it. Raises ConfigurationError for what is not there or cannot be used."""
+        try:
+            connection = self.connection
+        except AirflowNotFoundException as error:
+            raise ConfigurationError(
+                f"Airflow has no connection {self.get_conn_id()!r}: create it, or name another; 'airflow connections "
+                "list' shows those in its database."
+            ) from error
         read = read_connection(
-            self.connection,
+            connection,
             database=self.schema,
             driver=self._driver,
-            allow_driver_in_extra=conf.getboolean("sqlqueue", "allow_driver_in_extra", fallback=False),
+            allowed=allowed(),
             overrides=self._overrides,
         )
         mask_secrets(read)
@@ -179,6 +189,7 @@ class SqlQueueHook(PlainSqlHook):
         self,
         queue_name: str,
         staging: Staging | None = None,
+        request: DrainRequest | None = None,
         *,
         engine: str = "threads",
         spark: SparkSession | None = None,
@@ -192,7 +203,9 @@ class SqlQueueHook(PlainSqlHook):
         of :meth:`.client.queues.Queue.drain`.
         """
         folder = None if staging is None else staging_folder(staging)
-        return self.client.queue(queue_name).drain(folder, engine=engine_of(engine, spark, self.client), **options)
+        return self.client.queue(queue_name).drain(
+            folder, request, engine=engine_of(engine, spark, self.client), **options
+        )
 
     def read_batch(self, spark: SparkSession, batch: AnyBatch) -> DataFrame:
         """The messages of a sealed batch, given by its manifest, its id, a manifest's path, or what XCom has.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.drain.stores import names_connection
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -11,9 +12,6 @@ if TYPE_CHECKING:
     from airflow.sdk import ObjectStoragePath
 
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
-
-_CONNECTION = re.compile(r"(?:s3|s3a|gs|gcs)://[^/@:]+@|(?:abfss?|az)://[^/@:]+@[^/@.]+(?:/|$)")
-"""URLs as Airflow's object storage has them, with a connection. ``container@account.dfs...`` is Azure's own form."""
 
 
 def staging_folder(location: str | PathLike[str] | ObjectStoragePath) -> StagingFolder:
@@ -24,7 +22,7 @@ def staging_folder(location: str | PathLike[str] | ObjectStoragePath) -> Staging
     # fsspec is loaded with it, which a DAG that is only parsed does not need.
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
-    if isinstance(location, str) and _CONNECTION.match(location):
+    if isinstance(location, str) and names_connection(location):
         from airflow.sdk import ObjectStoragePath
 
         return StagingFolder.of(ObjectStoragePath(location))

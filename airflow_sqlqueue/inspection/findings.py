@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from airflow_sqlqueue.errors import PermissionDeniedError
 from airflow_sqlqueue.inspection.surroundings import Surroundings
 from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
+from airflow_sqlqueue.row import COLUMNS, LEGACY, SENT_BITS
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
-from airflow_sqlqueue.sql.columns import LEGACY, definitions
+from airflow_sqlqueue.sql.columns import definitions
 from airflow_sqlqueue.tables.layout import Index, Layout
 
 BLOATED_PAGES = 1_000
@@ -113,7 +114,7 @@ def _expires_index(inspected: InspectedTable) -> Iterator[Finding]:
     elif index.disabled:
         text = "The index on Expires is disabled: every purge of expired messages scans the table."
         yield Finding("expires-index-disabled", "warning", text, _rebuilt(inspected, index))
-    elif not index.filter and not index.clustered:
+    elif not index.filtered and not index.clustered:
         text = "The index on Expires holds every message, expiring or not: each send and receive pays for it."
         options = inspected.options("DROP_EXISTING = ON")
         refine = inspected.statement("fix.filter_index", index=identifier(index.name), options=options)
@@ -147,7 +148,10 @@ def _lock_escalation(inspected: InspectedTable) -> Iterator[Finding]:
 
 def _copies(inspected: InspectedTable) -> Iterator[Finding]:
     if inspected.layout.system_versioned:
-        text = "The table is system-versioned: every message that was received stays in its history table."
+        text = (
+            "The table is system-versioned: every message that was received stays in its history table. To end that "
+            "takes the permission CONTROL on both tables."
+        )
         yield Finding("system-versioned", "warning", text, inspected.statement("fix.system_versioning"))
     if inspected.layout.change_data_capture:
         text = "Change data capture copies every message: disable it with sys.sp_cdc_disable_table."
@@ -178,9 +182,9 @@ def _mover(inspected: InspectedTable) -> Iterator[Finding]:
 
 
 _LEGACY_ADDED = {
-    "CorrelationId": "varchar(255) NULL",
-    "ReplyToAddress": "varchar(255) NULL",
-    "Recoverable": "bit NOT NULL DEFAULT 1",
+    column.name: column.definition + (f" DEFAULT {column.sent}" if column.name in SENT_BITS else "")
+    for column in COLUMNS
+    if column.legacy
 }
 
 
@@ -192,7 +196,10 @@ def _consumers(inspected: InspectedTable) -> Iterator[Finding]:
     try:
         others = inspected.surroundings.receivers(table)
     except PermissionDeniedError:
-        text = "Whether another receiver consumes it cannot be seen: that takes the permission VIEW SERVER STATE."
+        text = (
+            "Whether another receiver consumes it cannot be seen: that takes the permission VIEW SERVER STATE, in "
+            "Azure SQL Database VIEW DATABASE STATE."
+        )
         yield Finding("consumers-unknown", "note", text)
         tables = inspected.surroundings.tables(table.catalog)
         others = [(found.table.table, None) for found in tables if _is_service_control(found.table.table)][:1]

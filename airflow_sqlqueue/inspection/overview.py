@@ -8,14 +8,20 @@ like is read anew when a table comes or goes, and from time to time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from airflow_sqlqueue.envelope.times import parse_time
-from airflow_sqlqueue.errors import PermissionDeniedError, QueueNotFoundError, StatementError
+from airflow_sqlqueue.errors import (
+    DataMovedError,
+    LockTimeoutError,
+    PermissionDeniedError,
+    QueueNotFoundError,
+    StatementError,
+)
 from airflow_sqlqueue.inspection.findings import Finding, InspectedTable
 from airflow_sqlqueue.inspection.inspect import findings_of, is_online
 from airflow_sqlqueue.queue.table_access import FIRST
@@ -25,6 +31,7 @@ from airflow_sqlqueue.sql import Query, identifier, query, seek
 from airflow_sqlqueue.tables.create import DELAYED_QUALIFIER, LEDGER_SCHEMA
 from airflow_sqlqueue.tables.discovery import FoundTable
 from airflow_sqlqueue.tables.layout import Layout
+from airflow_sqlqueue.tables.own import stored_name
 from airflow_sqlqueue.tables.reading import layout_of
 
 HEADS = 40
@@ -45,7 +52,21 @@ _NO_PAGES = 0
 _Statement = tuple[Query, tuple[Any, ...]]
 """A statement with the values of its parameters."""
 
-_LAYOUTS = ("tables", "columns", "indexes", "triggers", "database")
+_REFUSALS = (PermissionDeniedError, QueueNotFoundError, StatementError)
+"""Errors of a table that is gone, was altered, or may not be read: it is asked again when layouts are read again."""
+
+_PASSING = (LockTimeoutError, DataMovedError)
+"""Errors of a table that is locked as a whole, over which READPAST does not step, or that moves: it is asked again at
+the next look."""
+
+_LOCKED = Finding(
+    "locked",
+    "warning",
+    "Others have locked the whole table, as a rebuild, a bulk load or a purge of many rows at once does: what is in it "
+    "cannot be seen, and nobody can receive meanwhile.",
+)
+
+_LAYOUTS = ("overview.tables", "overview.columns", "overview.indexes", "overview.triggers")
 
 
 @dataclass(frozen=True)
@@ -69,7 +90,7 @@ class QueueOverview:
 
 
 @dataclass(frozen=True)
-class _Counted:
+class _CountedTable:
     """A row of the query ``counts``."""
 
     table: ResolvedAddress
@@ -88,47 +109,53 @@ class _Head:
 class DatabaseOverview:
     """The queues of one database, look by look; it keeps what tables look like. For one thread at a time.
 
+    A table that is locked as a whole is shown with the finding ``locked``; a look waits for it once.
+
     :param clock: seconds that never go back.
     """
 
     def __init__(
         self, catalog: str, ledger_schema: str = LEDGER_SCHEMA, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._catalog, self._clock = catalog, clock
+        self.catalog, self._clock = catalog, clock
         self._quarantine = ResolvedAddress("Quarantine", ledger_schema, catalog)
         self._layouts: dict[int, Layout] = {}
         self._durability: str | None = None
         self._read_at: float | None = None
         self._heads: dict[int, _Head] = {}
         self._refused: set[int] = set()
+        self._locked: set[int] = set()
         self._quarantined: dict[str, int] | None = None
         self._turn = 0
 
     def look(self, session: Session) -> list[QueueOverview]:
         """Look once: one round trip, a second one where tables came or went since.
 
-        Raises what a session raises; :class:`QueueNotFoundError` for a database that is not there.
+        Raises what a session raises; :class:`QueueNotFoundError` for a database that is not there, and
+        :class:`LockTimeoutError` where the catalog itself is locked, as by a CREATE or ALTER that is not committed.
         """
-        heads = self._next_heads()
+        heads, single = self._next_heads(), set(self._locked)
         try:
             counted = self._read(session, heads)
-        except (PermissionDeniedError, QueueNotFoundError, StatementError):
-            # One of the tables is gone, was altered, or may not be read: which, they say one by one.
+        except (*_REFUSALS, *_PASSING):
+            # Of which table it is, they say one by one.
             self._read_at = None
             counted = self._read(session, [])
-            self._read_singly(session, [each for each in heads if each in self._layouts])
+            single |= set(heads)
+        self._read_singly(session, single & self._layouts.keys())
         if counted.keys() != self._layouts.keys():
             self._read_at = None
             counted = self._read(session, [])
         return self._overview(session, counted)
 
-    def _read(self, session: Session, heads: Sequence[int]) -> dict[int, _Counted]:
+    def _read(self, session: Session, heads: Sequence[int]) -> dict[int, _CountedTable]:
         """The counts, with the layouts where they are due, and the heads of some queues."""
         now = self._clock()
         due = self._read_at is None or now - self._read_at >= LAYOUTS_FOR
-        statements: list[_Statement] = [(self._query("counts"), ())]
+        statements: list[_Statement] = [(query("overview.counts", catalog=identifier(self.catalog)), ())]
         if due:
-            statements += [(self._query(name), (self._catalog,) if name == "database" else ()) for name in _LAYOUTS]
+            statements += [(query(name, catalog=identifier(self.catalog)), ()) for name in _LAYOUTS]
+            statements.append((query("overview.database"), (self.catalog,)))
         has_quarantine = any(layout.table == self._quarantine for layout in self._layouts.values()) and bool(heads)
         if has_quarantine:
             found = query("overview.quarantined", quarantine=identifier(self._quarantine))
@@ -139,7 +166,7 @@ class DatabaseOverview:
         results = iter(_batch(session, statements))
         counted = self._counted(next(results))
         if due:
-            self._read_layouts(counted, *(next(results) for _ in _LAYOUTS))
+            self._read_layouts(counted, *islice(results, len(_LAYOUTS) + 1))
             self._read_at = now
         if has_quarantine:
             self._quarantined = {queue: int(messages) for queue, messages in next(results)}
@@ -147,20 +174,31 @@ class DatabaseOverview:
             self._heads[each] = _head(results, counts_expired[each])
         return counted
 
-    def _read_singly(self, session: Session, heads: Iterable[int]) -> None:
-        for each in heads:
-            try:
-                results = iter(_batch(session, self._head_queries(each)))
-                self._heads[each] = _head(results, _counts_expired(self._layouts[each]))
-            except (PermissionDeniedError, QueueNotFoundError, StatementError):
-                self._refused.add(each)
+    def _read_singly(self, session: Session, heads: Collection[int]) -> None:
+        """Seek the first message of each in a round trip of its own, and wait for no lock."""
+        if not heads:
+            return
+        with session.lock_timeout(0):
+            for each in heads:
+                self._locked.discard(each)
+                try:
+                    results = iter(_batch(session, self._head_queries(each)))
+                    self._heads[each] = _head(results, _counts_expired(self._layouts[each]))
+                except _REFUSALS:
+                    self._refused.add(each)
+                except _PASSING:
+                    self._locked.add(each)
+                    self._heads.pop(each, None)
 
     def _next_heads(self) -> list[int]:
         """The queues whose turn it is: those that a message can be sought in."""
         able = [
             each
             for each, layout in self._layouts.items()
-            if layout.kind == "queue" and layout.seek_index and not layout.unusable and each not in self._refused
+            if layout.kind == "queue"
+            and layout.seek_index
+            and not layout.unusable
+            and each not in self._refused | self._locked
         ]
         if not able:
             return []
@@ -178,18 +216,18 @@ class DatabaseOverview:
             found.append((query("queue.expired_up_to", **where), (COUNTED_EXPIRED,)))
         return found
 
-    def _counted(self, rows: Iterable[Any]) -> dict[int, _Counted]:
+    def _counted(self, rows: Iterable[Any]) -> dict[int, _CountedTable]:
         found = {}
         for number, schema, table, count, last, seed, increment in rows:
             if "@" in table or table.startswith("#"):
                 continue  # No address means such a table.
             inserted = None if seed is None else 0 if last is None else max(0, (last - seed) // increment + 1)
-            found[number] = _Counted(ResolvedAddress(table, schema, self._catalog), int(count or 0), inserted)
+            found[number] = _CountedTable(ResolvedAddress(table, schema, self.catalog), int(count or 0), inserted)
         return found
 
     def _read_layouts(
         self,
-        counted: dict[int, _Counted],
+        counted: dict[int, _CountedTable],
         tables: Any,
         columns: Any,
         indexes: Any,
@@ -205,9 +243,10 @@ class DatabaseOverview:
                 table = counted[number].table
                 self._layouts[number] = layout_of(table, "table", properties, snapshot, *rows)
         self._refused.clear()
+        self._locked &= self._layouts.keys()
         self._heads = {number: head for number, head in self._heads.items() if number in self._layouts}
 
-    def _overview(self, session: Session, counted: dict[int, _Counted]) -> list[QueueOverview]:
+    def _overview(self, session: Session, counted: dict[int, _CountedTable]) -> list[QueueOverview]:
         names = {each.table: each.rows for each in counted.values()}
         surroundings = _Catalog(frozenset(names), self._durability)
         quarantined = self._quarantined if self._quarantine in names else {}
@@ -223,18 +262,13 @@ class DatabaseOverview:
                 overview = replace(
                     overview,
                     delayed=_delayed(each.table, names),
-                    quarantined=None if quarantined is None else quarantined.get(each.table.canonical[:400], 0),
+                    quarantined=None if quarantined is None else quarantined.get(stored_name(each.table.canonical), 0),
                     expired=head.expired,
                     oldest=head.oldest if each.rows else None,
-                    findings=findings_of(inspected),
+                    findings=(*((_LOCKED,) if number in self._locked else ()), *findings_of(inspected)),
                 )
             found.append(overview)
         return found
-
-    def _query(self, name: str) -> Query:
-        if name == "database":
-            return query("overview.database")
-        return query(f"overview.{name}", catalog=identifier(self._catalog))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Handle the messages of a queue: a task that is an endpoint for a while."""
+"""Operator that handles the messages of a queue, as an endpoint does."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.operators.arguments import arguments_for
-from airflow_sqlqueue.operators.base import ServerTask, check_named_once
+from airflow_sqlqueue.operators.base import LimitedTask, check_named_once, templated
 from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.operators.python_job import arguments_for
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -25,7 +24,7 @@ HOOK = "hook"
 """The parameter by which a handler gets the task's hook."""
 
 
-class SqlQueueConsumeOperator(ServerTask, BaseOperator):
+class SqlQueueConsumeOperator(LimitedTask):
     """Handle the messages of a queue with a function, as an endpoint does: receive, call it, commit or roll back.
 
     ``python_callable`` is called with an :class:`~airflow_sqlqueue.Envelope`, in up to ``max_handlers`` threads at a
@@ -62,22 +61,12 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
     :param delayed_retries: how many further rounds there are, each after a delay.
     :param delayed_retry_seconds: the delay before the first of these rounds, and what each one after it waits longer.
     :param unrecoverable: types of exceptions after which a message goes to the error queue at once.
-    :param sqlqueue_conn_id: the Airflow connection (templated)
-    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
-    template_fields: Sequence[str] = (
-        "queue_name",
-        "op_kwargs",
-        "filters",
-        "endpoint",
-        "error_queue",
-        "sqlqueue_conn_id",
-    )
+    template_fields = templated("queue_name", "op_kwargs", "filters", "endpoint", "error_queue", LimitedTask)
     template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "py", "filters": "json"}
     # A handler may be anything that can be called, a bound method of what cannot be copied as well.
     shallow_copy_attrs: Sequence[str] = ("python_callable",)
-    ui_color = "#dfe9f5"
 
     def __init__(
         self,
@@ -86,8 +75,6 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
         python_callable: Callable[..., Any],
         op_kwargs: Mapping[str, Any] | None = None,
         filters: Mapping[str, Any] | None = None,
-        max_messages: int | None = None,
-        max_seconds: float | None = None,
         until_empty: bool = True,
         max_handlers: int = 4,
         poll_seconds: float = 1.0,
@@ -98,8 +85,6 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
         delayed_retries: int = 3,
         delayed_retry_seconds: float = 10.0,
         unrecoverable: Sequence[type[Exception]] = (),
-        sqlqueue_conn_id: str = "sqlqueue_default",
-        hook_params: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -107,8 +92,6 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
         self.python_callable = python_callable
         self.op_kwargs: Mapping[str, Any] = op_kwargs or {}
         self.filters = filters
-        self.max_messages = max_messages
-        self.max_seconds = max_seconds
         self.until_empty = until_empty
         self.max_handlers = max_handlers
         self.poll_seconds = poll_seconds
@@ -119,8 +102,6 @@ class SqlQueueConsumeOperator(ServerTask, BaseOperator):
         self.delayed_retries = delayed_retries
         self.delayed_retry_seconds = delayed_retry_seconds
         self.unrecoverable = unrecoverable
-        self.sqlqueue_conn_id = sqlqueue_conn_id
-        self.hook_params = hook_params
         if queue_name is None:
             # Beside an address the endpoint is the name that failed messages are given up under.
             check_named_once(self.task_id, queue_name, endpoint)
@@ -213,5 +194,5 @@ class _Progress:
 
     def _tell(self, done: ConsumeResult) -> None:
         for name, told in self._told.items():
-            self._told[name] = getattr(done, name)
+            self._told[name] = done.to_dict()[name]
             self._metrics.count(f"consume.{name}", self._told[name] - told)

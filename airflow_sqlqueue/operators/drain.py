@@ -1,18 +1,288 @@
-"""Drain a queue and hand its messages to a Python function."""
+"""Operator that drains a queue for a Python function; base class of the operators that drain and run a job."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import uuid
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from urllib.parse import quote, urlsplit
 
-from airflow_sqlqueue.operators.draining import BatchJob, DrainTask
+from airflow.sdk import BaseOperatorLink, conf
+from airflow.sdk.exceptions import AirflowException
+
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.hooks.staging import staging_folder
+from airflow_sqlqueue.operators.base import note_batch, task_key, templated
+from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 from airflow_sqlqueue.operators.python_job import PythonJob
+from airflow_sqlqueue.operators.stranded import StrandedBatches, check_choices
+from airflow_sqlqueue.operators.waiting import QueueWaitingTask
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperator, Context, ObjectStoragePath
+    from airflow.sdk.types import TaskInstanceKey
+    from pyspark.sql import SparkSession
+
+    from airflow_sqlqueue.drain.options import DrainOptions
+    from airflow_sqlqueue.drain.progress import Progress
+    from airflow_sqlqueue.queue.filters import MessageFilter
 
 
-class SqlQueueDrainOperator(DrainTask):
+def page_url(*parts: str) -> str:
+    """URL of a view of the page in Airflow: the path of its ``[api] base_url``, and the view's own parts.
+
+    The address bar holds the path of the frame behind that of the page, so the base path is there twice.
+    """
+    base = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+    view = "/".join(("#", *(quote(part, safe="") for part in parts)))
+    return f"{base}/plugin/sqlqueue{base}/sqlqueue/page?view={quote(view, safe='')}"
+
+
+class BatchLink(BaseOperatorLink):
+    """Link to the batch of a task that drains; to the batches of its connection where it came to none."""
+
+    name = "SQL queue batch"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Called on the worker, when the task has ended."""
+        batch_id = getattr(operator, "worked_on", None)
+        parts = ("c", str(getattr(operator, "sqlqueue_conn_id", "")), "batches")
+        return page_url(*parts, *([] if batch_id is None else [str(batch_id)]))
+
+
+class BatchJob(Protocol):
+    """A job that is run on a batch."""
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is anything to run."""
+
+    @property
+    def takes_session(self) -> bool:
+        """Whether it uses the session that the drain's workers ran in."""
+
+    def run(self, batch: Batch, spark: SparkSession | None = None) -> Any:
+        """Run it to its end and return the function's result; ``spark`` is a session that is open already."""
+
+    def kill(self) -> None:
+        """End what can be ended."""
+
+
+class DrainOperatorBase(QueueWaitingTask):
+    """Base class of the operators that drain a queue and run a job on the batch.
+
+    :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath`` with its Airflow connection;
+        None where the stage is ``table`` (templated)
+    :param stage: ``files``, or ``table`` for a table beside the queue, where nothing is written to a folder (templated)
+    :param filters: drain only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`:
+        ``{"message_type": "Shop.OrderPlaced", "since": "2026-01-31T08:00:00Z"}``; ``message_id``, ``correlation_id``,
+        ``endpoint``, ``until`` and ``headers``, names and values, are others. One worker finds and takes them. A retry
+        has to have the same (templated)
+    :param keep: copy the messages to files and leave them in the queue: a snapshot up to the last message that was
+        there when the batch was opened. Not with ``filters``.
+    :param python_callable: the job, a function.
+    :param op_kwargs: further arguments of ``python_callable`` (templated)
+    :param renew: when the task runs again after its batch was consumed or put back into the queue, drain a new batch.
+    :param rerun: ``job``: when the task runs again after its batch was consumed, run the job on it again; its files
+        must be there still. None: do nothing then.
+    :param stranded: what to do with batches that earlier runs left: ``adopt``, ``fail`` (with
+        :class:`~airflow_sqlqueue.errors.StrandedBatchError`, which names them, and no retry), or ``ignore``.
+    :param run_on_empty: run the job on a batch without messages too.
+    :param drain_options: limits of the drain, see :class:`~airflow_sqlqueue.drain.options.DrainOptions` (templated)
+    """
+
+    template_fields = templated(QueueWaitingTask, "staging", "stage", "filters", "op_kwargs", "drain_options")
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        **QueueWaitingTask.template_fields_renderers,
+        **dict.fromkeys(("filters", "op_kwargs", "drain_options"), "json"),
+    }
+    ui_color = "#cfe3d4"
+    operator_extra_links = (BatchLink(),)
+    worked_on: uuid.UUID | None = None
+    """The batch of this run, once it is known."""
+    _job: BatchJob | None = None
+    _killed = False
+
+    def __init__(
+        self,
+        *,
+        staging: str | ObjectStoragePath | None = None,
+        stage: str = "files",
+        filters: Mapping[str, Any] | None = None,
+        keep: bool = False,
+        python_callable: Callable[..., Any] | None = None,
+        op_kwargs: Mapping[str, Any] | None = None,
+        renew: bool = False,
+        rerun: str | None = None,
+        stranded: str = "adopt",
+        run_on_empty: bool = False,
+        drain_options: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.staging = staging
+        self.stage = stage
+        self.filters = filters
+        self.keep = keep
+        self.python_callable = python_callable
+        self.op_kwargs = op_kwargs
+        self.renew = renew
+        self.rerun = rerun
+        self.stranded = stranded
+        self.run_on_empty = run_on_empty
+        self.drain_options = drain_options
+
+    @abstractmethod
+    def _make_job(self, context: Context) -> BatchJob:
+        """The job of this run, checked. Raises :class:`ConfigurationError`."""
+
+    def _open_engine(self, job: BatchJob, stack: ExitStack) -> dict[str, Any]:
+        """The engine that runs the drain's workers, as arguments of the hook's ``drain``."""
+        return {}
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Wait, drain, run the job; raises our errors, those that no retry can fix as AirflowFailException."""
+        with fail_without_retry():
+            self._check()
+            if self.wait_for is not None and not self._has_batch(context):
+                self.wait_for_condition()
+        return self._drain(context)
+
+    def execute_complete(self, context: Context, event: Any = None) -> dict[str, Any]:
+        """Go on when the trigger has found what the task waits for."""
+        from airflow_sqlqueue.triggers.events import found_in
+
+        with fail_without_retry():
+            self.log.info("The trigger found what the task waited for: %s", found_in(event))
+        return self._drain(context)
+
+    def _has_batch(self, context: Context) -> bool:
+        """Whether an earlier try has begun to drain: what is left in the queue says nothing any more."""
+        self._reach_server()
+        return self.hook.client.batches.info(self._batch_id(task_key(context)), self.address) is not None
+
+    def _reach_server(self) -> None:
+        self.hook.client.ping(what=f"Draining the queue {self.address}")
+
+    def _batch_id(self, key: tuple[str, str, str, int]) -> uuid.UUID:
+        from airflow_sqlqueue.drain.options import batch_id_for
+
+        batch_id = batch_id_for(*key)
+        return self.hook.client.batches.current(batch_id, self.address) if self.renew else batch_id
+
+    def _drain(self, context: Context) -> dict[str, Any]:
+        from airflow_sqlqueue.drain.options import owner_of
+        from airflow_sqlqueue.drain.request import DrainRequest
+
+        dag_id, _, task_id, map_index = key = task_key(context)
+        owner = owner_of(dag_id, task_id, map_index)
+        with fail_without_retry(), ExitStack() as stack:
+            options, metrics = self._check(), Metrics(self, self.sql_queue)
+            drain_log = DrainLog(self.log, metrics)
+
+            def on_progress(done: Progress) -> None:
+                drain_log.progress(done)
+                self.end_if_killed()
+
+            job, batches = self._make_known_job(context), self.hook.client.batches
+            self._reach_server()
+            locks = stack.enter_context(batches.locks(self.address))
+            self.worked_on = batch_id = self._batch_id(key)
+            if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
+                self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
+            left = StrandedBatches(self.hook.client, self.address, owner, self.log, metrics)
+            adopted = left.adopt(locks, batch_id, self.stranded, has_job=job.is_given)
+            where = self._where()
+            sessions = stack.enter_context(ExitStack())
+            engine = self._open_engine(job, sessions)
+            origin = " ".join(map(str, key))
+            request = DrainRequest(
+                options=options, where=where, keep=self.keep, batch_id=batch_id, origin=origin, owner=owner
+            )
+            drained = self.hook.drain(
+                self.address, self.staging, request, stage=self.stage, on_progress=on_progress, **engine
+            )
+            drain_log.end(drained)
+            spark = engine.get("spark")
+            if not job.takes_session:
+                # An application brings a session of its own, and may want this one's place on the cluster.
+                sessions.close()
+            for batch in adopted:
+                self._run_job(job, batch, spark)
+            batch, result = self._run_job(job, drained.batch, spark)
+        note_batch(self, context, batch)
+        return {
+            "batch": batch.to_reference(),
+            "locked": drained.locked,
+            "seconds": drained.seconds,
+            "result": result,
+            "adopted": [{"batch_id": batch.batch_id, "messages": batch.messages} for batch in adopted],
+        }
+
+    def on_kill(self) -> None:
+        """End the drain with the part that is under way, and what can be ended of the job.
+
+        Airflow calls this where it is to end the task, and lets it go on: the task has seconds until it is killed.
+        """
+        self._killed = True
+        if self._job is not None:
+            self._job.kill()
+
+    def _make_known_job(self, context: Context) -> BatchJob:
+        self._job = job = self._make_job(context)
+        if self._killed:
+            job.kill()
+        return job
+
+    def end_if_killed(self) -> None:
+        if self._killed:
+            raise AirflowException(
+                "The task was told to end. Its batch keeps what it has: a retry goes on with it, or the next run does."
+            )
+
+    def _check(self) -> DrainOptions:
+        from airflow_sqlqueue.drain.options import DrainOptions
+        from airflow_sqlqueue.drain.stages.factory import check_stage
+
+        check_stage(self.stage, self.staging)
+        check_choices(self.stranded, self.rerun, renew=self.renew)
+        self._where()
+        return DrainOptions.of(self.drain_options or {})
+
+    def _where(self) -> MessageFilter | None:
+        from airflow_sqlqueue.queue.filters import MessageFilter
+
+        return None if self.filters is None else MessageFilter.of(self.filters)
+
+    def _run_job(self, job: BatchJob, batch: Batch, spark: SparkSession | None) -> tuple[Batch, Any]:
+        """Run the job where there is one and the batch is for it; the batch as it is then, and the job's result."""
+        again = batch.state == "consumed" and self.rerun == "job"
+        if batch.state != "sealed" and not again:
+            self.log.info("Batch %s is %s: the job does not run again", batch.batch_id, batch.state)
+            return batch, None
+        if not job.is_given:
+            self.log.info("Batch %s waits for a task that reads it and marks it consumed", batch.batch_id)
+            return batch, None
+        self.end_if_killed()
+        result = None
+        if again:
+            from airflow_sqlqueue.drain.kept import check_files
+
+            check_files(batch, None if self.staging is None else staging_folder(self.staging))
+            self.log.info("Batch %s is consumed: the job runs on it again", batch.batch_id)
+        if batch.messages or self.run_on_empty:
+            result = job.run(batch, spark)
+        else:
+            self.log.info("Batch %s is empty: the job does not run", batch.batch_id)
+        self.hook.mark_consumed(batch)
+        return replace(batch, state="consumed"), result
+
+
+class SqlQueueDrainOperator(DrainOperatorBase):
     """Drain a queue into a sealed batch, call a Python function with its messages, and mark the batch consumed.
 
     ``python_callable`` is called with an iterator of the messages (:class:`~airflow_sqlqueue.message.ReceivedMessage`),
@@ -29,34 +299,10 @@ class SqlQueueDrainOperator(DrainTask):
     The batch belongs to the task instance, and batches that earlier runs have left are adopted, as with
     :class:`SqlQueueDrainToSparkOperator`. XCom: as there; ``result`` is what the function returned.
 
-    :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
-    :param endpoint: the endpoint whose queue it is, instead of ``queue_name``; resolved by the connection's endpoint
-        settings too (templated)
-    :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath`` with its Airflow connection;
-        None where the stage is ``table`` (templated)
-    :param stage: ``files``, or ``table`` for a table beside the queue, where nothing is written to a folder (templated)
-    :param filters: drain only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`:
-        ``{"message_type": "Shop.OrderPlaced", "since": "2026-01-31T08:00:00Z"}``; ``message_id``, ``correlation_id``,
-        ``endpoint``, ``until`` and ``headers``, names and values, are others. One worker finds and takes them. A retry
-        has to have the same (templated)
-    :param keep: copy the messages to files and leave them in the queue: a snapshot up to the last message that was
-        there when the batch was opened. Not with ``filters``.
     :param python_callable: the function.
-    :param op_kwargs: further arguments of ``python_callable`` (templated)
-    :param renew: when the task runs again after its batch was consumed or put back into the queue, drain a new batch.
     :param rerun: ``job``: when the task runs again after its batch was consumed, call the function with it again; its
         files must be there still. None: do nothing then.
-    :param stranded: what to do with batches that earlier runs left: ``adopt``, ``fail`` (with
-        :class:`~airflow_sqlqueue.errors.StrandedBatchError`, which names them, and no retry), or ``ignore``.
-    :param wait_for: what to wait for first, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition`:
-        ``{"min_messages": 1000, "oldest_seconds": 3600}``; None: nothing (templated)
-    :param wait_timeout: how long to wait for it at the most, seconds or a timedelta; None: without end.
-    :param poll_interval: seconds between two looks.
-    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` unless given.
     :param run_on_empty: call the function for a batch without messages too.
-    :param drain_options: limits of the drain, see :class:`~airflow_sqlqueue.drain.options.DrainOptions` (templated)
-    :param sqlqueue_conn_id: the Airflow connection (templated)
-    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
     # A function may be anything that can be called, a bound method of what cannot be copied as well.

@@ -1,4 +1,4 @@
-"""Drain a queue and hand the batch to Spark."""
+"""Operator that drains a queue and hands the batch to Spark."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_sqlqueue.operators.draining import BatchJob, DrainTask
+from airflow_sqlqueue.operators.base import templated
+from airflow_sqlqueue.operators.drain import BatchJob, DrainOperatorBase
 from airflow_sqlqueue.operators.spark_job import SparkJob
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class SqlQueueDrainToSparkOperator(DrainTask):
+class SqlQueueDrainToSparkOperator(DrainOperatorBase):
     """Drain a queue into a sealed batch, run a Spark job on it, and mark the batch consumed.
 
     Delivery: from the queue to the batch is exactly once. The job runs at least once: it is run again with the same
@@ -36,55 +37,26 @@ class SqlQueueDrainToSparkOperator(DrainTask):
     to the end, which stay in the queue), ``seconds`` of the drain, ``result``, what ``python_callable`` returned, which
     XCom must take, and ``adopted``, the ``batch_id`` and ``messages`` of each batch that was adopted.
 
-    :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
-    :param endpoint: the endpoint whose queue it is, instead of ``queue_name``; resolved by the connection's endpoint
-        settings too (templated)
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath`` with its Airflow connection.
         Spark must reach it too. None where the stage is ``table`` (templated)
     :param stage: ``files``, or ``table`` for a table beside the queue, where nothing is written to a folder and Spark
         reads from the server. The job reads that with ``SqlQueueHook(...).read_batch(spark, batch)``, or with
         ``read_batch(spark, batch, settings)`` of :mod:`airflow_sqlqueue.spark` (templated)
-    :param filters: drain only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`:
-        ``{"message_type": "Shop.OrderPlaced", "since": "2026-01-31T08:00:00Z"}``; ``message_id``, ``correlation_id``,
-        ``endpoint``, ``until`` and ``headers``, names and values, are others. One worker finds and takes them. A retry
-        has to have the same (templated)
-    :param keep: copy the messages to files and leave them in the queue: a snapshot up to the last message that was
-        there when the batch was opened. Not with ``filters``.
     :param python_callable: the job, called as ``python_callable(spark, batch, **op_kwargs)``.
-    :param op_kwargs: further arguments of ``python_callable`` (templated)
     :param application: the job instead, a script or a JAR for spark-submit, which gets ``--manifest`` and the path of a
         JSON file, and then ``application_args`` (templated)
     :param application_args: further arguments of ``application`` (templated)
-    :param renew: when the task runs again after its batch was consumed or put back into the queue, drain a new batch.
-    :param rerun: ``job``: when the task runs again after its batch was consumed, run the job on it again; its files
-        must be there still. None: do nothing then.
-    :param stranded: what to do with batches that earlier runs left: ``adopt``, ``fail`` (with
-        :class:`~airflow_sqlqueue.errors.StrandedBatchError`, which names them, and no retry), or ``ignore``.
-    :param wait_for: what to wait for first, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition`:
-        ``{"min_messages": 1000, "oldest_seconds": 3600}``; None: nothing (templated)
-    :param wait_timeout: how long to wait for it at the most, seconds or a timedelta; None: without end.
-    :param poll_interval: seconds between two looks.
-    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` unless given.
-    :param run_on_empty: run the job on a batch without messages too.
     :param spark_conn_id: a connection of type ``spark`` or ``spark_connect``; None: Spark on this machine (templated)
     :param spark_conf: Spark settings, over those of the connection. They may hold keys of a store, so they are rendered
         when the task runs and are not among the rendered fields that Airflow stores and shows.
-    :param drain_options: limits of the drain, see :class:`~airflow_sqlqueue.drain.options.DrainOptions` (templated)
     :param engine: where the drain's workers run: ``threads`` of this task, or ``spark``, the executors of the session
         that ``python_callable`` gets as well, which is not for Spark Connect. They need this package, an ODBC driver,
         and a way to the server and to ``staging``; no plan, web UI or event log shows the login.
-    :param sqlqueue_conn_id: the Airflow connection (templated)
-    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
-    template_fields: Sequence[str] = (
-        *DrainTask.template_fields,
-        "application",
-        "application_args",
-        "spark_conn_id",
-    )
+    template_fields = templated(DrainOperatorBase, "application", "application_args", "spark_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {
-        **DrainTask.template_fields_renderers,
+        **DrainOperatorBase.template_fields_renderers,
         "application_args": "json",
     }
 

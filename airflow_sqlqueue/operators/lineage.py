@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.drain.stores import store_at
 from airflow_sqlqueue.hooks.lineage import namespace_of
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.message import Message
     from airflow_sqlqueue.routing import ResolvedAddress
-
-_WITHOUT_FOLDERS = {"s3", "gs", "oss", "abfs", "abfss"}
-"""Stores whose keys do not begin with a slash."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +81,9 @@ def of_batch(client: QueueClient, batch: Batch) -> list[Flow]:
     if not batch.parts:
         return []
     if batch.stage == "table":
-        from airflow_sqlqueue.drain.stages.message_table import message_table
+        from airflow_sqlqueue.drain.stages.message_table import MessageTable
 
-        table = message_table(client.resolve(batch.queue).catalog, client.ledger_schema)
+        table = MessageTable.address_in(client.resolve(batch.queue).catalog, client.ledger_schema)
         return [of_table(client, table, batch.messages, batch.bytes)]
     namespace, name = _folder(batch.paths[0])
     return [Flow(namespace, name, batch.messages, batch.bytes, len(batch.paths))]
@@ -121,6 +119,8 @@ def _folder(path: str) -> tuple[str, str]:
     scheme, is_uri, rest = folder.partition("://")
     if not is_uri or scheme == "file":
         return "file", rest or folder
-    scheme = "s3" if scheme == "s3a" else scheme
+    store = store_at(folder)
     authority, slash, name = rest.partition("/")
-    return f"{scheme}://{authority}", name if scheme in _WITHOUT_FOLDERS else slash + name
+    if store is None:
+        return f"{scheme}://{authority}", slash + name
+    return f"{store.dataset or scheme}://{authority}", name if store.buckets else slash + name

@@ -1,4 +1,4 @@
-"""The metrics of this package among Airflow's: every name, and who counts, in one place.
+"""Metrics of this package among Airflow's, every name in one place; the progress of a drain in metrics and log.
 
 Where Airflow's metrics are off nothing is looked up, read or sent.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import conf
 from airflow.sdk.observability import stats
@@ -16,6 +16,8 @@ from airflow_sqlqueue.errors import SqlQueueError
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
+    from airflow_sqlqueue.drain.drain import DrainResult
+    from airflow_sqlqueue.drain.progress import Progress
     from airflow_sqlqueue.operators.base import ServerTask
     from airflow_sqlqueue.routing import ResolvedAddress
 
@@ -102,6 +104,37 @@ class Metrics:
             return
         self.gauge("backlog.messages", backlog.depth.messages)
         self.gauge("backlog.oldest_seconds", max(0.0, backlog.oldest_seconds or 0.0))
+
+
+class DrainLog:
+    """Called with each :class:`~airflow_sqlqueue.drain.drain.Progress`, and at the end with the result."""
+
+    def __init__(self, log: Any, metrics: Metrics) -> None:
+        self._log, self._metrics = log, metrics
+        self._counted: dict[str, int] = {}
+
+    def progress(self, done: Progress) -> None:
+        """One part was committed, or the batch is resumed with what earlier tries had counted."""
+        self._log.info("Drained %s", done)
+        if done.rows == done.earlier:
+            self._counted = done.counters
+            return
+        for name, count in done.counters.items():
+            self._metrics.count(f"drain.{name}", count - self._counted.get(name, 0))
+        self._counted = done.counters
+
+    def end(self, result: DrainResult) -> None:
+        """The batch is sealed, or was already."""
+        self._metrics.timing("drain.seconds", result.seconds)
+        self._metrics.gauge("drain.locked", result.locked)
+        self._metrics.depth()
+        if result.locked:
+            self._log.warning("%d messages were locked by others to the end and stay in the queue", result.locked)
+        if result.batch.quarantined:
+            self._log.warning(
+                "%d messages that no file can keep are in quarantine: see 'sqlqueue quarantine'",
+                result.batch.quarantined,
+            )
 
 
 def name_of(address: ResolvedAddress) -> str:

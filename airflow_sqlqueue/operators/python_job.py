@@ -1,4 +1,4 @@
-"""The job of a drain as a Python function, which gets the messages one by one."""
+"""Python functions of the user: their arguments by name, and the job of a drain that gets the messages one by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.staging import staging_folder
-from airflow_sqlqueue.operators.arguments import arguments_for
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
@@ -69,3 +68,26 @@ class PythonJob:
 
     def kill(self) -> None:
         """Nothing: Airflow ends the process, and the next try calls the function again."""
+
+
+def arguments_for(
+    function: Callable[..., Any], offered: Mapping[str, Any], op_kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments by name: all of ``op_kwargs``, and of what is offered what the function asks for.
+
+    Its first parameter is for the caller, whatever its name. Raises :class:`ConfigurationError` for a function that
+    cannot be called so, before anything depends on it.
+    """
+    given: dict[str, Any] = {**offered, **op_kwargs}
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    for parameter in parameters[:1]:
+        given.pop(parameter.name, None)
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        asked = {parameter.name for parameter in parameters} | op_kwargs.keys()
+        given = {name: value for name, value in given.items() if name in asked}
+    try:
+        signature.bind(None, **given)
+    except TypeError as error:
+        raise ConfigurationError(f"The function cannot be called with a message and its arguments: {error}.") from error
+    return given

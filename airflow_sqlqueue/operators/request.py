@@ -1,26 +1,25 @@
-"""Send a request to an endpoint and wait for its reply."""
+"""Operator that sends a request to an endpoint and waits for its reply."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
-
-from airflow.sdk import conf
 
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import MessageError, NoReplyError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.operators.base import QueueTask, task_key
+from airflow_sqlqueue.operators.base import QueueTask, task_key, templated
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.waiting import WaitingTask
+from airflow_sqlqueue.untrusted import event_value
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.triggers.base import BaseTrigger
 
-    from airflow_sqlqueue.envelope.outgoing import Sender
     from airflow_sqlqueue.message import Message
     from airflow_sqlqueue.publishing.conversation import Reply
 
@@ -33,12 +32,13 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
     there again for the next try when that raises. Without a callable the reply's body is gone. A task that is cleared
     after it had its reply waits in vain, because its request is not sent again: run the DAG again.
 
-    Message id and correlation id follow from the run, and the reply is the message with that correlation id in
-    ``reply_queue``; others' replies stay there. Where none comes in time the try fails with
-    :class:`~airflow_sqlqueue.errors.NoReplyError`.
+    The request's id is random, so that nobody can send a reply before it, and the send ledger keeps it for retries. The
+    reply is the message with that correlation id in ``reply_queue``; others' replies stay there. Where none comes in
+    time the try fails with :class:`~airflow_sqlqueue.errors.NoReplyError`.
 
     XCom: ``message_id`` of the request, ``reply`` with its ``message_id``, ``message_type``, ``error_code`` (a
-    callback's result) and ``bytes`` of its body, and ``result``, what ``python_callable`` returned, which must be
+    callback's result) and ``bytes`` of its body (a text is None that has more than 1,000 characters, a NUL or half a
+    surrogate pair), and ``result``, what ``python_callable`` returned, which must be
     something that XCom takes. The body itself is not in XCom unless the callable returns it.
 
     ``message`` is not templated on purpose: Airflow stores rendered fields in its database and shows them.
@@ -52,42 +52,27 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
         :class:`~airflow_sqlqueue.Envelope`, as handlers are. The reply's row is locked meanwhile: keep it short.
     :param op_kwargs: further arguments of ``python_callable`` (templated)
     :param wait_timeout: how long to wait for the reply, seconds or a timedelta; None: without end.
-    :param poll_interval: seconds between two looks.
-    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` unless given.
-    :param sqlqueue_conn_id: the Airflow connection (templated)
-    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "reply_queue", "op_kwargs", "sqlqueue_conn_id")
+    template_fields = templated("queue_name", "reply_queue", "op_kwargs", WaitingTask)
     template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "py"}
-    ui_color = "#dfe9f5"
 
     def __init__(
         self,
         *,
-        queue_name: str,
         reply_queue: str,
         message: Mapping[str, Any] | Callable[[Context], Mapping[str, Any]],
         python_callable: Callable[..., Any] | None = None,
         op_kwargs: Mapping[str, Any] | None = None,
         wait_timeout: float | timedelta | None = 3600.0,
         poll_interval: float = 10.0,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        sqlqueue_conn_id: str = "sqlqueue_default",
-        hook_params: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.queue_name = queue_name
+        super().__init__(wait_timeout=wait_timeout, poll_interval=poll_interval, **kwargs)
         self.reply_queue = reply_queue
         self.message = message
         self.python_callable = python_callable
         self.op_kwargs = op_kwargs
-        self.wait_timeout = wait_timeout
-        self.poll_interval = poll_interval
-        self.deferrable = deferrable
-        self.sqlqueue_conn_id = sqlqueue_conn_id
-        self.hook_params = hook_params
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Send, wait, take; raises our errors, those that no retry can fix as AirflowFailException."""
@@ -96,21 +81,21 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
         key = task_key(context)
         with fail_without_retry():
             request = self._request(context)
-            origin = " ".join(map(str, key))
-            sent = self.hook.send_once(self.queue_name, send_id_for(*key), [request], origin)
+            queue = self.hook.queue(self.queue_name)
+            sent = queue.send_once(send_id_for(*key), [request], " ".join(map(str, key)), message_id=request.id)
             if not sent.repeated:
-                Metrics(self, self.hook.queue(self.queue_name)).count("send.messages", sent.messages)
+                Metrics(self, queue).count("send.messages", sent.messages)
             how = "An earlier try has sent the request" if sent.repeated else "Sent the request"
-            self.log.info("%s %s to %s", how, request.id, self.queue_name)
-            return self._answer(str(request.id))
+            self.log.info("%s to %s", how, self.queue_name)
+            return self._answer(str(sent.message_id))
 
-    def execute_complete(self, context: Context, event: Any = None) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: Any = None, *, message_id: str) -> dict[str, Any]:
         """Take the reply that the trigger has found; wait again where it is gone."""
         from airflow_sqlqueue.triggers.events import found_in
 
         with fail_without_retry():
             found_in(event)
-            return self._answer(self._message_id(context))
+            return self._answer(message_id)
 
     def timed_out(self) -> NoReplyError:
         return NoReplyError(
@@ -130,7 +115,7 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
                 hook_params=self.hook_params,
             )
 
-        return self.wait(lambda: self._take(message_id), trigger)
+        return self.wait(lambda: self._take(message_id), trigger, {"message_id": message_id})
 
     def _take(self, message_id: str) -> dict[str, Any] | None:
         client = self.hook.client
@@ -145,38 +130,31 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
         return {"message_id": message_id, "reply": _metadata(reply), "result": result}
 
     def _request(self, context: Context) -> Message:
-        """The request, with the ids by which a retry finds its reply."""
+        """The request, with a new id; where an earlier try has sent one, that one's counts."""
+        from airflow_sqlqueue.envelope.outgoing import Sender
+
         written = self.message(context) if callable(self.message) else self.message
         if not isinstance(written, Mapping):
             raise MessageError("The request is not a mapping of a message's fields.")
         replies = self.hook.client.queue(self.reply_queue).address.canonical
-        (request,) = self._sender(context).messages([{**written, "reply_to": replies}])
+        sender = Sender(key=str(uuid.uuid4()), endpoint=f"airflow.{task_key(context)[0]}")
+        (bare,) = sender.messages([{}])
+        (request,) = sender.messages([{**written, "reply_to": replies}])
         headers = request.headers
-        message_id = self._message_id(context)
         if isinstance(headers, str) or {headers[HeaderNames.MESSAGE_ID], headers[HeaderNames.CORRELATION_ID]} != {
-            message_id
+            str(bare.id)
         }:
             raise MessageError(
-                "The request brings ids of its own: leave out its key, message id and correlation id, which follow "
-                "from the run so that a retry finds the reply."
+                "The request brings ids of its own: leave out its key, message id and correlation id, which nobody may "
+                "know before it is sent."
             )
         return request
-
-    def _message_id(self, context: Context) -> str:
-        (bare,) = self._sender(context).messages([{}])
-        return str(bare.id)
-
-    def _sender(self, context: Context) -> Sender:
-        from airflow_sqlqueue.envelope.outgoing import Sender
-
-        key = task_key(context)
-        return Sender(key="\0".join(map(str, key)), endpoint=f"airflow.{key[0]}")
 
 
 def _metadata(reply: Reply) -> dict[str, Any]:
     return {
-        "message_id": reply.headers.get(HeaderNames.MESSAGE_ID),
-        "message_type": reply.headers.get(HeaderNames.ENCLOSED_MESSAGE_TYPES),
+        "message_id": event_value(reply.headers.get(HeaderNames.MESSAGE_ID)),
+        "message_type": event_value(reply.headers.get(HeaderNames.ENCLOSED_MESSAGE_TYPES)),
         "error_code": reply.error_code,
         "bytes": len(reply.body),
     }

@@ -1,15 +1,12 @@
-"""Return failed messages to the queues where they failed."""
+"""Operator that returns failed messages to the queues where they failed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
-
-from airflow.sdk import BaseOperator
 
 from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.operators.base import QueueTask, note_counts
+from airflow_sqlqueue.operators.base import LimitedTask, QueueTask, note_counts, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
 
@@ -21,7 +18,7 @@ _STEP = 1_000
 """Messages between two lines of the log."""
 
 
-class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
+class SqlQueueReturnToSourceOperator(LimitedTask, QueueTask):
     """Return messages of an error queue to the queues where they failed: those that match ``filters``, or all.
 
     Delivery: exactly once. Each transaction takes messages out of the error queue and puts them into one queue of the
@@ -33,7 +30,7 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
     failed queue that does not exist, messages that others hold. It does not fail the task.
 
     XCom: counts only, ``messages``, ``returned`` by queue, ``left`` by reason, ``unseen`` (held by others all
-    the time), ``complete`` (False when a budget ended it), ``dry_run`` and ``seconds``.
+    the time), ``complete`` (False when a budget ended it, whatever stays), ``dry_run`` and ``seconds``.
 
     ``filters`` may have ``exception_type``, ``message_type``, ``endpoint``, ``failed_queue``, ``kind`` (``failed``,
     ``no failed queue``, ``malformed headers``), ``since`` and ``until`` (the time of failure, as ISO 8601),
@@ -45,16 +42,12 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
     :param redirect_to: the address of a queue that takes them instead (templated)
     :param malformed: redirect messages with malformed headers too, their text unchanged; needs ``redirect_to``.
     :param rate: messages per second; None: as fast as it goes.
-    :param max_messages: stop after this many messages; None: no limit.
     :param max_seconds: begin no transaction after this many seconds; None: no limit.
     :param only_count: return nothing, only count what would be.
-    :param sqlqueue_conn_id: the Airflow connection (templated)
-    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "filters", "redirect_to", "sqlqueue_conn_id")
+    template_fields = templated(QueueTask, "filters", "redirect_to")
     template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json"}
-    ui_color = "#dfe9f5"
 
     def __init__(
         self,
@@ -65,25 +58,16 @@ class SqlQueueReturnToSourceOperator(QueueTask, BaseOperator):
         redirect_to: str | None = None,
         malformed: bool = False,
         rate: float | None = None,
-        max_messages: int | None = None,
-        max_seconds: float | None = None,
         only_count: bool = False,
-        sqlqueue_conn_id: str = "sqlqueue_default",
-        hook_params: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.queue_name = queue_name
+        super().__init__(queue_name=queue_name, **kwargs)
         self.filters = filters
         self.all_messages = all_messages
         self.redirect_to = redirect_to
         self.malformed = malformed
         self.rate = rate
-        self.max_messages = max_messages
-        self.max_seconds = max_seconds
         self.only_count = only_count
-        self.sqlqueue_conn_id = sqlqueue_conn_id
-        self.hook_params = hook_params
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Return them; raises our errors, those that no retry can fix as AirflowFailException."""

@@ -1,30 +1,68 @@
-"""Send messages to a queue."""
+"""Operator that sends messages to a queue, and the base class of those that send."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.operators.base import RoutedTask, note_counts, task_key
+from airflow_sqlqueue.operators.base import RoutedTask, ServerTask, note_counts, task_key, templated
 from airflow_sqlqueue.operators.lineage import Counted, Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_sqlqueue.envelope.outgoing import Sender
     from airflow_sqlqueue.queue.send_ledger import SendResult
     from airflow_sqlqueue.routing import ResolvedAddress
 
     MessageFields = Iterable[Mapping[str, Any]]
 
 
-class SqlQueueSendOperator(RoutedTask, BaseOperator):
+class MessagesTask(ServerTask):
+    """Base class of tasks that send messages.
+
+    :param messages: the messages, or a function that gets the task's context and returns them.
+    :param content_type: of the bodies of messages without their own (templated)
+    :param originating_endpoint: who sends; ``airflow.`` and the DAG's id unless given (templated)
+    """
+
+    template_fields = templated("content_type", "originating_endpoint", ServerTask)
+
+    def __init__(
+        self,
+        *,
+        messages: MessageFields | Callable[[Context], MessageFields],
+        content_type: str = "application/json",
+        originating_endpoint: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.messages = messages
+        self.content_type = content_type
+        self.originating_endpoint = originating_endpoint
+
+    def sender(self, context: Context, enclosed_message_types: str | None = None) -> Sender:
+        """The sender of the task instance: every try gives a message the same id."""
+        from airflow_sqlqueue.envelope.outgoing import Sender
+
+        return Sender(
+            key="\0".join(map(str, task_key(context))),
+            endpoint=self.originating_endpoint or f"airflow.{context['ti'].dag_id}",
+            content_type=self.content_type,
+            enclosed_message_types=enclosed_message_types,
+        )
+
+    def written(self, context: Context) -> MessageFields:
+        """The messages as the DAG's author has written them."""
+        return self.messages(context) if callable(self.messages) else self.messages
+
+
+class SqlQueueSendOperator(MessagesTask, RoutedTask):
     """Send messages that a .NET endpoint can handle, all of them in one transaction.
 
     Delivery: at least once. A try whose COMMIT took effect but whose answer was lost is repeated, with the same message
@@ -49,77 +87,37 @@ class SqlQueueSendOperator(RoutedTask, BaseOperator):
 
     ``messages`` is not templated on purpose: Airflow stores rendered fields in its database and shows them.
 
-    :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
-    :param endpoint: the endpoint whose queue it is, instead of ``queue_name``; resolved by the connection's endpoint
-        settings too (templated)
-    :param messages: the messages, or a function that gets the task's context and returns them.
     :param enclosed_message_types: the .NET types of messages without ``message_type``, ``;``-separated, most derived
         first (templated)
-    :param content_type: of the bodies of messages without their own (templated)
-    :param originating_endpoint: who sends; ``airflow.`` and the DAG's id unless given (templated)
     :param delay: seconds, or a timedelta, after which the queue gets them; they wait in its table of delayed messages,
         and an endpoint, or a mover, has to serve that (templated)
     :param due: the time at which the queue gets them instead, aware, or as ISO 8601 (templated)
     :param exactly_once: whether to keep the sent-ledger, a table in the queue's database.
-    :param sqlqueue_conn_id: the Airflow connection (templated)
-    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
-    template_fields: Sequence[str] = (
-        "queue_name",
-        "endpoint",
-        "enclosed_message_types",
-        "content_type",
-        "originating_endpoint",
-        "delay",
-        "due",
-        "sqlqueue_conn_id",
-    )
-    ui_color = "#dfe9f5"
+    template_fields = templated(RoutedTask, "enclosed_message_types", "delay", "due", MessagesTask)
 
     def __init__(
         self,
         *,
-        queue_name: str | None = None,
-        endpoint: str | None = None,
-        messages: MessageFields | Callable[[Context], MessageFields],
         enclosed_message_types: str | None = None,
-        content_type: str = "application/json",
-        originating_endpoint: str | None = None,
         delay: timedelta | float | str | None = None,
         due: datetime | str | None = None,
         exactly_once: bool = False,
-        sqlqueue_conn_id: str = "sqlqueue_default",
-        hook_params: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.queue_name = queue_name
-        self.endpoint = endpoint
-        self.check_queue()
-        self.messages = messages
         self.enclosed_message_types = enclosed_message_types
-        self.content_type = content_type
-        self.originating_endpoint = originating_endpoint
         self.delay = delay
         self.due = due
         self.exactly_once = exactly_once
-        self.sqlqueue_conn_id = sqlqueue_conn_id
-        self.hook_params = hook_params
 
     def execute(self, context: Context) -> int:
         """Send them; raises our errors, those that no retry can fix as AirflowFailException."""
-        from airflow_sqlqueue.envelope.outgoing import Sender
         from airflow_sqlqueue.queue.send_ledger import SendResult, send_id_for
 
-        dag_id, *_ = key = task_key(context)
-        sender = Sender(
-            key="\0".join(map(str, key)),
-            endpoint=self.originating_endpoint or f"airflow.{dag_id}",
-            content_type=self.content_type,
-            enclosed_message_types=self.enclosed_message_types,
-        )
-        written = self.messages(context) if callable(self.messages) else self.messages
+        key = task_key(context)
+        sender, written = self.sender(context, self.enclosed_message_types), self.written(context)
         with fail_without_retry():
             target = self._target()
             messages = Counted(sender.messages(written))

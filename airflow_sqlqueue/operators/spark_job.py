@@ -1,4 +1,4 @@
-"""The Spark job of a drain: a function that gets a session, or an application for spark-submit."""
+"""Spark job of a drain: a function that gets a session, or an application for spark-submit."""
 
 from __future__ import annotations
 

@@ -1,18 +1,19 @@
-"""An operator that waits before it goes on: in its own process, or deferred."""
+"""Base classes of operators that wait before they go on, in their own process or deferred."""
 
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import conf
 from airflow.sdk.exceptions import TaskDeferralTimeout
 
-from airflow_sqlqueue.errors import ConditionNotMetError, ConfigurationError, SqlQueueError
-from airflow_sqlqueue.operators.base import RoutedTask
-from airflow_sqlqueue.reconnecting import RETRIED
+from airflow_sqlqueue.errors import ConditionNotMetError, ConfigurationError, LoginFailedError, SqlQueueError
+from airflow_sqlqueue.operators.base import RoutedTask, ServerTask, templated
+from airflow_sqlqueue.reconnecting import MAX_FAILURES, passes
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,39 +22,62 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class WaitingTask(BaseOperator):
-    """A task that waits. Classes that take it set the attributes, and have a method ``execute_complete``."""
+class WaitingTask(ServerTask):
+    """Base class of tasks that wait. Subclasses have a method ``execute_complete``.
 
-    deferrable: bool
-    poll_interval: float
-    wait_timeout: float | timedelta | None
+    :param wait_timeout: how long to wait at the most, seconds or a timedelta; None: without end.
+    :param poll_interval: seconds between two looks.
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` unless given.
+    """
 
-    def wait(self, look: Callable[[], T | None], trigger: Callable[[], BaseTrigger]) -> T:
+    def __init__(
+        self,
+        *,
+        wait_timeout: float | timedelta | None = None,
+        poll_interval: float = 60.0,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.wait_timeout = wait_timeout
+        self.poll_interval = poll_interval
+        self.deferrable = deferrable
+
+    def wait(
+        self, look: Callable[[], T | None], trigger: Callable[[], BaseTrigger], kwargs: dict[str, Any] | None = None
+    ) -> T:
         """Look until there is something, and return it; where the task is deferrable, look once and defer.
 
-        A server that is lost is waited for. Raises what :meth:`timed_out` returns.
+        A server that is lost is waited for, and the connection is looked up anew meanwhile: it may have been repaired.
+        ``kwargs`` are what ``execute_complete`` gets besides the event. Raises what :meth:`timed_out` returns.
         """
         timeout = self._timeout()
         deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        known, refusals = False, 0
         while True:
             found = None
             try:
                 found = look()
-            except RETRIED as error:
+                known, refusals = True, 0
+            except SqlQueueError as error:
+                refusals += isinstance(error, LoginFailedError)
+                if not passes(error, known=known and refusals <= MAX_FAILURES):
+                    raise
                 self.log.warning("The look failed; the task looks again: %s", error)
+                self.forget_connection()
             if found is not None:
                 return found
             if self.deferrable:
-                self.defer(trigger=trigger(), method_name="execute_complete", timeout=timeout)
+                self.defer(trigger=trigger(), method_name="execute_complete", kwargs=kwargs, timeout=timeout)
             left = self.poll_interval if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise self.timed_out()
             time.sleep(min(self.poll_interval, left))
             self.end_if_killed()
 
+    @abstractmethod
     def timed_out(self) -> SqlQueueError:
         """The error for a wait that took too long."""
-        raise NotImplementedError
 
     def end_if_killed(self) -> None:
         """Raise where the task was told to end."""
@@ -75,13 +99,24 @@ class WaitingTask(BaseOperator):
 
 
 class QueueWaitingTask(WaitingTask, RoutedTask):
-    """A task that waits until its queue meets a condition."""
+    """Base class of tasks that can wait until their queue meets a condition.
 
-    def wait_for_condition(self, options: Mapping[str, Any]) -> None:
-        """Wait; ``options`` are those of a :class:`~airflow_sqlqueue.queue.condition.QueueCondition`."""
+    :param wait_for: what to wait for first, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition`:
+        ``{"min_messages": 1000, "oldest_seconds": 3600}``; None: nothing (templated)
+    """
+
+    template_fields = templated(RoutedTask, "wait_for")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"wait_for": "json"}
+
+    def __init__(self, *, wait_for: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.wait_for = wait_for
+
+    def wait_for_condition(self) -> None:
+        """Wait for ``wait_for``; where that is empty, for one message."""
         from airflow_sqlqueue.queue.condition import QueueCondition
 
-        condition = QueueCondition.of(options)
+        condition = QueueCondition.of(self.wait_for or {})
 
         def look() -> bool | None:
             found = self.sql_queue.check(condition)
@@ -96,7 +131,7 @@ class QueueWaitingTask(WaitingTask, RoutedTask):
                 poll_interval=self.poll_interval,
                 sqlqueue_conn_id=self.sqlqueue_conn_id,
                 hook_params=self.hook_params,
-                **condition.to_dict(),
+                wait_for=condition.to_dict(),
             )
 
         self.wait(look, trigger)

@@ -1,7 +1,7 @@
 """The buttons: a preview that counts, and an order to the DAG that does it.
 
 What the preview answers is signed and names exactly what was counted, for this user and for some minutes. Bodies and
-headers go into no run's configuration: messages are edited by :mod:`airflow_sqlqueue.plugin.edits`.
+headers go into no run's configuration: messages are edited by :mod:`airflow_sqlqueue.plugin.message_edits`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.plugin import audit
+from airflow_sqlqueue.plugin.action_tokens import ACTIONS, PREVIEWED_SECONDS, Order, read, signed
 from airflow_sqlqueue.plugin.actions_dag import PROGRESS, TASK
-from airflow_sqlqueue.plugin.answers import RequestBody, read_as
 from airflow_sqlqueue.plugin.batches import actions_for, find_batch
 from airflow_sqlqueue.plugin.failures import SECONDS, Group, Grouping, looked_through, of_group
-from airflow_sqlqueue.plugin.orders import ACTIONS, PREVIEWED_SECONDS, Order, read, signed
+from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.rights import may_act, may_start_actions
 from airflow_sqlqueue.plugin.servers import address_of, queue_of, session_of
 from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
@@ -110,7 +110,12 @@ def preview(conn_id: str, wanted: Annotated[Wanted, Depends(read_as(Wanted))], u
     """What the action would do. Nothing is changed."""
     counted = _count(wanted.order(conn_id))
     token = signed(counted.order, str(user.get_id()), "preview")
-    return {"messages": counted.order.messages, "sentence": counted.sentence, "token": token}
+    return {
+        "messages": counted.order.messages,
+        "possible": _is_possible(counted.order),
+        "sentence": counted.sentence,
+        "token": token,
+    }
 
 
 @router.post("", dependencies=_ACTING)
@@ -126,7 +131,7 @@ def start(
         raise HTTPException(400, "The preview is of another connection.")
     if confirmed.count != order.messages or _count(order).order.messages < order.messages:
         raise HTTPException(409, "What was counted has changed meanwhile: look again at what would be done.")
-    if not order.messages and order.action in ("return", "redirect"):
+    if not _is_possible(order):
         raise HTTPException(409, "There is nothing to return.")
     if reason := unavailable():
         raise HTTPException(409, reason)
@@ -175,6 +180,11 @@ def progress(conn_id: str, run_id: str) -> dict[str, Any]:
     return {"state": state, "done": found.get("done", 0), "of": conf.get("messages", 0), "sentence": sentence}
 
 
+def _is_possible(order: Order) -> bool:
+    """Whether the order does anything: an empty batch can come to its end, and a sweep takes more than it counts."""
+    return order.messages > 0 or order.action not in ("return", "redirect")
+
+
 def unavailable() -> str | None:
     """Why actions cannot run, as a sentence; None where they can."""
     with create_session() as session:
@@ -194,6 +204,9 @@ def _count(order: Order) -> _Counted:
     if order.action not in actions_for(info):
         raise HTTPException(409, f"The batch is {info.state}{' and a copy' if info.kept else ''}: that cannot be done.")
     counted = replace(order, messages=info.messages, queue=info.queue)
+    if not info.messages:
+        end = "requeued" if order.action == "requeue" else "consumed"
+        return _Counted(counted, f"The batch holds no messages: it would be marked {end}, and a sweep could remove it.")
     if order.action == "requeue":
         return _Counted(counted, f"{info.messages} messages would be put back into {info.queue}.")
     return _Counted(counted, f"The batch of {info.messages} messages would count as read for good.")

@@ -17,7 +17,7 @@ from airflow.sdk import DAG, BaseOperator
 
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.plugin.orders import ORDER_SECONDS, Order, read
+from airflow_sqlqueue.plugin.action_tokens import ORDER_SECONDS, Order, read
 from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from starlette.staticfiles import StaticFiles
 from airflow_sqlqueue.plugin import settings
 from airflow_sqlqueue.plugin.actions import router as actions
 from airflow_sqlqueue.plugin.actions import unavailable
-from airflow_sqlqueue.plugin.answers import AsciiAnswer, add_answers
 from airflow_sqlqueue.plugin.batches import router as batches
-from airflow_sqlqueue.plugin.edits import router as edits
 from airflow_sqlqueue.plugin.failures import router as failures
+from airflow_sqlqueue.plugin.message_edits import router as edits
 from airflow_sqlqueue.plugin.messages import router as messages
 from airflow_sqlqueue.plugin.metrics import router as metrics
 from airflow_sqlqueue.plugin.queues import router as queues
-from airflow_sqlqueue.plugin.rights import can_act, can_read, can_see_bodies, can_use_dag, knows, may_read, may_view
+from airflow_sqlqueue.plugin.responses import AsciiAnswer, add_answers
+from airflow_sqlqueue.plugin.rights import bodies_refused, can_act, can_read, can_use_dag, knows, may_read, may_view
 from airflow_sqlqueue.plugin.servers import MAX_CONNECTIONS, shown_connections
 
 STATIC = Path(__file__).parent / "static"
@@ -79,7 +79,7 @@ def connections(user: GetUserDep) -> dict[str, Any]:
                 "id": each.conn_id,
                 "host": each.host if knows(each.conn_id, user) else None,
                 "may_act": can_act(each.conn_id, user),
-                "may_see_bodies": can_see_bodies(each.conn_id, user),
+                "bodies_refused": bodies_refused(each.conn_id, user),
             }
             for each in readable[:MAX_CONNECTIONS]
         ]

@@ -20,20 +20,31 @@ MAX_PATHS = 1_000
 
 @router.get("")
 def newest(conn_id: str, limit: Annotated[int, Query(ge=1, le=500)] = 100) -> dict[str, Any]:
-    """The batches that were opened last, the newest first; those of one database where another cannot be read."""
+    """The batches that were opened last, the newest first; those of one database where another cannot be read.
+
+    ``ledgers`` are those with finished batches among them: a database, and a queue in it, by which a sweep is asked.
+    """
     problems: list[str] = []
     found: list[BatchInfo] = []
+    ledgers: list[dict[str, str]] = []
     try:
         with session_of(conn_id) as (client, session):
             for catalog in catalogs_of(client):
                 try:
-                    found += batches(Ledger(session, catalog, client.ledger_schema), newest=limit)
+                    here = batches(Ledger(session, catalog, client.ledger_schema), newest=limit)
+                    finished = [info.queue for info in here if info.state in FINISHED]
+                    ledgers += [{"database": catalog, "queue": queue} for queue in finished[:1]]
+                    found += here
                 except SqlQueueError as error:
                     problems.append(str(error))
     except SqlQueueError as error:
         problems.append(str(error))
     found.sort(key=lambda info: info.opened, reverse=True)
-    return {"problem": " ".join(problems) or None, "batches": [_shown(info) for info in found[:limit]]}
+    return {
+        "problem": " ".join(problems) or None,
+        "batches": [_shown(info) for info in found[:limit]],
+        "ledgers": ledgers,
+    }
 
 
 @router.get("/{batch_id}")
@@ -55,10 +66,10 @@ def find_batch(client: Any, session: Any, batch_id: uuid.UUID) -> tuple[Ledger, 
 
 
 def actions_for(info: BatchInfo) -> list[str]:
-    """What can be done with a batch in its state; an open one is its drain's."""
-    if info.state == "sealed":
-        return ["mark_consumed"] if info.kept else ["requeue", "mark_consumed"]
-    return ["sweep"] if info.state in FINISHED else []
+    """Actions on a batch in its state; an open one is its drain's, a finished one its ledger's sweep's."""
+    if info.state != "sealed":
+        return []
+    return ["mark_consumed"] if info.kept else ["requeue", "mark_consumed"]
 
 
 def _shown(info: BatchInfo) -> dict[str, Any]:

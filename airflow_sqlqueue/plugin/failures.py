@@ -14,12 +14,13 @@ from pydantic import Field
 from airflow_sqlqueue.errorqueue.failed import FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.groups import group_name, value_of
-from airflow_sqlqueue.errorqueue.scan import Span, scan
+from airflow_sqlqueue.errorqueue.scan import scan, window_of
 from airflow_sqlqueue.errorqueue.triage import ErrorGroup
 from airflow_sqlqueue.errors import SqlQueueError
-from airflow_sqlqueue.plugin.answers import RequestBody, read_as
+from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.servers import queue_of
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.untrusted import label
 
 router = APIRouter()
 
@@ -73,12 +74,12 @@ def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(Fail
     problem, messages, is_complete = None, 0, False
     try:
         with queue_of(conn_id, wanted.queue) as (_, queue):
-            for message in looked_through(queue):
+            for message in looked_through(queue, seconds=SECONDS):
                 if message is None:
                     break
                 messages += 1
                 value = value_of(key, message)
-                groups.setdefault(group_name(key, value), _Group({key: value})).add(message)
+                groups.setdefault(group_name(key, value), _Group({key: label(value)})).add(message)
             else:
                 is_complete = True
     except SqlQueueError as error:
@@ -95,8 +96,8 @@ def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(Fail
 def looked_through(queue: QueueTable, where: ErrorFilter | None = None, seconds: float = SECONDS) -> Any:
     """The messages of an error queue, in order; None, at the end, where it has more than one request looks at."""
     deadline = time.monotonic() + seconds
-    for number, message in enumerate(scan(queue, Span.of(queue, where or ErrorFilter()))):
-        if number == MAX_SCANNED or (number % 64 == 0 and time.monotonic() > deadline):
+    for number, message in enumerate(scan(queue, window_of(queue, where or ErrorFilter()))):
+        if number == MAX_SCANNED or time.monotonic() > deadline:
             yield None
             return
         yield message

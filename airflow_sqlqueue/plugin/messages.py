@@ -17,28 +17,27 @@ from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import classified
 from airflow_sqlqueue.plugin import audit
-from airflow_sqlqueue.plugin.answers import RequestBody, read_as
 from airflow_sqlqueue.plugin.bodies import MAX_BYTES, shown_body
 from airflow_sqlqueue.plugin.failures import Group, Grouping, of_group
+from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.rights import may_see_bodies
 from airflow_sqlqueue.plugin.servers import queue_of
 from airflow_sqlqueue.queue import MessageFilter, QueueTable
-from airflow_sqlqueue.queue.browsing import MessageHead, Search, Span, heads, heads_within
+from airflow_sqlqueue.queue.browsing import PAGE_BYTES, MessageHead, Search, heads
 from airflow_sqlqueue.queue.table_access import FIRST
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.sql import readpast
+from airflow_sqlqueue.untrusted import label
 
 router = APIRouter(prefix="/queues/{address}/messages")
-
-PAGE_BYTES = 4 * 1024 * 1024
-"""Of headers that one page reads from the server."""
 
 STRETCH = 10_000
 """Messages that one request of a search looks at."""
 
 SEARCH_SECONDS = 5.0
 
-_SHOWN_CHARACTERS = 1_000_000
-"""Of headers: longer ones are no headers but an accident, and shown as the beginning of their text."""
+_SHOWN_CHARACTERS = 100_000
+"""Of the text of malformed headers."""
 
 
 class HeaderQuery(BaseModel):
@@ -103,11 +102,10 @@ def message(conn_id: str, address: str, row_version: int) -> dict[str, Any]:
     with queue_of(conn_id, address) as (_, queue):
         head = _head(queue, row_version)
     decoded = head.decoded
-    too_long = len(head.headers) > _SHOWN_CHARACTERS
     return {
         **_summary(head),
-        "headers": [] if too_long else [[name, value] for name, value in decoded.values.items()],
-        "raw_headers": head.headers[:_SHOWN_CHARACTERS] if too_long or decoded.problem_code else None,
+        "headers": [[name, value] for name, value in decoded.values.items()],
+        "raw_headers": head.headers[:_SHOWN_CHARACTERS] if decoded.problem_code else None,
         "problem": decoded.problem,
     }
 
@@ -120,7 +118,7 @@ def body(conn_id: str, address: str, row_version: int, user: GetUserDep) -> dict
         audit.note(user, "see_body", connection=conn_id, queue=queue.address.canonical, row_version=row_version)
         hint = readpast(True)
         piece = queue.value("queue.copy_body", 1, MAX_BYTES, row_version, str(head.id), readpast=hint)
-    return shown_body(Envelope.of(head.headers), bytes(piece or b""), head.body_bytes)
+    return shown_body(Envelope.of(head.decoded), bytes(piece or b""), head.body_bytes)
 
 
 def _head(queue: QueueTable, row_version: int) -> MessageHead:
@@ -133,17 +131,19 @@ def _head(queue: QueueTable, row_version: int) -> MessageHead:
 
 
 def _page(queue: QueueTable, after: int, limit: int) -> tuple[list[MessageHead], int, bool]:
-    found = heads_within(queue, limit, PAGE_BYTES, after=after)
+    found = heads(queue, limit, after=after, max_bytes=PAGE_BYTES)
     # Fewer than were asked for may mean that the bytes were used up: whether it is the end, the next page says.
     return found, found[-1].row_version if found else after, not found
 
 
 def _search(queue: QueueTable, where: MessageFilter, after: int, limit: int) -> tuple[list[MessageHead], int, bool]:
-    search = Search(where, Span(after=after), window=STRETCH)
+    search = Search(where, Window(after), rows=STRETCH)
     deadline = time.monotonic() + SEARCH_SECONDS
     found: list[MessageHead] = []
-    while time.monotonic() < deadline and (page := search.page(queue)) is not None:
+    while (page := search.page(queue)) is not None:
         for head in page:
+            if time.monotonic() > deadline:
+                return found, head.row_version - 1, False
             if where.matches(head.id, head.decoded):
                 found.append(head)
                 if len(found) == limit:
@@ -154,32 +154,33 @@ def _search(queue: QueueTable, where: MessageFilter, after: int, limit: int) -> 
 def _of_group(queue: QueueTable, where: ErrorFilter, after: int, limit: int) -> tuple[list[MessageHead], int, bool]:
     deadline = time.monotonic() + SEARCH_SECONDS
     found: list[MessageHead] = []
-    while time.monotonic() < deadline:
-        page = heads_within(queue, 256, PAGE_BYTES, after=after)
+    while True:
+        page = heads(queue, 256, after=after)
         if not page:
             return found, after, True
         for head in page:
+            if time.monotonic() > deadline:
+                return found, after, False
             after = head.row_version
             if where.matches(classified(head)):
                 found.append(head)
                 if len(found) == limit:
                     return found, after, False
-    return found, after, False
 
 
 def _summary(head: MessageHead) -> dict[str, Any]:
-    envelope = Envelope.of(head.headers)
+    envelope = Envelope.of(head.decoded)
     identity: uuid.UUID = head.id
     sent = envelope.time.time_sent
     return {
         "row_version": head.row_version,
         "id": str(identity),
-        "message_id": envelope.identity.message_id or str(identity),
-        "message_type": envelope.content.message_type,
+        "message_id": label(envelope.identity.message_id) or str(identity),
+        "message_type": label(envelope.content.message_type),
         "time_sent": sent.isoformat() if sent else None,
         "expires": head.expires.isoformat() if head.expires else None,
         "expired": head.expired,
-        "bytes": head.body_bytes + 2 * len(head.headers),
-        "correlation_id": envelope.identity.correlation_id,
+        "bytes": head.body_bytes + head.header_bytes,
+        "correlation_id": label(envelope.identity.correlation_id),
         "is_readable": head.decoded.problem_code is None,
     }

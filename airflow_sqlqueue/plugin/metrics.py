@@ -1,6 +1,6 @@
-"""What the page sees, in OpenMetrics, for who has the token.
+"""OpenMetrics endpoint of the page; needs the metrics token.
 
-A scrape looks at every connection, or takes a look that is young enough; it knows no user and no right.
+A scrape takes a snapshot of every connection, or one that is young enough; it knows no user and no right.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import UNFINISHED
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.plugin import settings
-from airflow_sqlqueue.plugin.looks import LOOKS, Look
 from airflow_sqlqueue.plugin.servers import catalogs_of, client_of, session_of, shown_connections
+from airflow_sqlqueue.plugin.snapshots import SNAPSHOTS, Snapshot
 from airflow_sqlqueue.routing import ResolvedAddress
 
 router = APIRouter()
@@ -120,24 +120,24 @@ def _scrape() -> list[Sample]:
 
 def _of_connection(conn_id: str) -> list[Sample]:
     try:
-        look = LOOKS.look(conn_id, client_of(conn_id))
+        snapshot = SNAPSHOTS.get(conn_id, client_of(conn_id))
     except (SqlQueueError, HTTPException):
         return [("sqlqueue_up", {"conn_id": conn_id}, 0)]
-    found = list(_of_look(conn_id, look))
-    if look.problem is None:
+    found = list(_of_snapshot(conn_id, snapshot))
+    if snapshot.problem is None:
         # A ledger that cannot be read now hides no queue.
         with suppress(SqlQueueError, HTTPException):
             found += _of_batches(conn_id)
     return found
 
 
-def _of_look(conn_id: str, look: Look) -> Iterator[Sample]:
-    yield "sqlqueue_up", {"conn_id": conn_id}, look.problem is None
-    for each in look.queues:
+def _of_snapshot(conn_id: str, snapshot: Snapshot) -> Iterator[Sample]:
+    yield "sqlqueue_up", {"conn_id": conn_id}, snapshot.problem is None
+    for each in snapshot.queues:
         overview = each.overview
         labels = {"conn_id": conn_id, **_names(overview.table), "kind": overview.kind}
         yield "sqlqueue_messages", labels, overview.rows
-        age = None if overview.oldest is None else max(0.0, look.at.timestamp() - overview.oldest.timestamp())
+        age = None if overview.oldest is None else max(0.0, snapshot.at.timestamp() - overview.oldest.timestamp())
         values = {
             "sqlqueue_inserted": overview.inserted,
             "sqlqueue_delayed_messages": overview.delayed,
@@ -165,7 +165,7 @@ def _unfinished(conn_id: str) -> list[_Batches]:
             ledger = Ledger(session, catalog, client.ledger_schema)
             rows: dict[str, Any] = {}
             if ledger.exists():
-                rows = {row[0]: row for row in session.run(ledger.query("unfinished_by_state"))}
+                rows = {row[0]: row for row in session.run(ledger.query("ledger.unfinished_by_state"))}
             for state in UNFINISHED:
                 _, count, seconds = rows.get(state, (state, 0, 0))
                 found.append(_Batches(catalog, state, int(count), max(0.0, float(seconds))))

@@ -7,8 +7,8 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from airflow_sqlqueue.plugin.looks import LOOKS, WatchedQueue
 from airflow_sqlqueue.plugin.servers import client_of
+from airflow_sqlqueue.plugin.snapshots import SNAPSHOTS, WatchedQueue
 
 router = APIRouter()
 
@@ -16,11 +16,11 @@ router = APIRouter()
 @router.get("/queues")
 def queues(conn_id: str) -> dict[str, Any]:
     """Every queue with its counts, rates and findings; a server that is down is a sentence."""
-    look = LOOKS.look(conn_id, client_of(conn_id))
+    snapshot = SNAPSHOTS.get(conn_id, client_of(conn_id))
     return {
-        "looked_at": look.at.isoformat(),
-        "problem": look.problem,
-        "queues": [_queue(each, look.at.timestamp()) for each in look.queues],
+        "looked_at": snapshot.at.isoformat(),
+        "problem": snapshot.problem,
+        "queues": [_queue(each, snapshot.at.timestamp()) for each in snapshot.queues],
     }
 
 

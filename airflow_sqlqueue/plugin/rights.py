@@ -46,11 +46,8 @@ def may_start_actions(user: GetUserDep) -> None:
 
 def may_see_bodies(conn_id: str, user: GetUserDep) -> None:
     """The body of a message."""
-    _require(
-        can_see_bodies(conn_id, user),
-        "Bodies are not shown: it takes [sqlqueue] page_show_bodies, the right to read 'SQL Queue Bodies', and that to "
-        "edit the connection.",
-    )
+    reason = bodies_refused(conn_id, user)
+    _require(reason is None, reason or "")
 
 
 def can_read(conn_id: str, user: Any) -> bool:
@@ -68,9 +65,13 @@ def can_act(conn_id: str, user: Any) -> bool:
     return _view("POST", VIEW, user) and _connection("PUT", conn_id, user)
 
 
-def can_see_bodies(conn_id: str, user: Any) -> bool:
-    """Whether the user may see bodies of the connection's messages."""
-    return settings.shows_bodies() and _view("GET", BODIES, user) and _connection("PUT", conn_id, user)
+def bodies_refused(conn_id: str, user: Any) -> str | None:
+    """Why the user may not see bodies of the connection's messages, as a sentence; None where he may."""
+    if not settings.shows_bodies():
+        return "Bodies are shown to nobody: [sqlqueue] page_show_bodies in Airflow's configuration is off."
+    if _view("GET", BODIES, user) and _connection("PUT", conn_id, user):
+        return None
+    return "To see bodies takes the right to read 'SQL Queue Bodies', and that to edit the connection."
 
 
 def can_use_dag(method: str, dag_id: str, user: Any) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from airflow.configuration import conf
 from airflow.models.connection import Connection as StoredConnection
 from airflow.sdk import BaseHook, Connection
 from airflow.utils.session import create_session
@@ -17,6 +16,7 @@ from fastapi import HTTPException
 from sqlalchemy import select
 
 from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.hooks.configuration import allowed
 from airflow_sqlqueue.hooks.connection import CONNECTION_TYPES, read_connection
 from airflow_sqlqueue.hooks.masking import mask_secrets
 from airflow_sqlqueue.plugin import settings
@@ -48,21 +48,22 @@ class ShownConnection:
 
 
 def shown_connections() -> list[ShownConnection]:
-    """Those of type ``sqlqueue`` in Airflow's database and the environment, and those that the configuration names.
+    """Those that ``[sqlqueue] page_connections`` names, and those of type ``sqlqueue`` in the environment.
 
-    No secrets backend can list what it has: name such connections in ``[sqlqueue] page_connections``.
+    With ``*`` there, those of type ``sqlqueue`` in Airflow's database as well. A look logs in, so by itself the page
+    shows none that people save: whoever may would have the API server reach any host. No secrets backend can list what
+    it has: name such connections.
     """
-    with create_session() as session:
-        rows = session.execute(
-            select(StoredConnection.conn_id, StoredConnection.host).where(
-                StoredConnection.conn_type == CONNECTION_TYPES[0]
-            )
-        )
-        found = {conn_id: ShownConnection(conn_id, host) for conn_id, host in rows}
     own = [name.removeprefix(_ENVIRONMENT).lower() for name in os.environ if name.startswith(_ENVIRONMENT)]
-    for conn_id in [*settings.named_connections(), *own]:
-        if conn_id not in found and (connection := _shown(conn_id)) is not None:
+    found = {}
+    for conn_id in dict.fromkeys([*settings.named_connections(), *own]):
+        if (connection := _shown(conn_id)) is not None:
             found[conn_id] = ShownConnection(conn_id, connection.host)
+    if settings.shows_saved_connections():
+        of_type = StoredConnection.conn_type == CONNECTION_TYPES[0]
+        with create_session() as session:
+            rows = session.execute(select(StoredConnection.conn_id, StoredConnection.host).where(of_type))
+            found = {conn_id: ShownConnection(conn_id, host) for conn_id, host in rows} | found
     return sorted(found.values(), key=lambda each: each.conn_id)
 
 
@@ -78,14 +79,16 @@ def _shown(conn_id: str) -> Connection | None:
     except Exception:
         # There is none; or a text in the environment is none, and what is raised then quotes it.
         return None
-    allowed = CONNECTION_TYPES if conn_id in settings.named_connections() else CONNECTION_TYPES[:1]
-    return connection if connection.conn_type in allowed else None
+    allowed_types = CONNECTION_TYPES if conn_id in settings.named_connections() else CONNECTION_TYPES[:1]
+    return connection if connection.conn_type in allowed_types else None
 
 
 def _is_listed(conn_id: str) -> bool:
-    """Whether Airflow's database or environment has it; what a secrets backend has is for those who name it."""
+    """Whether the environment has it, or Airflow's database, whose connections have all to be shown."""
     if f"{_ENVIRONMENT}{conn_id.upper()}" in os.environ:
         return conn_id == conn_id.lower()
+    if not settings.shows_saved_connections():
+        return False
     with create_session() as session:
         found = session.scalar(select(StoredConnection.conn_id).where(StoredConnection.conn_id == conn_id))
     return found == conn_id
@@ -98,9 +101,8 @@ def client_of(conn_id: str) -> QueueClient:
     """
     connection = _shown(conn_id)
     if connection is None:
-        raise HTTPException(404, f"There is no connection {conn_id!r} of type sqlqueue, and none that the page names.")
-    allow = conf.getboolean("sqlqueue", "allow_driver_in_extra", fallback=False)
-    read = read_connection(connection, allow_driver_in_extra=allow)
+        raise HTTPException(404, f"There is no connection {conn_id!r} that [sqlqueue] page_connections shows.")
+    read = read_connection(connection, allowed=allowed())
     mask_secrets(read)
     server = replace(read.settings, login_timeout=min(read.settings.login_timeout, LOGIN_SECONDS))
     return QueueClient(server, read.resolver, ledger_schema=read.ledger_schema, lock_timeout=LOCK_SECONDS)
@@ -167,7 +169,7 @@ def session_of(conn_id: str) -> Iterator[tuple[QueueClient, Session]]:
 def queue_of(conn_id: str, address: str) -> Iterator[tuple[QueueClient, QueueTable]]:
     """A connection's client and the queue that an address means, through a session for the block.
 
-    Raises what :func:`address_of` raises.
+    Raises what :func:`address_of` raises, and where no queue stands there.
     """
     client = client_of(conn_id)
     # An address that cannot be used is an error before a connection is made.
@@ -175,6 +177,8 @@ def queue_of(conn_id: str, address: str) -> Iterator[tuple[QueueClient, QueueTab
     with SESSIONS.session(conn_id, client) as session:
         queue = client.queue(address).through(session)
         _check_shown(client, queue.address)
+        # A synonym may stand at the address, for a table of another database.
+        _check_shown(client, queue.layout.table)
         yield client, queue
 
 

@@ -13,8 +13,13 @@ VERSION = __version__
 
 
 def named_connections() -> list[str]:
-    """Connections that the page shows besides those of type ``sqlqueue`` that it finds by itself."""
-    return _names("page_connections")
+    """Connections that the page shows besides those of type ``sqlqueue`` in the environment."""
+    return [name for name in _names("page_connections") if name != "*"]
+
+
+def shows_saved_connections() -> bool:
+    """Whether the page shows all connections of type ``sqlqueue`` in Airflow's database."""
+    return "*" in _names("page_connections")
 
 
 def is_open(conn_id: str) -> bool:

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError, SqlQueueError, TransactionError
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.browsing import PAGE
-from airflow_sqlqueue.queue.table_access import FIRST
+from airflow_sqlqueue.queue.browsing import PAGE, PAGE_BYTES, read
+from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Fragment
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.drop import drop_queue
 
@@ -27,6 +26,9 @@ log = logging.getLogger(__name__)
 
 PRIVATE_PREFIX = "sqlqueue.replies"
 """What the name of a private queue begins with; a GUID follows."""
+
+_LOOKED_AT = ("Headers", "CorrelationId", "Expired")
+"""Whose reply a message is, its headers say; the column too, where versions 1 and 2 wrote it."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.05, 2.0, 1.5
 
@@ -143,18 +145,17 @@ def take_reply(replies: QueueTable, correlation_id: str) -> Reply | None:
 
 def _waiting(replies: QueueTable, correlation_id: str) -> Iterator[int]:
     """The RowVersions of the messages with this correlation id, from the head: their order is not that of commits."""
-    has_column = "CorrelationId" in replies.layout.types
-    column = Fragment("[CorrelationId]" if has_column else "CAST(NULL AS varchar(255))")
     after = FIRST
     while True:
-        page = replies.rows("conversation.waiting", PAGE, after, correlation_id=column)
-        for row_version, headers, in_column in page:
+        page = read(replies, _LOOKED_AT, after, LAST, rows=PAGE, max_bytes=PAGE_BYTES, bounded=True)
+        for headers, in_column, expired, row_version in page:
             values = decode_headers(headers).values
-            if correlation_id == (values.get(HeaderNames.CORRELATION_ID) or in_column):
+            if not expired and correlation_id == (values.get(HeaderNames.CORRELATION_ID) or in_column):
                 yield row_version
-        if len(page) < PAGE:
+        # Of four bytes a character at the most, so that it is certain that the bytes did not end the page.
+        if len(page) < PAGE and 4 * sum(len(headers or "") for headers, *_ in page) < PAGE_BYTES:
             return
-        after = page[-1][0]
+        after = page[-1][-1]
 
 
 def _check_outside(session: Session) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from shlex import join
 
-from airflow_sqlqueue.errors import ConfigurationError, MessageError, QueueNotFoundError
+from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.message_types import full_name
 from airflow_sqlqueue.queue import QueueTable
@@ -85,7 +85,7 @@ class SubscriptionTable:
             layout = read_layout(self.session, self.address, "subscription", advice=advice)
             layout.require("subscription")
             self._layout = layout
-        found = query(f"subscription.{name}", table=identifier(self.address), **fragments)
+        found = query(name, table=identifier(self.address), **fragments)
         return Query(found.name, found.purpose.replace("the table", f"the table {self.address.canonical}"), found.text)
 
     def subscribe(self, type_name: str, endpoint: str, queue: ResolvedAddress) -> bool:
@@ -103,15 +103,15 @@ class SubscriptionTable:
                     f"The {what} {value[:40]!r}... is longer than the {MAX_LENGTH} characters that the subscription "
                     "table holds: shorten it."
                 )
-        return bool(self.session.value(self.query("subscribe"), *values.values()))
+        return bool(self.session.value(self.query("subscription.subscribe"), *values.values()))
 
     def unsubscribe(self, type_name: str, endpoint: str) -> bool:
         """End a subscription; return whether there was one."""
-        return bool(self.session.value(self.query("unsubscribe"), endpoint, topic_of(type_name)))
+        return bool(self.session.value(self.query("subscription.unsubscribe"), endpoint, topic_of(type_name)))
 
     def subscriptions(self) -> list[Subscription]:
         """Every subscription, by topic and endpoint."""
-        return [Subscription(*row) for row in self.session.run(self.query("list"))]
+        return [Subscription(*row) for row in self.session.run(self.query("subscription.list"))]
 
     def subscribers(self, type_names: Iterable[str]) -> list[str]:
         """The queue addresses that any of the types' topics, or :data:`ALL_EVENTS`, has subscribers at; each once."""
@@ -121,7 +121,10 @@ class SubscriptionTable:
             raise ConfigurationError(f"An event has {len(topics) - 1} types: give at most {_TOPICS[-1] - 1}.")
         topics += topics[-1:] * (size - len(topics))
         placeholders = Fragment(", ".join("?" * size))
-        return [address for (address,) in self.session.run(self.query("subscribers", topics=placeholders), *topics)]
+        return [
+            address
+            for (address,) in self.session.run(self.query("subscription.subscribers", topics=placeholders), *topics)
+        ]
 
 
 def publish(
@@ -136,8 +139,9 @@ def publish(
 
     The session's transaction is joined where one is open. Delivery: at least once, for a caller that repeats a failed
     call. Nothing is sent where a subscriber's queue is missing (:class:`QueueNotFoundError` names it) or is none
-    (:class:`NotAQueueError`); all queues stand on this server. Raises :class:`MessageError` for a message whose headers
-    are text.
+    (:class:`NotAQueueError`); all queues stand on this server. Every endpoint may write its address into the table, so
+    each has to be an allowed one (:meth:`.AddressResolver.allows`): :class:`AddressError`. Raises :class:`MessageError`
+    for a message whose headers are text.
     """
     if not type_names:
         raise MessageError("An event needs its type: subscribers are found by it.")
@@ -160,11 +164,17 @@ def _subscribed_queues(
         found.setdefault(address.canonical, QueueTable(table.session, address))
     for queue in found.values():
         try:
-            queue.require()
+            queue.require_allowed(resolver)
         except QueueNotFoundError as error:
             raise QueueNotFoundError(
                 f"The queue {queue.address.canonical} of a subscriber does not exist, and nothing was published: "
                 f"create it, or end its subscriptions with {_ending(table, resolver, queue.address, type_names)}."
+            ) from error
+        except AddressError as error:
+            raise AddressError(
+                f"The queue {queue.address.canonical} of a subscriber is outside of the allowed databases and schemas, "
+                "and nothing was published: allow them to the connection, or end its subscriptions with "
+                f"{_ending(table, resolver, queue.address, type_names)}."
             ) from error
     return list(found.values())
 

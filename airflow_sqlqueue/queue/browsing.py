@@ -7,19 +7,20 @@ Headers are read as :func:`decode_headers` reads them, never by SQL: the server 
 from __future__ import annotations
 
 import uuid
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
-from airflow_sqlqueue.errors import LockTimeoutError
+from airflow_sqlqueue.budget import MIB
+from airflow_sqlqueue.errors import DeadlockError, LockTimeoutError
 from airflow_sqlqueue.message import DecodedHeaders, decode_headers
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess
-from airflow_sqlqueue.sql import Fragment, readpast
-from airflow_sqlqueue.sql.columns import head_columns, head_page
+from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
+from airflow_sqlqueue.sql import readpast
+from airflow_sqlqueue.sql.columns import head_page
 from airflow_sqlqueue.sql.columns import page as page_of
 from airflow_sqlqueue.tables.layout import Layout
 
@@ -29,21 +30,28 @@ WINDOW = 10_000
 PAGE = 500
 """Messages whose headers a search holds in memory at one time."""
 
-STRETCH = 5_000
-"""Rows whose headers one statement of a search reads on the server."""
+PAGE_BYTES = 4 * MIB
+"""Bytes of headers that one page reads, and one row more."""
 
-MAX_VALUES = 1_000
-"""Values that one statement names; a statement takes 2,100 parameters."""
+STRETCH = 2_000
+"""Rows whose headers one statement of a search reads on the server: keys and rows together are fewer than the 5,000
+locks at which it would lock the table."""
 
 
 @dataclass(frozen=True)
 class MessageHead:
-    """A row without its body. ``headers`` is the raw text, ``body_bytes`` the body's length. Times are in UTC."""
+    """A row without its body. Times are in UTC.
+
+    ``headers`` is the raw text; of headers that are too long to be read
+    (:data:`~airflow_sqlqueue.message.MAX_HEADER_BYTES`) it is the beginning. ``header_bytes`` and ``body_bytes`` are
+    the lengths of the columns.
+    """
 
     row_version: int
     id: uuid.UUID
     expires: datetime | None
     headers: str = field(repr=False)
+    header_bytes: int
     body_bytes: int
     expired: bool
 
@@ -53,131 +61,111 @@ class MessageHead:
         return decode_headers(self.headers)
 
 
-def heads(table: TableAccess, limit: int, *, after: int = FIRST, up_to: int = LAST) -> list[MessageHead]:
-    """One page of messages that nobody has locked, in order, with RowVersions above ``after`` and up to ``up_to``."""
-    rows = table.run_for_layout(
-        lambda layout: table.session.run(
-            table.query("queue.peek", columns=head_columns(layout.types)), limit, after, up_to
-        )
-    )
-    return [_head(row) for row in rows]
+def heads(
+    table: TableAccess, limit: int, *, after: int = FIRST, up_to: int = LAST, max_bytes: int = PAGE_BYTES
+) -> list[MessageHead]:
+    """One page of messages that nobody has locked, in order, with RowVersions above ``after`` and up to ``up_to``.
 
-
-def heads_within(table: TableAccess, limit: int, max_bytes: int, *, after: int = FIRST) -> list[MessageHead]:
-    """:func:`heads`, of which no more headers are read than ``max_bytes`` and one row; the first row in any case."""
+    No more headers are read than ``max_bytes`` and those of one row; the first row in any case. :func:`is_last` says
+    whether the page ended for want of messages.
+    """
     hint = readpast(True)
     rows = table.run_for_layout(
         lambda layout: table.session.run(
-            table.query("queue.peek_page", **head_page(layout.types), readpast=hint), limit, after, LAST, max_bytes
+            table.query("queue.peek_page", **head_page(layout.types), readpast=hint), limit, after, up_to, max_bytes
         )
     )
     return [_head(row) for row in rows]
 
 
-def held(table: TableAccess, limit: int) -> list[MessageHead]:
-    """The first ``limit`` messages that nobody has locked, locked by this transaction, in order."""
+class _WithHeaders(Protocol):
+    @property
+    def header_bytes(self) -> int: ...
+
+
+def is_last(page: Sequence[_WithHeaders], limit: int, max_bytes: int = PAGE_BYTES) -> bool:
+    """Whether nothing comes after a page of :func:`heads` or :func:`search`: neither limit ended it."""
+    return len(page) < limit and sum(head.header_bytes for head in page) < max_bytes
+
+
+def held(table: TableAccess, limit: int, max_bytes: int = PAGE_BYTES) -> list[MessageHead]:
+    """The first ``limit`` messages that nobody has locked, locked by this transaction, in order.
+
+    Those beyond ``max_bytes`` of headers are locked as well, and not returned.
+    """
     rows = table.run_for_layout(
-        lambda layout: table.session.run(table.query("queue.hold", columns=head_columns(layout.types)), limit, FIRST)
+        lambda layout: table.session.run(table.query("queue.hold", **head_page(layout.types)), limit, FIRST, max_bytes)
     )
     return [_head(row) for row in rows]
 
 
-def pages(
-    table: TableAccess, window: int = LAST, *, after: int = FIRST, up_to: int = LAST, rows: int = PAGE
-) -> Iterator[list[MessageHead]]:
-    """The first ``window`` messages as :func:`heads` has them, ``rows`` at a time: one page is held in memory."""
-    while window > 0 and after < up_to:
-        wanted = min(rows, window)
-        page = heads(table, wanted, after=after, up_to=up_to)
+def pages(table: TableAccess, window: Window, rows: int = PAGE) -> Iterator[list[MessageHead]]:
+    """The messages of a window as :func:`heads` has them, ``rows`` at a time: one page is held in memory."""
+    while window.after < window.up_to:
+        page = heads(table, rows, after=window.after, up_to=window.up_to)
         if page:
             yield page
-        if len(page) < wanted:
+        if is_last(page, rows):
             return
-        window, after = window - len(page), page[-1].row_version
+        window = window.above(page[-1].row_version)
 
 
-def read(table: TableAccess, names: Sequence[str], after: int, up_to: int, *, rows: int, max_bytes: int) -> list[Any]:
+def read(
+    table: TableAccess,
+    names: Sequence[str],
+    after: int,
+    up_to: int,
+    *,
+    rows: int,
+    max_bytes: int,
+    bounded: bool = False,
+) -> list[Any]:
     """One page of some columns, named as in :data:`~airflow_sqlqueue.row.COLUMNS`, and the RowVersion at the end.
 
     Of messages that nobody has locked, in order, above ``after`` and up to ``up_to``: at most ``rows``, and at most
-    ``max_bytes`` of those columns and one row more. A column that is not named does not leave the server.
+    ``max_bytes`` of those columns and one row more. A column that is not named does not leave the server. With
+    ``bounded`` headers that are too long to be read are cut.
     """
     chosen, hint = [*names, "RowVersion"], readpast(True)
 
     def run(layout: Layout) -> list[Any]:
-        statement = table.query("queue.peek_page", **page_of(layout.types, chosen), readpast=hint)
+        statement = table.query("queue.peek_page", **page_of(layout.types, chosen, bounded=bounded), readpast=hint)
         return table.session.run(statement, rows, after, up_to, max_bytes)
 
     return table.run_for_layout(run)
 
 
-@dataclass(frozen=True)
-class Span:
-    """Rows with RowVersions above ``after`` and not above ``up_to``; with ``chosen``, which ascend, only these."""
-
-    after: int = FIRST
-    up_to: int = LAST
-    chosen: tuple[int, ...] | None = None
-
-    def above(self, after: int) -> Span:
-        """What is left of it above a RowVersion."""
-        chosen = None if self.chosen is None else self.chosen[bisect_right(self.chosen, after) :]
-        return Span(max(self.after, after), self.up_to, chosen)
-
-    def pieces(self) -> Iterator[Span]:
-        """The same rows in pieces, each of which one statement can name."""
-        if self.chosen is None:
-            yield self
-            return
-        for start in range(0, len(self.chosen), MAX_VALUES):
-            chosen = self.chosen[start : start + MAX_VALUES]
-            yield Span(chosen[0] - 1, chosen[-1], chosen)
-
-    @property
-    def condition(self) -> Fragment:
-        """The condition on RowVersion, for a statement that seeks: it meets no other row."""
-        if self.chosen is None:
-            return Fragment("[RowVersion] > ? AND [RowVersion] <= ?")
-        return Fragment(f"[RowVersion] IN ({placeholders(self.values)})")
-
-    @property
-    def values(self) -> Sequence[int]:
-        """The values of the condition's parameters: those of a piece."""
-        return (self.after, self.up_to) if self.chosen is None else next(padded_chunks(self.chosen))
-
-
-def search(table: TableAccess, where: MessageFilter, span: Span, *, wait: bool = False) -> list[MessageHead]:
-    """A page of the messages of the span that may match, in order; the span is one piece. Nothing is removed.
+def search(table: TableAccess, where: MessageFilter, window: Window, *, wait: bool = False) -> list[MessageHead]:
+    """A page of the messages of the window that may match, in order; the window is one piece. Nothing is removed.
 
     Messages that others have locked are passed over; with ``wait`` they are waited for, as long as the session waits
-    for locks: then nothing was passed over, and :class:`LockTimeoutError` says that the wait was too short.
+    for locks: then nothing was passed over. :class:`LockTimeoutError` says that the wait was too short, and
+    :class:`DeadlockError` that it would have been for each other.
     """
     condition, hint = where.condition, readpast(not wait)
 
     def run(layout: Layout) -> list[Any]:
-        columns = head_columns(layout.types)
-        statement = table.query(
-            "queue.search", columns=columns, span=span.condition, may_match=condition.text, readpast=hint
-        )
-        return table.session.run(statement, PAGE, *span.values, *condition.values)
+        fragments = {"window": window.condition, "may_match": condition.text, "readpast": hint}
+        statement = table.query("queue.search", **head_page(layout.types), **fragments)
+        return table.session.run(statement, PAGE, *window.values, *condition.values, PAGE_BYTES)
 
     return [_head(row) for row in table.run_for_layout(run, attempts=1)]
 
 
 class Search:
-    """A way through a span of a queue, a page of what may match at a time, each message once.
+    """A way through a window of a queue, a page of what may match at a time, each message once.
 
     A statement reads the headers of a stretch at the most, so each is short, and all of them together are linear in the
     queue, however few messages match. What an error interrupts is looked at again by the next call.
 
-    :param window: look at so many rows at the most.
+    :param rows: look at so many rows at the most.
     """
 
-    def __init__(self, where: MessageFilter, span: Span | None = None, window: int = LAST) -> None:
-        self._where, self._rest, self._window = where, span or Span(), window
-        self._piece: Span | None = None
+    def __init__(self, where: MessageFilter, window: Window | None = None, *, rows: int = LAST) -> None:
+        self._where, self._rest, self._rows = where, window or Window(), rows
+        self._piece: Window | None = None
         self._ended = False
-        self.passed: list[Span] = []
+        self.passed: list[Window] = []
         """Where messages that others have locked were passed over although they were waited for."""
 
     @property
@@ -187,7 +175,7 @@ class Search:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing is left to look at; else the window ended it."""
+        """Whether nothing is left to look at; else the number of rows ended it."""
         return self._ended
 
     def page(self, table: TableAccess, *, wait: float | None = None) -> list[MessageHead] | None:
@@ -201,31 +189,31 @@ class Search:
         if self._piece is None:
             return None
         page = self._find(table, self._piece, wait)
-        self._piece = self._piece.above(page[-1].row_version) if len(page) == PAGE else None
+        self._piece = None if is_last(page, PAGE) else self._piece.above(page[-1].row_version)
         return page
 
-    def _next(self, table: TableAccess, *, certain: bool) -> Span | None:
-        rest, rows = self._rest, min(STRETCH, self._window)
+    def _next(self, table: TableAccess, *, certain: bool) -> Window | None:
+        rest, rows = self._rest, min(STRETCH, self._rows)
         if self._ended or rows <= 0:
             return None
         if rest.chosen is not None:
             piece = next(rest.pieces(), None)
         else:
             end = table.value("queue.window_end", rows, rest.after, rest.up_to)
-            piece = None if end is None else Span(rest.after, int(end))
+            piece = None if end is None else Window(rest.after, int(end))
         if piece is None:
             self._ended = True
             # A row that is being received is not seen without locks: it may come back.
             return rest if certain and rest.chosen is None and rest.after < rest.up_to else None
-        self._rest, self._window = rest.above(piece.up_to), self._window - rows
+        self._rest, self._rows = rest.above(piece.up_to), self._rows - rows
         return piece
 
-    def _find(self, table: TableAccess, piece: Span, wait: float | None) -> list[MessageHead]:
+    def _find(self, table: TableAccess, piece: Window, wait: float | None) -> list[MessageHead]:
         if wait is not None:
             try:
                 with table.session.lock_timeout(wait):
                     return search(table, self._where, piece, wait=True)
-            except LockTimeoutError:
+            except (DeadlockError, LockTimeoutError):
                 self.passed.append(piece)
         return search(table, self._where, piece)
 
@@ -234,7 +222,7 @@ def find(
     table: TableAccess, where: MessageFilter, limit: int, window: int = WINDOW, *, expired: bool = True
 ) -> Iterator[MessageHead]:
     """The first ``limit`` messages that match, among the first ``window`` of the queue. Nothing is removed."""
-    headers = Search(where, window=window)
+    headers = Search(where, rows=window)
     while (page := headers.page(table)) is not None:
         for head in page:
             if (head.expired and not expired) or not where.matches(head.id, head.decoded):
@@ -263,26 +251,21 @@ def delete(table: TableAccess, row_versions: Sequence[int]) -> int:
     return deleted
 
 
-def padded_chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Pieces of a few fixed sizes, the last filled up by its own last value: the server sees few texts."""
-    for start in range(0, len(values), MAX_VALUES):
-        piece = list(values[start : start + MAX_VALUES])
-        size = next(size for size in (1, 16, 256, MAX_VALUES) if size >= len(piece))
-        yield piece + piece[-1:] * (size - len(piece))
-
-
-def placeholders(values: Sequence[Any]) -> Fragment:
-    """A list of parameters for ``IN (...)``."""
-    return Fragment(", ".join("?" * len(values)))
+def row_id(value: str | uuid.UUID | None) -> uuid.UUID:
+    """A row's Id; that of NULL, which only an altered table allows, has no bit set."""
+    if value is None:
+        return uuid.UUID(int=0)
+    return value if isinstance(value, uuid.UUID) else uuid.UUID(str(value))
 
 
 def _head(row: Any) -> MessageHead:
-    row_version, identity, expires, headers, size, expired = row
+    row_version, identity, expires, headers, header_bytes, body_bytes, expired = row
     return MessageHead(
         row_version=row_version,
-        id=identity if isinstance(identity, uuid.UUID) else uuid.UUID(str(identity)),
+        id=row_id(identity),
         expires=expires.replace(tzinfo=timezone.utc) if expires else None,
-        headers=headers,
-        body_bytes=int(size or 0),
+        headers=headers or "",
+        header_bytes=int(header_bytes or 0),
+        body_bytes=int(body_bytes or 0),
         expired=bool(expired),
     )

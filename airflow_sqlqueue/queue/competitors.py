@@ -17,7 +17,7 @@ def competitors(session: Session, queue: ResolvedAddress) -> list[str]:
     something else last on each of its connections is not seen.
     """
     # The texts of others name their own queue: quoted, with or without the database before it.
-    _, _, name = str(identifier(queue)).partition(".")
+    name = f"{identifier(queue.schema)}.{identifier(queue.table)}"
     try:
         found = session.run(query("queue.competitors"), APPLICATION_NAME, name)
     except (PermissionDeniedError, StatementError):

@@ -26,6 +26,7 @@ from airflow_sqlqueue.message import HeaderNames, decode_headers
 from airflow_sqlqueue.queue.table_access import FIRST, TableAccess
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.sql import identifier, query
+from airflow_sqlqueue.sql.columns import cut_headers
 from airflow_sqlqueue.tables.reading import read_layout
 
 KINDS = ("exact", "quick", "catalog")
@@ -56,14 +57,14 @@ class Backlog:
     ``delayed`` is how many messages its table of delayed messages holds, None where there is no such table.
     ``oldest_seconds`` is the age of the visible message with the lowest RowVersion, by its header TimeSent and the
     server's clock; None where there is none or it does not say. Its sender's clock may be wrong, and a message that
-    came back to the queue is older than it looks from there. ``total_sent`` is how often a row was inserted, see
-    :func:`total_sent`.
+    came back to the queue is older than it looks from there. ``inserted`` is how many rows were ever inserted, see
+    :func:`inserted`: no count of messages that were sent.
     """
 
     depth: Depth
     delayed: int | None
     oldest_seconds: float | None
-    total_sent: int
+    inserted: int
 
 
 def depth(table: TableAccess, kind: str = "exact", *, limit: int | None = None) -> Depth:
@@ -74,14 +75,25 @@ def depth(table: TableAccess, kind: str = "exact", *, limit: int | None = None) 
         return Depth(0 if low is None else max(0, high - low + 1), None, kind)
     if kind == "catalog":
         return Depth(_catalog_rows(table, table.layout.table), None, kind)
-    total, expired = table.rows("queue.depth_up_to", limit, FIRST)[0] if limit is not None else _counts(table)
+    total, expired = _counts(table) if limit is None else _counts_up_to(table, limit)
     return Depth(max(0, total - expired), expired)
 
 
 def _counts(table: TableAccess) -> Any:
+    return table.rows("queue.depth_by_indexes" if _has_filtered_index(table) else "queue.depth")[0]
+
+
+def _counts_up_to(table: TableAccess, limit: int) -> Any:
+    if _has_filtered_index(table):
+        total, expired, looked_at = table.rows("queue.depth_up_to_by_indexes", limit, FIRST, limit)[0]
+        if looked_at < limit:
+            return total, expired
+    return table.rows("queue.depth_up_to", limit, FIRST)[0]
+
+
+def _has_filtered_index(table: TableAccess) -> bool:
     index = table.layout.index_on("Expires")
-    filtered = index is not None and index.filter and not index.disabled
-    return table.rows("queue.depth_by_indexes" if filtered else "queue.depth")[0]
+    return index is not None and index.filtered and not index.disabled
 
 
 def check_kind(kind: str) -> None:
@@ -99,13 +111,13 @@ def backlog(table: TableAccess, kind: str = "exact", *, delayed: ResolvedAddress
         depth=depth(table, kind),
         delayed=None if delayed is None else _delayed(table, delayed, kind),
         oldest_seconds=oldest_seconds(table),
-        total_sent=total_sent(table),
+        inserted=inserted(table),
     )
 
 
 def oldest_seconds(table: TableAccess) -> float | None:
     """The age of the visible message with the lowest RowVersion, at least 0; see :class:`Backlog`."""
-    rows = table.rows("queue.oldest", FIRST)
+    rows = table.rows("queue.oldest", FIRST, headers=cut_headers())
     if not rows:
         return None
     headers, now = rows[0]
@@ -113,14 +125,15 @@ def oldest_seconds(table: TableAccess) -> float | None:
     return None if sent is None else max(0.0, (now.replace(tzinfo=timezone.utc) - sent).total_seconds())
 
 
-def total_sent(table: TableAccess) -> int:
+def inserted(table: TableAccess) -> int:
     """How many rows were ever inserted, by the last identity value that the table gave out.
 
-    Too high by sends that were rolled back, by numbers that the server skipped when it was restarted (it takes them in
-    blocks of 10,000), and by messages that came back to the queue. TRUNCATE and a reseed restart it.
+    More than were sent: by messages that came back, each time (a requeue, a return, a delayed retry), by sends that
+    were rolled back, and by numbers that the server skipped when it was restarted (it takes them in blocks of 10,000).
+    TRUNCATE and a reseed restart it.
     """
     base = table.layout.table
-    rows = _run(table, "identity", base, base.qualified_name)
+    rows = _run(table, "inspect.identity", base, base.qualified_name)
     if not rows or rows[0][0] is None:
         return 0
     last, seed, increment = rows[0]
@@ -140,8 +153,8 @@ def _delayed(table: TableAccess, address: ResolvedAddress, kind: str) -> int | N
 
 
 def _catalog_rows(table: TableAccess, base: ResolvedAddress) -> int:
-    return int(_run(table, "row_count", base, base.qualified_name)[0][0])
+    return int(_run(table, "inspect.row_count", base, base.qualified_name)[0][0])
 
 
 def _run(table: TableAccess, name: str, base: ResolvedAddress, *values: Any) -> list[Any]:
-    return table.session.run(query(f"inspect.{name}", catalog=identifier(base.catalog)), *values)
+    return table.session.run(query(name, catalog=identifier(base.catalog)), *values)

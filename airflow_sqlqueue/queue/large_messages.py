@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airflow_sqlqueue.budget import MIB
-from airflow_sqlqueue.queue.browsing import Span
 from airflow_sqlqueue.queue.table_access import TableAccess
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.row import Row
 
 PIECE = 4 * MIB
@@ -28,15 +28,12 @@ class LargeMessage:
     expired: bool
 
 
-def lock_large(
-    queue: TableAccess, after: int, up_to: int, max_body: int, *, chosen: tuple[int, ...] | None = None
-) -> LargeMessage | None:
-    """Lock the first message above ``after`` with more than ``max_body`` bytes of body, passing over locked ones.
+def lock_large(queue: TableAccess, window: Window, max_body: int) -> LargeMessage | None:
+    """Lock the first message of a window with more than ``max_body`` bytes of body, passing over locked ones.
 
-    ``chosen`` as for :meth:`~airflow_sqlqueue.queue.QueueTable.take_head`.
+    The window is one piece.
     """
-    span = Span(after, up_to, chosen)
-    found = queue.rows("queue.lock_large", *span.values, max_body, span=span.condition)
+    found = queue.rows("queue.lock_large", *window.values, max_body, window=window.condition)
     for row_version, row_id, expired in found:
         return LargeMessage(row_version, uuid.UUID(str(row_id)), bool(expired))
     return None

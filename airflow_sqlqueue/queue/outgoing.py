@@ -16,18 +16,15 @@ from datetime import timedelta
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.queue.queue_table import QueueTable
 from airflow_sqlqueue.queue.restoring import parameters_of
-from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
+from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult, seconds_before
 from airflow_sqlqueue.queue.sending import chunks
 from airflow_sqlqueue.queue.table_access import MAX_ROWS_PER_STATEMENT
-from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.row import Row
 from airflow_sqlqueue.server.settings import load_pyodbc
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.sql import identifier
 from airflow_sqlqueue.sql.columns import STAGED, definitions, forwarding, restoration
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
 from airflow_sqlqueue.tables.layout import Layout
-from airflow_sqlqueue.tables.reading import exists
+from airflow_sqlqueue.tables.own import OwnTable
 
 _ROWS = MAX_ROWS_PER_STATEMENT // 2
 """An INSERT locks the row and its key in each index."""
@@ -41,31 +38,12 @@ class StagedAttempt:
     messages: int
 
 
-def outgoing_definition(catalog: str, schema: str = LEDGER_SCHEMA) -> Definition:
-    """The table, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
-    table = ResolvedAddress("Outgoing", schema, catalog)
-    make = query("outgoing.make", outgoing=identifier(table), columns=definitions(STAGED))
-    index = query("outgoing.index", outgoing=identifier(table))
-    return Definition(table, "ledger", (make, index), with_schema=True)
-
-
-class OutgoingTable:
+class OutgoingTable(OwnTable):
     """The messages to be sent of one database, through one connection."""
 
-    def __init__(self, session: Session, catalog: str, schema: str = LEDGER_SCHEMA) -> None:
-        self._session, self._catalog, self._schema = session, catalog, schema
-        self._definition = outgoing_definition(catalog, schema)
-
-    def _query(self, name: str, **fragments: Fragment) -> Query:
-        return query(f"outgoing.{name}", outgoing=identifier(self._definition.table), **fragments)
-
-    def exists(self) -> bool:
-        """Whether the table is there: before the first send of a database it is not."""
-        return exists(self._session, self._definition.table)
-
-    def create(self) -> None:
-        """Make the table, and its schema, where it is missing."""
-        ensure(self._session, self._definition)
+    name = "Outgoing"
+    made_by = ("outgoing.make", "outgoing.index")
+    columns = definitions(STAGED)
 
     def stage(self, rows: Iterable[Row]) -> StagedAttempt:
         """Stage rows under a new attempt, each statement on its own. Their RowVersions do not count."""
@@ -74,8 +52,8 @@ class OutgoingTable:
         key = [(pyodbc.SQL_VARCHAR, 36, 0), (pyodbc.SQL_BIGINT, 0, 0)]
         for chunk in chunks(rows):
             values, sizes = parameters_of(chunk, STAGED)
-            statement = self._query("stage", **restoration(STAGED, len(chunk)))
-            self._session.run(statement, str(attempt_id), staged, *values, sizes=[*key, *sizes])
+            statement = self.query("outgoing.stage", **restoration(STAGED, len(chunk)))
+            self.session.run(statement, str(attempt_id), staged, *values, sizes=[*key, *sizes])
             staged += len(chunk)
         return StagedAttempt(attempt_id, staged)
 
@@ -90,7 +68,7 @@ class OutgoingTable:
 
         Raises :class:`TransactionError`, with nothing sent, where staged messages are gone: they were swept.
         """
-        ledger = SendLedger(self._session, self._catalog, self._schema)
+        ledger = SendLedger(self.session, self.catalog, self.schema)
         ledger.create()
         queue.require()
         result = ledger.once(queue.address, send_id, lambda: self._publish(queue, attempts), origin)
@@ -111,24 +89,24 @@ class OutgoingTable:
         def run(layout: Layout) -> int:
             moved = forwarding(STAGED, layout.types)
             columns, values = moved["columns"], moved["values"]
-            statement = self._query("publish", queue=identifier(queue.address), columns=columns, values=values)
-            return int(self._session.value(statement, str(attempt.attempt_id), after, after + _ROWS))
+            statement = self.query("outgoing.publish", queue=identifier(queue.address), columns=columns, values=values)
+            return int(self.session.value(statement, str(attempt.attempt_id), after, after + _ROWS))
 
         return queue.run_for_layout(run)
 
     def remove(self, attempts: Iterable[StagedAttempt]) -> None:
         """Remove what attempts have staged, in chunks that are committed one by one."""
         for attempt in attempts:
-            while self._session.value(self._query("remove"), MAX_ROWS_PER_STATEMENT, str(attempt.attempt_id)):
+            while self.session.value(self.query("outgoing.remove"), MAX_ROWS_PER_STATEMENT, str(attempt.attempt_id)):
                 pass
 
     def count_older(self, than: timedelta) -> int:
         """How many messages :meth:`remove_older` would remove."""
-        return int(self._session.value(self._query("count_older"), -int(than.total_seconds())))
+        return int(self.session.value(self.query("outgoing.count_older"), seconds_before(than)))
 
     def remove_older(self, than: timedelta) -> int:
         """Remove messages that were staged longer ago, and return how many: those of attempts that died."""
-        removed, statement = 0, self._query("remove_older")
-        while chunk := int(self._session.value(statement, MAX_ROWS_PER_STATEMENT, -int(than.total_seconds()))):
+        removed, statement = 0, self.query("outgoing.remove_older")
+        while chunk := int(self.session.value(statement, MAX_ROWS_PER_STATEMENT, seconds_before(than))):
             removed += chunk
         return removed

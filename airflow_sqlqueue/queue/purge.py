@@ -13,21 +13,22 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Protocol
 
-from airflow_sqlqueue.budget import Budget
+from airflow_sqlqueue.budget import Limits
 from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, TransactionError
 from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.queue.browsing import MessageHead, Search, Span, delete
+from airflow_sqlqueue.queue.browsing import MessageHead, Search, delete
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess, check_rows
-from airflow_sqlqueue.session import retrying
+from airflow_sqlqueue.queue.window import Window
+from airflow_sqlqueue.reconnecting import reconnecting
 
 CHUNK = 1_000
 """Rows of one transaction, by default."""
 
 
 @dataclass(frozen=True)
-class PurgeOptions:
+class PurgeOptions(Limits):
     """What to purge, and within which limits.
 
     Without more it is what has expired, by the server's clock. ``all_messages`` is all that is in the queue when it
@@ -50,18 +51,17 @@ class PurgeOptions:
     chunk: int = CHUNK
     pause: float = 0.0
     lock_timeout: float = 5.0
-    max_messages: int | None = None
-    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_rows(self.chunk)
         chooses = self.older_than is not None or self.where is not None
         if self.all_messages and chooses:
             raise ConfigurationError("A purge takes every message, or those of an age or a filter: choose one.")
         if self.older_than is not None and self.older_than < timedelta(0):
             raise ConfigurationError(f"older_than is {self.older_than}: give a time that is not below zero.")
-        if min(self.pause, self.lock_timeout, self.max_messages or 0, self.max_seconds or 0) < 0:
-            raise ConfigurationError("A purge's pause, lock timeout and budget are not below zero.")
+        if min(self.pause, self.lock_timeout) < 0:
+            raise ConfigurationError("A purge's pause and lock timeout are not below zero.")
         if (self.all_messages or chooses) and not (self.confirm or self.dry_run):
             raise ConfigurationError(
                 "This purge deletes messages that have not expired: confirm that they may be lost, or make a dry run."
@@ -105,13 +105,13 @@ def purge(table: TableAccess, options: PurgeOptions) -> PurgeResult:
     session = table.session
     if session.in_transaction:
         raise TransactionError("A purge commits its chunks one by one: call it outside the transaction.")
-    budget = Budget(options.max_messages, options.max_seconds)
+    budget = options.budget()
     work = _work(table, options)
-    deleted, complete = 0, False
+    deleted, complete, what = 0, False, f"Purging the queue {table.address.canonical}"
     with session.yielding(), session.lock_timeout(options.lock_timeout):
         while not complete and not options.dry_run and (take := budget.reserve(options.chunk)):
             try:
-                count, complete = retrying(partial(work.delete, take))
+                count, complete = reconnecting(session, what, partial(work.delete, take))
             except LockTimeoutError:
                 break
             deleted += count
@@ -143,10 +143,10 @@ class _Expired:
         return count, count < take
 
     def report(self, complete: bool) -> tuple[int | None, int, int]:
-        if complete and _none_left(self._table, "expired_left"):
+        if complete and _none_left(self._table, _EXPIRED):
             return 0, 0, 0
         remaining = int(self._table.value("queue.count_expired"))
-        return remaining, _held(self._table, "expired_left", remaining), 0
+        return remaining, _held(self._table, _EXPIRED, remaining), 0
 
 
 class _All:
@@ -166,11 +166,11 @@ class _All:
 
     def report(self, complete: bool) -> tuple[int | None, int, int]:
         if self._up_to is None:
-            return 0, _held(self._table, "left", 0, LAST), 0
-        if complete and _none_left(self._table, "left", self._up_to):
+            return 0, _held(self._table, _LEFT, 0, LAST), 0
+        if complete and _none_left(self._table, _LEFT, self._up_to):
             return 0, 0, 0
         remaining = int(self._table.value("queue.count_up_to", self._up_to))
-        return remaining, _held(self._table, "left", remaining, self._up_to), 0
+        return remaining, _held(self._table, _LEFT, remaining, self._up_to), 0
 
 
 class _Matching:
@@ -185,7 +185,7 @@ class _Matching:
         self._where = _sent_before(options.where, before)
         self._missed = self._undated = 0
         up_to = table.value("queue.high_water", FIRST)
-        self._search = None if up_to is None else Search(self._where, Span(up_to=int(up_to)))
+        self._search = None if up_to is None else Search(self._where, Window(up_to=int(up_to)))
         self._waiting: list[int] = []
 
     def _look(self) -> list[int] | None:
@@ -231,15 +231,27 @@ def _sent_before(where: MessageFilter | None, moment: datetime | None) -> Messag
     return where if where.until is not None and where.until < moment else replace(where, until=moment)
 
 
-def _held(table: TableAccess, name: str, visible: int, *values: int) -> int:
+@dataclass(frozen=True)
+class _Queries:
+    """Queries for the first and for the number of some messages."""
+
+    first: str
+    count: str
+
+
+_EXPIRED = _Queries("queue.first_expired_left", "queue.count_expired_left")
+_LEFT = _Queries("queue.first_left", "queue.count_left")
+
+
+def _held(table: TableAccess, queries: _Queries, visible: int, *values: int) -> int:
     """How many of these messages others hold. A locking read shows whether there is one at all, NOLOCK how many."""
-    if not visible and _none_left(table, name, *values):
+    if not visible and _none_left(table, queries, *values):
         return 0
-    return max(0 if visible else 1, int(table.value(f"queue.count_{name}", *values)) - visible)
+    return max(0 if visible else 1, int(table.value(queries.count, *values)) - visible)
 
 
-def _none_left(table: TableAccess, name: str, *values: int) -> bool:
+def _none_left(table: TableAccess, queries: _Queries, *values: int) -> bool:
     """Whether there is none of these messages, for certain, by one read: a count steps over all that were deleted."""
     with table.session.lock_timeout(0), suppress(LockTimeoutError):
-        return table.value(f"queue.first_{name}", *values) is None
+        return table.value(queries.first, *values) is None
     return False

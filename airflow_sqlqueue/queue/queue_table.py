@@ -11,13 +11,14 @@ from typing import Any
 from airflow_sqlqueue.errors import LockTimeoutError, NotAQueueError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import browsing
-from airflow_sqlqueue.queue.browsing import WINDOW, MessageHead, Span
+from airflow_sqlqueue.queue.browsing import WINDOW, MessageHead
 from airflow_sqlqueue.queue.depth import Backlog, Depth, backlog, depth
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions, PurgeResult, purge
 from airflow_sqlqueue.queue.restoring import parameters_of
 from airflow_sqlqueue.queue.sending import chunks, rows_of
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess, check_rows
+from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.row import Row
 from airflow_sqlqueue.sql import number
@@ -83,7 +84,13 @@ class QueueTable(TableAccess):
         return self.run_for_layout(run)
 
     def receive(
-        self, limit: int = 1, *, where: MessageFilter | None = None, window: int = WINDOW, keep_expired: bool = False
+        self,
+        limit: int = 1,
+        *,
+        where: MessageFilter | None = None,
+        window: int = WINDOW,
+        keep_expired: bool = False,
+        bounded: bool = False,
     ) -> list[ReceivedMessage]:
         """Take up to ``limit`` messages out of the queue, lowest RowVersion first, passing over locked ones.
 
@@ -94,13 +101,16 @@ class QueueTable(TableAccess):
 
         With ``where`` only matching messages are taken, among the first ``window`` of the queue: their headers are read
         page by page, without their bodies. Expired ones do not match then, unless they are kept.
+
+        With ``bounded`` headers that are too long to be read (:data:`~airflow_sqlqueue.message.MAX_HEADER_BYTES`) are
+        cut: only in a transaction, which a caller that meets such a message rolls back.
         """
         check_rows(limit)
         if where is not None:
             found = browsing.find(self, where, limit, window, expired=keep_expired)
-            return self.take([head.row_version for head in found])
+            return self.take([head.row_version for head in found], bounded=bounded)
         while True:
-            rows = self.delete_output("queue.receive", limit=number(limit))
+            rows = self.delete_output("queue.receive", limit=number(limit), bounded=bounded)
             alive = rows if keep_expired else [row for row in rows if not row.expired]
             # What was taken is handed out at once: outside a transaction an error of one more statement would lose it.
             if alive or len(rows) < limit:
@@ -131,7 +141,10 @@ class QueueTable(TableAccess):
         return [received_message(Row._make(row)) for row in rows]
 
     def browse(self, limit: int = 10, *, after: int = FIRST) -> list[MessageHead]:
-        """:meth:`peek` without bodies: what a look at the headers takes, however large the bodies are."""
+        """:meth:`peek` without bodies: what a look at the headers takes, however large the bodies are.
+
+        A page ends after 4 MiB of headers as well. Of headers that are too long to be read it has the beginning.
+        """
         check_rows(limit)
         return browsing.heads(self, limit, after=after)
 
@@ -142,17 +155,19 @@ class QueueTable(TableAccess):
         """
         return list(browsing.find(self, where, limit, window))
 
-    def take(self, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = ()) -> list[ReceivedMessage]:
+    def take(
+        self, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = (), bounded: bool = False
+    ) -> list[ReceivedMessage]:
         """Take the messages with these RowVersions or row Ids out of the queue, lowest first, passing over locked ones.
 
         What is missing from the answer is gone, or another transaction has locked it. An Id may be that of several
         rows, all of which are taken; finding them reads the whole table. Expired messages are returned, flagged: they
-        were asked for. Delivery as for :meth:`receive`.
+        were asked for. Delivery, and ``bounded``, as for :meth:`receive`.
         """
         wanted = set(row_versions).union(browsing.row_versions_of(self, ids) if ids else ())
         taken: list[Row] = []
-        for chunk in browsing.padded_chunks(sorted(wanted)):
-            taken += self.delete_output("queue.take", *chunk, row_versions=browsing.placeholders(chunk))
+        for chunk in padded_chunks(sorted(wanted)):
+            taken += self.delete_output("queue.take", *chunk, bounded=bounded, row_versions=placeholders(chunk))
         return _in_order(taken)
 
     def hold(self, limit: int) -> list[MessageHead]:
@@ -167,19 +182,8 @@ class QueueTable(TableAccess):
         """Delete the messages with these RowVersions, passing over locked ones, and return how many there were."""
         return browsing.delete(self, row_versions)
 
-    def take_head(
-        self,
-        count: int,
-        after: int,
-        up_to: int,
-        max_bytes: int,
-        max_body: int = LAST,
-        *,
-        chosen: tuple[int, ...] | None = None,
-    ) -> list[Any]:
-        """Take the rows of a drain: like :meth:`receive`, for RowVersions above ``after`` and not above ``up_to``.
-
-        With ``chosen``, which are as many as a statement can name and in these bounds, only for these RowVersions.
+    def take_head(self, count: int, window: Window, max_bytes: int, max_body: int = LAST) -> list[Any]:
+        """Take the rows of a drain: like :meth:`receive`, in a window, which is one piece.
 
         They are at most ``max_bytes`` of headers and bodies and one row more, and at least one row where there is one.
         Rows with more than ``max_body`` bytes of body are passed over: they are for ``large_messages``. Only in a
@@ -188,9 +192,8 @@ class QueueTable(TableAccess):
         of :data:`~airflow_sqlqueue.row.COLUMNS`, because a :class:`Row` each is what a drain would spend most time on.
         """
         check_rows(count)
-        span = Span(after, up_to, chosen)
-        values = (count, *span.values, max_body, max_bytes)
-        return self.delete_output_raw("queue.take_head", *values, span=span.condition)
+        values = (count, *window.values, max_body, max_bytes)
+        return self.delete_output_raw("queue.take_head", *values, window=window.condition)
 
     def mean_bytes(self, up_to: int = LAST, *, rows: int = 100) -> int | None:
         """The mean size of headers and body at the head of the queue, locked rows included; None where it is empty."""
@@ -205,7 +208,7 @@ class QueueTable(TableAccess):
         return depth(self, kind, limit=limit)
 
     def backlog(self, kind: str = "exact", *, delayed: ResolvedAddress | None = None) -> Backlog:
-        """The depth with delayed messages, the age of the oldest and how many were ever sent."""
+        """The depth with delayed messages, the age of the oldest and how many rows were ever inserted."""
         return backlog(self, kind, delayed=delayed)
 
     def ends(self) -> tuple[int, int] | None:
@@ -263,11 +266,11 @@ def _in_order(rows: Iterable[Row]) -> list[ReceivedMessage]:
 
 
 def received_message(row: Row) -> ReceivedMessage:
-    """The message of a row; ``Expires`` is UTC."""
+    """The message of a row; ``Expires`` is UTC. NULL in a column that the transport makes NOT NULL is empty."""
     return ReceivedMessage(
-        id=row.id if isinstance(row.id, uuid.UUID) else uuid.UUID(row.id),
+        id=browsing.row_id(row.id),
         row_version=row.row_version,
-        headers=row.headers,
+        headers=row.headers or "",
         body=bytes(row.body or b""),
         expires=row.expires.replace(tzinfo=timezone.utc) if row.expires else None,
         expired=bool(row.expired),

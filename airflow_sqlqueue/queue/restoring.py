@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from airflow_sqlqueue.row import Row
+from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES, SENT_BITS, Row
 from airflow_sqlqueue.server.settings import load_pyodbc
-from airflow_sqlqueue.sql.columns import (
-    ADDRESSED,
-    NOT_RECOVERABLE,
-    NULL_BODY,
-    NULL_CORRELATION_ID,
-    NULL_REPLY_TO_ADDRESS,
-)
+from airflow_sqlqueue.sql.columns import FLAGS
+
+_FLAGGED = {name: not SENT_BITS[name] if name in SENT_BITS else None for name in FLAGS}
+"""The values that Flags stand for."""
 
 
 def parameters_of(rows: Sequence[Row], present: Collection[str]) -> tuple[list[Any], list[Any]]:
@@ -25,20 +22,14 @@ def parameters_of(rows: Sequence[Row], present: Collection[str]) -> tuple[list[A
     """
     values: list[Any] = []
     for row in rows:
-        addressed = {"CorrelationId": row.correlation_id, "ReplyToAddress": row.reply_to_address}
-        values += (str(row.id), _flags(row), _iso(row.expires), row.headers, row.body or b"")
-        values += (addressed[name] or "" for name in ADDRESSED if name in present)
+        columns = dict(zip(NAMES, row, strict=True))
+        values += (str(row.id), _flags(columns), _iso(row.expires), row.headers, row.body or b"")
+        values += (columns[name] or "" for name in COLUMN_HEADERS if name in present)
     return values, _sizes(present) * len(rows)
 
 
-def _flags(row: Row) -> int:
-    flags = {
-        NULL_CORRELATION_ID: row.correlation_id is None,
-        NULL_REPLY_TO_ADDRESS: row.reply_to_address is None,
-        NULL_BODY: row.body is None,
-        NOT_RECOVERABLE: row.recoverable is False,
-    }
-    return sum(flag for flag, holds in flags.items() if holds)
+def _flags(columns: Mapping[str, Any]) -> int:
+    return sum(flag for name, flag in FLAGS.items() if columns[name] is _FLAGGED[name])
 
 
 def _iso(expires: datetime | None) -> str:
@@ -50,4 +41,4 @@ def _sizes(present: Collection[str]) -> list[Any]:
     pyodbc = load_pyodbc()
     text = (pyodbc.SQL_WVARCHAR, 0, 0)
     sizes = [(pyodbc.SQL_VARCHAR, 36, 0), (pyodbc.SQL_INTEGER, 0, 0), (pyodbc.SQL_VARCHAR, 26, 0)]
-    return [*sizes, text, (pyodbc.SQL_VARBINARY, 0, 0), *(text for name in ADDRESSED if name in present)]
+    return [*sizes, text, (pyodbc.SQL_VARBINARY, 0, 0), *(text for name in COLUMN_HEADERS if name in present)]

@@ -9,9 +9,12 @@ from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
 from airflow_sqlqueue.budget import MIB
-from airflow_sqlqueue.message import HeaderNames, Headers, Message, encode_headers, escape_non_ascii
+from airflow_sqlqueue.errors import MessageError
+from airflow_sqlqueue.message import MAX_CHARACTERS, Headers, Message, encode_headers, escape_non_ascii
+from airflow_sqlqueue.row import COLUMN_HEADERS
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.sql.columns import NEVER
+from airflow_sqlqueue.untrusted import row_text
 
 ROWS = (256, 64, 16, 4, 1)
 """Rows of a statement. A few fixed sizes, so that the server sees few texts; a row has up to six parameters, and a
@@ -20,10 +23,6 @@ statement takes 2,100."""
 BYTES = 4 * MIB
 """Bodies of a statement: above this it is sent, whatever the number of its rows."""
 
-_COLUMN_HEADERS = {
-    "CorrelationId": HeaderNames.CORRELATION_ID,
-    "ReplyToAddress": HeaderNames.REPLY_TO_ADDRESS,
-}
 _MILLISECOND = timedelta(milliseconds=1)
 _LONGEST, _LONG_AGO = timedelta(days=2_900_000), timedelta(days=36_500)
 """Lifetimes that DATEADD takes: a column begins with 1753 and ends with the year 9999, and beyond is error 517. .NET's
@@ -75,8 +74,8 @@ def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> RowParamet
     A column that none of the messages fills takes no parameters: their number is what a bulk send spends its time on.
     """
     columns = {
-        column: [_column_text(message.header(name)) for message in messages]
-        for column, name in _COLUMN_HEADERS.items()
+        column: [column_text(message.header(name)) for message in messages]
+        for column, name in COLUMN_HEADERS.items()
         if column in types
     }
     columns = {column: texts for column, texts in columns.items() if any(texts)}
@@ -104,12 +103,17 @@ def _life(interval: timedelta | None) -> int:
 
 
 def headers_text(headers: Headers | str, column_type: str) -> str:
-    """The text of the Headers column; a varchar column makes question marks of what is not in its code page."""
-    text = headers if isinstance(headers, str) else encode_headers(headers)
+    """The text of the Headers column; a varchar column makes question marks of what is not in its code page.
+
+    Raises :class:`MessageError` for headers that are too long to be read: they may also be a piece of some that are.
+    """
+    text = row_text(headers) if isinstance(headers, str) else encode_headers(headers)
+    if len(text) > MAX_CHARACTERS:
+        raise MessageError(f"The headers have more than {MAX_CHARACTERS:,} characters: shorten them.")
     return escape_non_ascii(text) if column_type == "varchar" else text
 
 
-def _column_text(value: str | None) -> str:
+def column_text(value: str | None) -> str:
     """A header's value for a legacy varchar(255) column, empty where it would be cut or changed."""
     return value if value and len(value) <= 255 and value.isascii() else ""
 
@@ -121,4 +125,11 @@ def _sizes(given: set[str]) -> list[Any]:
     if "Expires" in given:
         sizes.append((pyodbc.SQL_BIGINT, 0, 0))
     sizes += [(pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)]
-    return sizes + [(pyodbc.SQL_VARCHAR, 255, 0) for column in _COLUMN_HEADERS if column in given]
+    return sizes + [(pyodbc.SQL_VARCHAR, 255, 0) for column in COLUMN_HEADERS if column in given]
+
+
+def numbered_sizes(rows: int) -> list[Any]:
+    """As :func:`rows_of` has them, for rows as ``sql.columns.numbered`` spells them."""
+    pyodbc = load_pyodbc()
+    texts = [(pyodbc.SQL_VARCHAR, 255, 0)] * len(COLUMN_HEADERS)
+    return [(pyodbc.SQL_BIGINT, 0, 0), (pyodbc.SQL_WVARCHAR, 0, 0), *texts] * rows

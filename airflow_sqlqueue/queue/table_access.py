@@ -48,7 +48,7 @@ class TableAccess:
         self.session = session
         self.address = address
         self._layout = layout
-        self._last: tuple[tuple[Layout, str, bool, dict[str, Fragment]], Query] | None = None
+        self._last: tuple[tuple[Layout, str, bool, bool, dict[str, Fragment]], Query] | None = None
 
     @property
     def layout(self) -> Layout:
@@ -115,24 +115,31 @@ class TableAccess:
         """The rows of a query, which is not repeated after a lock timeout. Raises where no queue stands there."""
         return self.run_for_layout(lambda _: self.session.run(self.query(name, **fragments), *values), attempts=1)
 
-    def delete_output(self, name: str, *values: Any, body: bool = True, **fragments: Fragment) -> list[Row]:
-        """The rows that a deleting query returns by its OUTPUT clause; their order is undefined."""
-        return list(map(row_of, self.delete_output_raw(name, *values, body=body, **fragments)))
+    def delete_output(
+        self, name: str, *values: Any, body: bool = True, bounded: bool = False, **fragments: Fragment
+    ) -> list[Row]:
+        """The rows that a deleting query returns by its OUTPUT clause; their order is undefined.
 
-    def delete_output_raw(self, name: str, *values: Any, body: bool = True, **fragments: Fragment) -> list[Any]:
+        With ``bounded`` headers that are too long to be read are cut.
+        """
+        return list(map(row_of, self.delete_output_raw(name, *values, body=body, bounded=bounded, **fragments)))
+
+    def delete_output_raw(
+        self, name: str, *values: Any, body: bool = True, bounded: bool = False, **fragments: Fragment
+    ) -> list[Any]:
         """The same rows as the driver returns them: nine values each, in the order of :data:`~.row.COLUMNS`."""
 
         def run(layout: Layout) -> list[Any]:
-            return self.session.run(self._deleting(layout, name, body, fragments), *values)
+            return self.session.run(self._deleting(layout, name, body, bounded, fragments), *values)
 
         return self.run_for_layout(run)
 
-    def _deleting(self, layout: Layout, name: str, body: bool, fragments: dict[str, Fragment]) -> Query:
+    def _deleting(self, layout: Layout, name: str, body: bool, bounded: bool, fragments: dict[str, Fragment]) -> Query:
         """A deleting query. The last one is kept: an endpoint receives its messages one by one, with one statement."""
-        key = (layout, name, body, fragments)
+        key = (layout, name, body, bounded, fragments)
         if self._last is None or self._last[0] != key:
-            text = self.query(name, **fragments, **output(layout.types, into=layout.output_into, body=body))
-            self._last = key, text
+            columns = output(layout.types, into=layout.output_into, body=body, bounded=bounded)
+            self._last = key, self.query(name, **fragments, **columns)
         return self._last[1]
 
 

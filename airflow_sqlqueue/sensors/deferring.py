@@ -1,28 +1,40 @@
-"""A sensor that can wait in the triggerer."""
+"""Base class of sensors that can wait in the triggerer."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue
+from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.operators.base import ServerTask
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.triggers.base import BaseTrigger
 
 
-class DeferringSensor(BaseSensorOperator):
-    """A sensor that pokes once and defers, where it is ``deferrable``. Classes that take it say with which trigger."""
+class DeferringSensor(ServerTask, BaseSensorOperator):
+    """Base class of sensors that poke once and defer, where they are ``deferrable``.
 
-    deferrable: bool
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` unless given.
+    """
 
+    def __init__(
+        self,
+        *,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.deferrable = deferrable
+
+    @abstractmethod
     def trigger(self) -> BaseTrigger:
-        """What waits in the place of the sensor."""
-        raise NotImplementedError
+        """The trigger that waits in the place of the sensor."""
 
     def failing(self) -> AbstractContextManager[None]:
         """Around what looks: errors that no retry can fix fail the sensor without one.
@@ -35,11 +47,14 @@ class DeferringSensor(BaseSensorOperator):
         """Wait; the timeout counts from here, in a deferred try from its first poke."""
         if not self.deferrable:
             return super().execute(context)
-        from airflow_sqlqueue.reconnecting import RETRIED
+        from airflow_sqlqueue.errors import SqlQueueError
+        from airflow_sqlqueue.reconnecting import passes
 
         try:
             looked = self.poke(context)
-        except RETRIED as error:
+        except SqlQueueError as error:
+            if not passes(error, known=False):
+                raise
             self.log.warning("The first look failed; the trigger looks again: %s", error)
             looked = False
         if isinstance(looked, PokeReturnValue) and looked:

@@ -1,4 +1,4 @@
-"""Wait until a batch has been left behind."""
+"""Sensor on stranded batches, which were left behind."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
+from airflow.sdk import PokeReturnValue
 
 from airflow_sqlqueue.drain.manifest import UNFINISHED
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.operators.base import ServerTask
+from airflow_sqlqueue.operators.base import ServerTask, templated
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.sensors.deferring import DeferringSensor
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
 
 
-class SqlQueueStrandedBatchSensor(DeferringSensor, ServerTask, BaseSensorOperator):
+class SqlQueueStrandedBatchSensor(DeferringSensor):
     """Wait until there is a batch that has been open or sealed for too long and that nobody works on.
 
     For alerts: what comes behind the sensor runs when something was left behind (or its ``on_success_callback``), and a
@@ -37,13 +37,9 @@ class SqlQueueStrandedBatchSensor(DeferringSensor, ServerTask, BaseSensorOperato
     :param queue_name: a queue; None: all batches of the ledger in the connection's database (templated)
     :param states: which batches to look for: ``open``, ``sealed``, or both.
     :param older_than: how long they have been in their state at least.
-    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` unless given.
-    :param sqlqueue_conn_id: the Airflow connection (templated)
-    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "sqlqueue_conn_id")
-    ui_color = "#dfe9f5"
+    template_fields = templated("queue_name", ServerTask)
 
     def __init__(
         self,
@@ -51,18 +47,12 @@ class SqlQueueStrandedBatchSensor(DeferringSensor, ServerTask, BaseSensorOperato
         queue_name: str | None = None,
         states: Sequence[str] = ("open", "sealed"),
         older_than: timedelta = timedelta(hours=1),
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        sqlqueue_conn_id: str = "sqlqueue_default",
-        hook_params: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.queue_name = queue_name
         self.states = states
         self.older_than = older_than
-        self.deferrable = deferrable
-        self.sqlqueue_conn_id = sqlqueue_conn_id
-        self.hook_params = hook_params
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once; raises our errors, those that no retry can fix as AirflowFailException."""

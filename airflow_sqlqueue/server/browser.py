@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import socket
 
-from airflow_sqlqueue.errors import ServerUnreachableError
+from airflow_sqlqueue.errors import ServerUnreachableError, UnknownHostError
 
 PORT = 1434
 """Of the browser, by its protocol."""
@@ -22,10 +22,11 @@ _ASK, _ANSWER = b"\x04", 5
 
 
 def port_of(host: str, instance: str) -> int:
-    """The TCP port on which the instance listens. Raises :class:`ServerUnreachableError`."""
+    """The TCP port on which the instance listens. Raises :class:`ServerUnreachableError`, also as :func:`unknown_host`
+    does."""
     question = _ASK + instance.encode("utf-8") + b"\0"
     for _ in range(_TRIES):
-        for family, kind, protocol, _, address in _addresses(host, instance):
+        for family, kind, protocol, _, address in _addresses(host):
             try:
                 with socket.socket(family, kind, protocol) as asking:
                     asking.settimeout(_SECONDS)
@@ -43,13 +44,18 @@ def port_of(host: str, instance: str) -> int:
     )
 
 
-def _addresses(host: str, instance: str) -> list[tuple[int, int, int, str, tuple[str, int]]]:
+def unknown_host(error: socket.gaierror, host: str) -> ServerUnreachableError:
+    """Our error for a name without an address; a name server that does not answer just now is no reason to doubt it."""
+    if error.errno == socket.EAI_AGAIN:
+        return ServerUnreachableError(f"The name server does not say where {host} is: check the network.")
+    return UnknownHostError(f"The host {host} is not known: check its name.")
+
+
+def _addresses(host: str) -> list[tuple[int, int, int, str, tuple[str, int]]]:
     try:
         return socket.getaddrinfo(host, PORT, type=socket.SOCK_DGRAM)  # type: ignore[return-value]
     except socket.gaierror as error:
-        raise ServerUnreachableError(
-            f"The host {host} of the instance {instance!r} is not known: check its name."
-        ) from error
+        raise unknown_host(error, host) from error
 
 
 def _read(answer: bytes, instance: str) -> int | None:

@@ -6,15 +6,25 @@ import socket
 from codecs import utf_16_le_decode
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.errors import DriverNotFoundError, LoginFailedError, ServerBusyError, ServerUnreachableError
+from airflow_sqlqueue.errors import (
+    DriverNotFoundError,
+    LoginFailedError,
+    ServerBusyError,
+    ServerUnreachableError,
+    SqlQueueError,
+    UntrustedServerError,
+)
+from airflow_sqlqueue.server.browser import unknown_host
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
-from airflow_sqlqueue.server.translation import BUSY, quiet, state_and_number
+from airflow_sqlqueue.server.translation import BUSY, LOST, REPLICA, quiet, state_and_number
 
 if TYPE_CHECKING:
     import pyodbc
 
 _PROBE_SECONDS = 2.0
 _LOGIN = {18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064}
+_CUT = ("eof", "syscall", "reset", "closed", "broken pipe", "error code 0x", "timeout")
+"""Words for a connection that broke while encryption was agreed on, as where a server stops just then."""
 
 
 def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) -> pyodbc.Connection:
@@ -27,27 +37,35 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
     try:
         connection = pyodbc.connect(text, **options)
     except pyodbc.Error as error:
-        where = settings.server
-        state, number = state_and_number(error)
-        if number in _LOGIN or state == "28000":
-            raise _refused(settings) from quiet(error)
-        if number in BUSY:
-            raise ServerBusyError(f"The server at {where} is failing over or overloaded: try again later.") from quiet(
-                error
-            )
-        if state in {"01000", "IM002", "IM003", "IM004"}:
-            raise DriverNotFoundError(
-                f"The ODBC driver {settings.driver or 'for SQL Server'!r} cannot be loaded: "
-                "name an installed one, or run \"pip install 'airflow-sqlqueue[driver]'\"."
-            ) from quiet(error)
-        if "certificate" in str(error).lower() or "ssl" in str(error).lower():
-            raise ServerUnreachableError(
-                f"No trusted encrypted connection to {where}: install the server's certificate, or, if you may, switch "
-                "on 'Trust server certificate' in the Airflow connection (TrustServerCertificate=yes elsewhere)."
-            ) from quiet(error)
-        raise _unreachable(settings) from quiet(error)
+        raise _refusal(settings, error) from quiet(error)
     _take_any_text(connection)
     return connection
+
+
+def _refusal(settings: ConnectionSettings, error: Exception) -> SqlQueueError:
+    """Our error for a connection that was not made."""
+    state, number = state_and_number(error)
+    text, where = str(error).lower(), settings.server
+    if number in REPLICA:
+        return ServerBusyError(
+            f"The database {settings.database!r} cannot be entered on the server at {where} (error {number}), as while "
+            "it fails over: try again later, or connect to its primary replica."
+        )
+    if number in BUSY | LOST:
+        return ServerBusyError(f"The server at {where} starts, fails over or is overloaded: try again later.")
+    if number in _LOGIN or state == "28000":
+        return _refused(settings)
+    if state in {"01000", "IM002", "IM003", "IM004"}:
+        return DriverNotFoundError(
+            f"The ODBC driver {settings.driver or 'for SQL Server'!r} cannot be loaded: "
+            "name an installed one, or run \"pip install 'airflow-sqlqueue[driver]'\"."
+        )
+    if "certificate" in text or ("ssl" in text and not any(word in text for word in _CUT)):
+        return UntrustedServerError(
+            f"No trusted encrypted connection to {where}: install the server's certificate, or, if you may, switch "
+            "on 'Trust server certificate' in the Airflow connection (TrustServerCertificate=yes elsewhere)."
+        )
+    return _unreachable(settings)
 
 
 def _refused(settings: ConnectionSettings) -> LoginFailedError:
@@ -79,8 +97,10 @@ def _probe_port(settings: ConnectionSettings) -> None:
     """See that the port is open: on a refused connection the driver tries on until its login timeout is over."""
     try:
         socket.create_connection((settings.host, settings.port), timeout=_PROBE_SECONDS).close()
-    except (ConnectionRefusedError, socket.gaierror) as error:
+    except ConnectionRefusedError as error:
         raise _unreachable(settings) from error
+    except socket.gaierror as error:
+        raise unknown_host(error, settings.host) from error
     except OSError:
         pass  # Slow, or one of several addresses is down: the driver knows better.
 

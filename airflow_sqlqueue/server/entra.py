@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.allowed import CLOUDS
 from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError
+from airflow_sqlqueue.extras import from_extra
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -39,12 +41,6 @@ _NEEDS: Mapping[str, tuple[bool | None, bool]] = {
     DEFAULT: (None, False),
 }
 """Whether each value of ``Authentication`` goes with a login and a password; None: with or without."""
-
-_CLOUDS = {
-    ".database.chinacloudapi.cn": "https://database.chinacloudapi.cn/.default",
-    ".database.usgovcloudapi.net": "https://database.usgovcloudapi.net/.default",
-}
-_SCOPE = "https://database.windows.net/.default"
 
 
 def check_login(user: str | None, password: str | None, keywords: Mapping[str, str], *, has_token: bool) -> None:
@@ -78,6 +74,15 @@ def authentication(keywords: Mapping[str, str]) -> str | None:
     return known
 
 
+def is_login(keywords: Mapping[str, str], *, has_token: bool) -> bool:
+    """Whether the login sends a token of Entra ID to the server.
+
+    The driver asks for one by itself, for what the server names in its FEDAUTHINFO (\\[MS-TDS\\]), so that a server can
+    have a token of the process's identity for anything.
+    """
+    return has_token or authentication(keywords) not in {None, "SqlPassword"}
+
+
 def attributes(token: AccessToken) -> dict[int, bytes]:
     """The attribute for ``pyodbc.connect``: the token's length, and the token in UTF-16.
 
@@ -94,8 +99,9 @@ def attributes(token: AccessToken) -> dict[int, bytes]:
 
 
 def scope_of(host: str) -> str:
-    """What a token has to be for, by the cloud in which the server stands."""
-    return next((scope for suffix, scope in _CLOUDS.items() if host.lower().endswith(suffix)), _SCOPE)
+    """The scope of a token, by the cloud in which the server stands; any other host is taken for Azure's."""
+    azure, *_ = CLOUDS.values()
+    return next((scope for domain, scope in CLOUDS.items() if host.lower().endswith(domain)), azure)
 
 
 @dataclass(frozen=True)
@@ -141,12 +147,7 @@ def _client_credential(tenant: str, client_id: str, secret: str) -> Any:
 
 
 def _azure_identity() -> ModuleType:
-    try:
+    with from_extra("entra", "An access token"):
         import azure.identity
-    except ImportError as error:
-        raise ConfigurationError(
-            'Access tokens come through the package azure-identity, which is not installed: run "pip install '
-            "'airflow-sqlqueue[entra]'\"."
-        ) from error
     module: ModuleType = azure.identity
     return module

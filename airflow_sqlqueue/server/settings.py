@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from airflow_sqlqueue.allowed import MICROSOFT_DRIVERS, check_keywords
 from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
 from airflow_sqlqueue.server import entra
 
@@ -26,34 +27,15 @@ APPLICATION_NAME = "airflow-sqlqueue"
 DEFAULT_LOGIN_TIMEOUT = 15
 """Seconds."""
 
-MICROSOFT_DRIVERS = ("ODBC Driver 18 for SQL Server", "ODBC Driver 17 for SQL Server")
+_DEFAULTS = {"APP": APPLICATION_NAME, "Encrypt": "yes", "LongAsMax": "yes"}
+"""Driver 17 would encrypt the login alone, and check no certificate. Without LongAsMax a text of more than 2,000
+characters is declared as ntext, which no function takes (error 402)."""
 
-_ALLOWED = {
-    *("app", "language", "wsid"),
-    *("applicationintent", "multisubnetfailover", "transparentnetworkipresolution", "ipaddresspreference"),
-    *("authentication", "trusted_connection", "serverspn", "failover_partner", "failoverpartnerspn"),
-    *("encrypt", "trustservercertificate", "hostnameincertificate", "servercertificate"),
-    *("connectretrycount", "connectretryinterval", "keepalive", "keepaliveinterval", "packetsize"),
-    *("columnencryption", "keystoreauthentication", "keystoreprincipalid", "keystoresecret"),
-    *("ansinpw", "autotranslate", "longasmax", "mars_connection", "quotedid", "regional", "replication", "usefmtonly"),
-    *("clientcharset", "encryption", "tds_version"),
-}
-"""ODBC keywords that may be set, in lower case; those of the last line are of FreeTDS.
-
-Others write files (DumpFile, QueryLogFile), load libraries (KeystoreLocation) or replace what the fields say (PWD, DSN,
-Port); and a driver may learn new ones. So what is not listed is refused.
-"""
+_ENCRYPTION = {"encrypt", "trustservercertificate"}
+_FIELDS = {"DRIVER": "driver", "SERVER": "host", "DATABASE": "database", "UID": "login", "PWD": "password"}
+"""The names of a connection's fields in a connection string."""
 
 _INSTANCE = re.compile(r"[\w#&$]{1,16}")
-_NAMES_A_FILE = {"servercertificate"}
-_SWITCHES = {
-    "columnencryption": {"enabled", "disabled"},
-    "encrypt": {"yes", "no", "mandatory", "optional", "strict"},
-    "trustservercertificate": {"yes", "no"},
-}
-"""Keywords of which only these values are allowed. An attestation URL for column encryption, to which the driver would
-connect, is not among them; and a value of the others that it does not know the driver takes for some other in silence.
-"""
 
 
 @dataclass(frozen=True)
@@ -170,33 +152,56 @@ class ConnectionSettings:
         Of a named instance it has the name, which drivers on Windows understand; :meth:`located` has the port.
         """
         driver = self.driver or find_driver()
-        keywords = {
-            "SERVER": f"{self.host},{self.port}" if self.instance is None else self.server,
-            "DATABASE": self.database,
-            "APP": APPLICATION_NAME,
-            **self.keywords,
-        }
-        authentication = entra.authentication(keywords)
-        if self.by_token:
-            keywords = {name: value for name, value in keywords.items() if name.strip().lower() != "authentication"}
         is_freetds = "freetds" in driver.lower() or "tdsodbc" in driver.lower()
+        keywords = {name.strip(): value for name, value in self.keywords.items()}
+        authentication = entra.authentication(keywords)
         if is_freetds and (self.by_token or authentication):
             raise ConfigurationError(
                 "FreeTDS knows no login of Microsoft Entra ID: run \"pip install 'airflow-sqlqueue[driver]'\"."
             )
+        if self.by_token:
+            keywords = {name: value for name, value in keywords.items() if name.lower() != "authentication"}
+        given = {name.lower() for name in keywords}
+        keywords = {name: value for name, value in _DEFAULTS.items() if name.lower() not in given} | keywords
+        words = {
+            "DRIVER": driver,
+            "SERVER": f"{self.host},{self.port}" if self.instance is None else self.server,
+            "DATABASE": self.database,
+            **keywords,
+        }
         if is_freetds:
-            keywords |= {"SERVER": self.host, "PORT": str(self.port), "TDS_Version": "7.4", "ClientCharset": "UTF-8"}
-            if encrypt := keywords.pop("Encrypt", None):
-                keywords["Encryption"] = {"yes": "require", "no": "off"}.get(encrypt.lower(), encrypt)
-            keywords.pop("TrustServerCertificate", None)
+            words = self._for_freetds(words)
         if self.user is not None and not self.by_token:
-            keywords["UID"] = self.user
+            words["UID"] = self.user
             if self.password is not None or authentication is None:
-                keywords["PWD"] = self.password or ""
-        # FreeTDS takes what stands between the braces as it is.
-        closing = "}" if is_freetds else "}}"
-        words = {"DRIVER": driver, **keywords}
-        return "".join(f"{name}={{{value.replace('}', closing)}}};" for name, value in words.items())
+                words["PWD"] = self.password or ""
+        return "".join(f"{name}={{{_braced(name, value, driver)}}};" for name, value in words.items())
+
+    def _for_freetds(self, words: Mapping[str, str]) -> dict[str, str]:
+        """The words of Microsoft's driver as FreeTDS has them."""
+        words = {name: value for name, value in words.items() if name.lower() != "longasmax"}
+        switches = {name.lower(): words.pop(name).lower() for name in list(words) if name.lower() in _ENCRYPTION}
+        encrypt = switches["encrypt"]
+        is_encrypted = encrypt not in {"no", "optional"}
+        if is_encrypted and (encrypt == "strict" or switches.get("trustservercertificate") != "yes"):
+            raise ConfigurationError(
+                "FreeTDS cannot check the server's certificate: run \"pip install 'airflow-sqlqueue[driver]'\", or set "
+                "Encrypt to yes and TrustServerCertificate to yes, which trusts any server."
+            )
+        words |= {"SERVER": self.host, "PORT": str(self.port), "TDS_Version": "7.4", "ClientCharset": "UTF-8"}
+        return words | {"Encryption": "require" if is_encrypted else "off"}
+
+
+def _braced(name: str, value: str, driver: str) -> str:
+    """A value as it stands between braces. Only Microsoft's driver is known to take a doubled one for a part of it."""
+    is_microsofts = driver in MICROSOFT_DRIVERS or "msodbcsql" in Path(driver).name.lower()
+    if "}" in value and not is_microsofts:
+        field_name = _FIELDS.get(name, f"keyword {name}")
+        raise ConfigurationError(
+            f"The connection's {field_name} has a closing brace, which would end the value for this ODBC driver: "
+            "change it, or run \"pip install 'airflow-sqlqueue[driver]'\"."
+        )
+    return value.replace("}", "}}")
 
 
 def named_instance(instance: str | None, port: int | None) -> str | None:
@@ -208,23 +213,6 @@ def split_host(name: str) -> tuple[str, str | None]:
     """The host and the named instance of ``host\\instance``; ``.`` and ``(local)`` are this machine."""
     host, _, instance = (part.strip() for part in name.partition("\\"))
     return "localhost" if host.lower() in {".", "(local)"} else host, instance or None
-
-
-def check_keywords(keywords: Mapping[str, str], *, files: bool = True) -> None:
-    """Raise :class:`ConfigurationError` for an ODBC keyword that is not on the list; without ``files`` also for one
-    that names a file to read."""
-    for keyword, value in keywords.items():
-        name = keyword.strip().lower()
-        if name not in _ALLOWED or (name in _NAMES_A_FILE and not files):
-            raise ConfigurationError(
-                f"The ODBC keyword {keyword!r} cannot be set: remove it, or see 'The ODBC driver' in the manual for "
-                "those that can."
-            )
-        if name in _SWITCHES and value.lower() not in _SWITCHES[name]:
-            raise ConfigurationError(
-                f"The ODBC keyword {keyword!r} has a value that cannot be set: "
-                f"give one of {', '.join(sorted(_SWITCHES[name]))}."
-            )
 
 
 def load_pyodbc() -> ModuleType:

@@ -12,45 +12,39 @@ from airflow_sqlqueue.errors import (
     DataMovedError,
     DeadlockError,
     LockTimeoutError,
+    MessageError,
     QueueNotFoundError,
+    RowRefusedError,
     ServerBusyError,
     SqlQueueError,
     StatementError,
+    TransactionError,
     TransactionLostError,
 )
 from airflow_sqlqueue.server.permissions import permission_denied
 
-_LOST = {"08S01", "08003", "08007", "01002"}
-BUSY = {10928, 10929, 40197, 40501, 40540, 40613, 49918, 49919, 49920}
-"""A server that fails over or is asked for too much (docs/transport/transactions.md, "Transient errors"): later it may
-do."""
+_LOST_STATES = {"08S01", "08003", "08007", "01002", "IMC01", "IMC02", "IMC03", "IMC04", "IMC05", "IMC06"}
+"""A broken connection. The last six are what Microsoft's driver says where it cannot restore one that was idle."""
 
-REPLICA = {976, 978, 983, 3906}
+LOST = {596, 6005}
+"""A session that was ended, as by KILL or where the server is shut down, whatever the SQLSTATE is."""
+
+BUSY = {921, 1204, 4221, 10928, 10929, 17142, 17187, 18401, 40143, 40197, 40501, 40540, 40613, 49918, 49919, 49920}
+"""A server that starts, fails over or is asked for too much (docs/transport/transactions.md, "Transient errors"): later
+it may do."""
+
+REPLICA = {952, 976, 978, 983, 3906}
 """A database that is no primary replica, or not yet one again: after a failover another server is."""
 
 _LOGIN = {4060, 4064, 15247, 18452, 18456, 18470, 18486, 18487, 18488}
-_SERVER_STATE = {
-    596,
-    701,
-    802,
-    911,
-    942,
-    945,
-    952,
-    1101,
-    1105,
-    6002,
-    6005,
-    8645,
-    8651,
-    9002,
-}
+_SERVER_STATE = {701, 802, 911, 942, 945, 1101, 1105, 6002, 8645, 8651, 9002}
 _PLAIN = (
     BUSY
     | REPLICA
+    | LOST
     | _LOGIN
     | _SERVER_STATE
-    | {229, 230, 262, 297, 300, 601, 916, 1204, 1205, 1222, 1934, 3621, 3902, 3903}
+    | {229, 230, 262, 297, 300, 601, 916, 1205, 1222, 1934, 3621, 3902, 3903}
 )
 """Errors whose texts quote no value of a row: of locks, space, permissions and logins; names are all that is in them.
 
@@ -59,9 +53,25 @@ have put together from a body.
 """
 
 
+_OF_A_ROW = frozenset(
+    {
+        *(220, 232, 241, 242, 245, 248, 295, 296, 517, 8114, 8115, 8152, 2628),  # conversions and lengths
+        *(515, 547, 550, 2601, 2627),  # constraints, views and unique indexes
+        *(3609, 3616),  # a transaction that a trigger ended
+    }
+)
+"""Errors that one row causes, by what it holds."""
+
+_FIRST_OF_USERS = 50_000
+"""Numbers from here on are those of THROW and RAISERROR, which triggers use."""
+
 _GONE = 50002
 _GONE_TEXT = "The transaction is gone."
 """Of session.in_transaction. The number alone may be that of somebody's trigger."""
+
+_LEFT_OPEN = 50003
+_LEFT_OPEN_TEXT = "A transaction was left open."
+"""Of session.commit."""
 
 
 def transaction_lost(error: Exception, purpose: str) -> TransactionLostError | None:
@@ -79,9 +89,16 @@ def translate(error: Exception, purpose: str) -> SqlQueueError:
     """Our error for one of the driver's; ``purpose`` completes "Could not ..."."""
     if isinstance(error, SqlQueueError):
         return error
+    if isinstance(error, UnicodeError):
+        return MessageError(f"Could not {purpose}: a text holds half a surrogate pair, which is not text: remove it.")
     state, number = state_and_number(error)
     if lost := transaction_lost(error, purpose):
         return lost
+    if number == _LEFT_OPEN and _LEFT_OPEN_TEXT in _text(error):
+        return TransactionError(
+            f"Could not {purpose}: a statement in it began another transaction and left that open, so everything is "
+            "rolled back; end what a statement begins by COMMIT TRANSACTION."
+        )
     if number == 1205:
         return DeadlockError(f"Could not {purpose}: the server chose it to break a deadlock; run it again.")
     if number == 1222:
@@ -96,8 +113,12 @@ def translate(error: Exception, purpose: str) -> SqlQueueError:
             f"Could not {purpose}: the table is in another database, and Azure SQL Database reaches no other from a "
             "connection; connect to that database."
         )
+    if number in LOST or state in _LOST_STATES:
+        return ConnectionLostError(f"Could not {purpose}: the connection to the server was lost; run it again.")
     if number in BUSY:
-        return ServerBusyError(f"Could not {purpose}: the server is failing over or overloaded; try again later.")
+        return ServerBusyError(
+            f"Could not {purpose}: the server starts, fails over or is overloaded (error {number}); try again later."
+        )
     if number in REPLICA:
         return ServerBusyError(
             f"Could not {purpose}: the database cannot be read or written on this server (error {number}), as while it "
@@ -109,11 +130,40 @@ def translate(error: Exception, purpose: str) -> SqlQueueError:
         return denied
     if state in {"HYT00", "HYT01"}:
         return LockTimeoutError(f"Could not {purpose}: the statement ran into its timeout; try again later.")
-    if state in _LOST:
-        return ConnectionLostError(f"Could not {purpose}: the connection to the server was lost; run it again.")
+    if number is not None and (number in _OF_A_ROW or number >= _FIRST_OF_USERS):
+        return RowRefusedError(f"Could not {purpose}: SQL Server answered with {_said(number)}.", number)
     if number is not None:
-        return StatementError(f"Could not {purpose}: SQL Server answered with error {number}.", number)
+        return StatementError(f"Could not {purpose}: SQL Server answered with {_said(number)}.", number)
     return StatementError(f"Could not {purpose}: the driver failed with state {state or 'unknown'}.")
+
+
+_MEANINGS = {
+    102: "the syntax is wrong",
+    156: "the syntax is wrong near a keyword",
+    201: "a procedure was not given all its parameters",
+    207: "there is no such column",
+    213: "as many values as columns are wanted",
+    220: "a number is too large for its type",
+    241: "a text is no date or time",
+    245: "a value cannot be converted to the type of another",
+    515: "NULL for a column that takes none",
+    544: "a value for an identity column",
+    547: "a foreign key or a CHECK constraint does not allow it",
+    2601: "a unique index has that key already",
+    2627: "a primary key or UNIQUE constraint has that key already",
+    2628: "a value is too long for its column",
+    2812: "there is no such procedure",
+    8114: "a value cannot be converted to the type that is wanted",
+    8115: "a value is too large for its type",
+    8134: "a division by zero",
+    8152: "a value is too long for its column",
+}
+"""The usual errors of statements of the caller's own, in words that quote nothing: the server's quote keys and values
+("Database Engine events and errors")."""
+
+
+def _said(number: int) -> str:
+    return f"error {number} ({_MEANINGS[number]})" if number in _MEANINGS else f"error {number}"
 
 
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")

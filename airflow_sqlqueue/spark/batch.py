@@ -6,45 +6,43 @@ Source: docs/design.md, "Files that Spark reads" and "Counting before a batch is
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.extras import from_extra
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.row import spark_schema
-from airflow_sqlqueue.spark.headers import all_headers, first_type, known_headers, last_wins, readable, wire_time
+from airflow_sqlqueue.spark.errors import translate_read_errors
+from airflow_sqlqueue.spark.headers import (
+    TEXT_HEADERS,
+    TIME_HEADERS,
+    all_headers,
+    first_type,
+    known_headers,
+    last_wins,
+    readable,
+    wire_time,
+)
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
-from airflow_sqlqueue.spark.read_errors import translate_read_errors
+from airflow_sqlqueue.spark.secrets import broadcast
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from airflow_sqlqueue.server.settings import ConnectionSettings
 
-TEXT_HEADERS = {
-    "correlation_id": HeaderNames.CORRELATION_ID,
-    "conversation_id": HeaderNames.CONVERSATION_ID,
-    "related_to": HeaderNames.RELATED_TO,
-    "intent": HeaderNames.MESSAGE_INTENT,
-    "content_type": HeaderNames.CONTENT_TYPE,
-    "originating_endpoint": HeaderNames.ORIGINATING_ENDPOINT,
-    "processing_endpoint": HeaderNames.PROCESSING_ENDPOINT,
-    "failed_queue": HeaderNames.FAILED_Q,
-    "exception_type": HeaderNames.EXCEPTION_TYPE,
-}
-TIME_HEADERS = {
-    "time_sent": HeaderNames.TIME_SENT,
-    "processing_started": HeaderNames.PROCESSING_STARTED,
-    "processing_ended": HeaderNames.PROCESSING_ENDED,
-    "time_of_failure": HeaderNames.TIME_OF_FAILURE,
-}
 _KNOWN = (HeaderNames.MESSAGE_ID, HeaderNames.ENCLOSED_MESSAGE_TYPES, *TEXT_HEADERS.values(), *TIME_HEADERS.values())
 
 
 def raw_schema() -> StructType:
     """``row.drained_row_schema()`` in Spark's types, so that reading needs neither pyarrow nor a look at a file."""
-    from pyspark.sql.types import StructType
+    with from_extra("spark", "Spark"):
+        from pyspark.sql.types import StructType
 
     return StructType.fromJson(spark_schema())
 
@@ -66,7 +64,7 @@ def read_batch(
       ``headers`` are one name. ``BodyFile`` names the file of a body that is too large for its row; ``Body`` is null
       there, unless :func:`~airflow_sqlqueue.spark.bodies.read_bodies` fetches it.
     - ``headers``: ``map<string,string>``, null where ``headers_malformed``: no JSON object of texts, one that Spark
-      cannot hold (a value of more than 20,000,000 characters, a name of more than 50,000), or more than 10,000 headers.
+      cannot hold (a name of more than 50,000 characters), more than 1,048,576 characters, or more than 10,000 headers.
     - Texts: ``message_id`` (the row's ``Id`` where the header is missing, as the transport does), ``correlation_id``,
       ``conversation_id``, ``related_to`` (the id of the message that caused it), ``message_type`` (the full name of the
       first enclosed type), ``intent``, ``content_type``, ``originating_endpoint``, ``processing_endpoint``,
@@ -151,9 +149,23 @@ def _table_rows(
         raise ConfigurationError(
             f"Batch {batch.batch_id} is in a table of the server: give read_batch the connection to it."
         )
-    from airflow_sqlqueue.spark.table_reader import table_rows
+    from airflow_sqlqueue.spark.source.columns import SelectedColumns
+    from airflow_sqlqueue.spark.source.options import BatchOptions, ServerAccess
+    from airflow_sqlqueue.spark.source.staged import plan_shares, read_share
 
-    return table_rows(spark, batch, connection, ledger_schema, raw_schema())
+    access = ServerAccess(settings=connection, ledger_schema=ledger_schema)
+    # What the function closes over goes into the plan: numbers, ids and the handle of the login.
+    login = broadcast(spark, access)
+    options = BatchOptions(uuid.UUID(batch.batch_id), batch.queue, spark.sparkContext.defaultParallelism)
+    shares, schema = plan_shares(access, options, known=batch), raw_schema()
+    columns = SelectedColumns.of(schema)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for numbers in batches:
+            for number in numbers.column(0).to_pylist():
+                yield from read_share(login.value, columns, shares[number])
+
+    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(read, schema)
 
 
 def _file_rows(spark: SparkSession, batch: Batch) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.spark.read_errors import translate_read_errors
+from airflow_sqlqueue.spark.errors import translate_read_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
-from airflow_sqlqueue.drain.worker import DrainTask, Worker
+from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.drain.worker_pool import drain_window
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.spark.task_errors import error_to_text
+from airflow_sqlqueue.spark.errors import error_to_text
 
 
 class TaskReport(NamedTuple):
@@ -28,20 +29,20 @@ class TaskReport(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Window:
-    """RowVersions above ``after`` and not above ``up_to``.
+class TaskWindow:
+    """The window of one Spark task.
 
     ``limit`` is how many rows the batch's parts inside may hold in the end, those of earlier tries included, so that
     a task that is repeated does not drain its share twice; None where there is no limit.
     """
 
-    after: int
-    up_to: int
+    window: Window
     limit: int | None = None
 
     def rows(self, parts: Iterable[Part]) -> int:
         """How many rows the parts hold that lie inside the window."""
-        return sum(p.rows for p in parts if p.min_row_version > self.after and p.max_row_version <= self.up_to)
+        after, up_to = self.window.after, self.window.up_to
+        return sum(part.rows for part in parts if part.min_row_version > after and part.max_row_version <= up_to)
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class ExecutorPlan:
 
     settings: ConnectionSettings = field(repr=False)
     lock_timeout: float
-    task: DrainTask = field(repr=False)
-    windows: tuple[Window, ...] = ()
+    work: WorkPlan = field(repr=False)
+    windows: tuple[TaskWindow, ...] = ()
     marker_file: Path | None = None
 
     def connect(self) -> Session:
@@ -84,29 +85,29 @@ def drain_tasks(plan: ExecutorPlan, numbers: Iterable[int]) -> Iterator[TaskRepo
             yield TaskReport(error=error_to_text(error))
 
 
-def _drain(plan: ExecutorPlan, window: Window) -> Iterator[Part]:
+def _drain(plan: ExecutorPlan, share: TaskWindow) -> Iterator[Part]:
     """Take parts until the window is empty or its limit is reached, through one connection that is replaced."""
-    with closing(Reconnecting(plan.connect, "A part")) as connection:
-        yield from connection.stream(partial(_parts, plan, window))
+    with closing(Reconnecting(plan.connect, "Draining a part", known=True)) as connection:
+        yield from connection.stream(partial(_parts, plan, share))
 
 
-def _parts(plan: ExecutorPlan, window: Window, session: Session) -> Iterator[Part]:
-    budget = _budget(plan, window, session)
-    yield from drain_window(Worker(session, plan.task), window.after, window.up_to, budget)
+def _parts(plan: ExecutorPlan, share: TaskWindow, session: Session) -> Iterator[Part]:
+    budget = _budget(plan, share, session)
+    yield from drain_window(Worker(session, plan.work), share.window, budget)
 
 
-def _budget(plan: ExecutorPlan, window: Window, session: Session) -> Budget:
+def _budget(plan: ExecutorPlan, share: TaskWindow, session: Session) -> Budget:
     """What the limits leave of the window, by the ledger: an earlier attempt of this task may have drained some."""
-    batch_id, seconds = plan.task.batch_id, plan.task.options.max_seconds
-    ledger = plan.task.ledger(session)
+    batch_id, seconds = plan.work.batch_id, plan.work.options.max_seconds
+    ledger = plan.work.ledger(session)
     if seconds is not None:
         seconds = max(0.0, seconds - ledger.find(batch_id).age)
-    if window.limit is None:
+    if share.limit is None:
         return Budget(None, seconds)
     # While the earlier attempt lives, or its COMMIT is under way, the ledger cannot say what its share comes to.
-    resource = f"sqlqueue.window.{batch_id}.{window.after}"
+    resource = f"sqlqueue.window.{batch_id}.{share.window.after}"
     wait = int(plan.lock_timeout * 1000)
-    lock = ledger.query("lock_window")
+    lock = ledger.query("ledger.lock_window")
     if session.value(lock, resource, wait) < 0:
         return Budget(0)
-    return Budget(max(0, window.limit - window.rows(ledger.parts(batch_id))), seconds)
+    return Budget(max(0, share.limit - share.rows(ledger.parts(batch_id))), seconds)

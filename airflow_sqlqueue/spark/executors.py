@@ -24,16 +24,17 @@ from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import MAX_WORKERS
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.object_stores import error_text
-from airflow_sqlqueue.drain.worker import DrainTask, Worker
+from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.drain.worker_pool import Windows
-from airflow_sqlqueue.errors import ConfigurationError, StagingError
-from airflow_sqlqueue.reconnecting import RETRIED, Reconnecting
+from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, StagingError
+from airflow_sqlqueue.queue.window import Window
+from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.spark.actions import Action
-from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskReport, Window, drain_tasks
+from airflow_sqlqueue.spark.errors import error_from_text
+from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskReport, TaskWindow, drain_tasks
 from airflow_sqlqueue.spark.secrets import SecretBroadcast, broadcast
-from airflow_sqlqueue.spark.task_errors import error_from_text
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -90,22 +91,22 @@ class SparkEngine:
         self._spark, self._settings = spark, settings
         self._lock_timeout, self._tasks, self._messages_per_task = lock_timeout, tasks, messages_per_task
 
-    def run(self, task: DrainTask, up_to: int, budget: Budget, on_part: Callable[[Part], None]) -> None:
+    def run(self, work: WorkPlan, up_to: int, budget: Budget, on_part: Callable[[Part], None]) -> None:
         """Take what is there, within the budget; what executors leave, the drain takes afterwards by itself.
 
         ``on_part`` is called with the parts that the ledger has, every two seconds and at the end. Raises the first
         error that an executor reports, when all others have ended, and :class:`SparkJobError` where the job itself
         fails. An error of the caller's own (a timeout, a stop) cancels the job; its parts stay in the batch.
         """
-        plan = ExecutorPlan(self._settings, self._lock_timeout, task)
-        with closing(Reconnecting(plan.connect, "Cutting the queue into windows")) as connection:
-            known, windows = connection.run(lambda session: self._cut_windows(session, task, up_to, budget))
+        plan = ExecutorPlan(self._settings, self._lock_timeout, work)
+        with closing(Reconnecting(plan.connect, "Cutting the queue into windows", known=True)) as connection:
+            known, windows = connection.run(lambda session: self._cut_windows(session, work, up_to, budget))
         if not windows:
             return
         plan = replace(plan, windows=tuple(windows))
-        log.info("Batch %s: Spark drains it in %d tasks", task.batch_id, len(windows))
+        log.info("Batch %s: Spark drains it in %d tasks", work.batch_id, len(windows))
         with closing(_LedgerPoller(plan, {part.id for part in known}, on_part)) as poller:
-            with _marker_file(task) as marker_file:
+            with _marker_file(work) as marker_file:
                 returned = self._run_tasks(replace(plan, marker_file=marker_file), poller)
             poller.poll()
         for report in returned:
@@ -113,32 +114,32 @@ class SparkEngine:
                 raise error_from_text(report.error)
 
     def _cut_windows(
-        self, session: Session, task: DrainTask, up_to: int, budget: Budget
-    ) -> tuple[list[Part], list[Window]]:
+        self, session: Session, work: WorkPlan, up_to: int, budget: Budget
+    ) -> tuple[list[Part], list[TaskWindow]]:
         """The parts that the batch has, and a window for each task with its share of the budget."""
-        worker, cut = Worker(session, task), Windows(up_to)
-        parts = task.ledger(session).parts(task.batch_id)
+        worker, cut = Worker(session, work), Windows(up_to)
+        parts = work.ledger(session).parts(work.batch_id)
         left = budget.share(budget.messages_left)
         size = worker.rows_within(self._messages_per_task, _TASK_BYTES)
-        pieces: list[Window] = []
+        pieces: list[TaskWindow] = []
         while rows := left.reserve(size):
-            ends = cut.take(worker.queue, rows)
-            if ends is None:
+            window = cut.take(worker.queue, rows)
+            if window is None:
                 break
-            pieces.append(Window(*ends, limit=rows))
+            pieces.append(TaskWindow(window, rows))
             if len(pieces) == 2 * _PIECES_PER_TASK * self._tasks:
                 # Few statements for many messages.
                 pieces, size = _joined(pieces, len(pieces) // 2), 2 * size
-        windows = _joined(pieces, min(self._tasks, len(pieces)))
+        shares = _joined(pieces, min(self._tasks, len(pieces)))
         if left.messages_left is None:
-            return parts, [replace(window, limit=None) for window in windows]
-        return parts, [replace(window, limit=(window.limit or 0) + window.rows(parts)) for window in windows]
+            return parts, [replace(share, limit=None) for share in shares]
+        return parts, [replace(share, limit=(share.limit or 0) + share.rows(parts)) for share in shares]
 
     def _run_tasks(self, plan: ExecutorPlan, poller: _LedgerPoller) -> list[TaskReport]:
         """Run the one action of Spark and return what its tasks report."""
         secret = self._broadcast(plan)
         try:
-            title = f"drain {plan.task.queue.canonical} into batch {plan.task.batch_id}"
+            title = f"drain {plan.work.queue.canonical} into batch {plan.work.batch_id}"
             drained = drained_reports(self._spark, secret, len(plan.windows))
             with Action(self._spark, title, drained.collect) as action:
                 while not action.ended(within=_POLL_SECONDS):
@@ -162,11 +163,14 @@ class SparkEngine:
         return broadcast(self._spark, plan)
 
 
-def _joined(pieces: list[Window], count: int) -> list[Window]:
+def _joined(pieces: list[TaskWindow], count: int) -> list[TaskWindow]:
     """Neighbours put together to so many windows, each of as many pieces as the others, or of one more."""
     bounds = [len(pieces) * number // count for number in range(count + 1)] if count else []
     groups = [pieces[low:high] for low, high in pairwise(bounds)]
-    return [Window(group[0].after, group[-1].up_to, sum(piece.limit or 0 for piece in group)) for group in groups]
+    return [
+        TaskWindow(Window(group[0].window.after, group[-1].window.up_to), sum(piece.limit or 0 for piece in group))
+        for group in groups
+    ]
 
 
 class _LedgerPoller:
@@ -174,7 +178,7 @@ class _LedgerPoller:
 
     def __init__(self, plan: ExecutorPlan, known: set[uuid.UUID], on_part: Callable[[Part], None]) -> None:
         self._plan, self._known, self._on_part = plan, known, on_part
-        self._connection = Reconnecting(plan.connect, "Reading the ledger")
+        self._connection = Reconnecting(plan.connect, "Reading the ledger", known=True)
 
     def close(self) -> None:
         self._connection.close()
@@ -187,10 +191,12 @@ class _LedgerPoller:
 
     def _parts(self) -> list[Part]:
         try:
-            return self._plan.task.ledger(self._connection.connect()).parts(self._plan.task.batch_id)
-        except RETRIED:
-            # Not retried here: the next poll does it.
+            return self._plan.work.ledger(self._connection.connect()).parts(self._plan.work.batch_id)
+        except SqlQueueError as error:
             self._connection.close()
+            if not self._connection.passes(error):
+                raise
+            # Not waited for here: the next poll looks again.
             return []
 
 
@@ -207,12 +213,12 @@ def drained_reports(spark: SparkSession, secret: SecretBroadcast[ExecutorPlan], 
 
 
 @contextmanager
-def _marker_file(task: DrainTask) -> Iterator[Path | None]:
+def _marker_file(work: WorkPlan) -> Iterator[Path | None]:
     """A file in a local staging folder, by which executors see whether it is the same on their machine."""
-    if not isinstance(task.stage, FileStage) or not task.stage.folder.is_local:
+    if not isinstance(work.stage, FileStage) or not work.stage.folder.is_local:
         yield None
         return
-    path = Path(task.stage.folder.root, f".sqlqueue-{uuid.uuid4()}")
+    path = Path(work.stage.folder.root, f".sqlqueue-{uuid.uuid4()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()

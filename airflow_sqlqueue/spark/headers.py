@@ -11,10 +11,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.message import MAX_CHARACTERS, MAX_HEADERS, HeaderNames
 from airflow_sqlqueue.message_types import MAX_GENERIC, SPACE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+TEXT_HEADERS = {
+    "correlation_id": HeaderNames.CORRELATION_ID,
+    "conversation_id": HeaderNames.CONVERSATION_ID,
+    "related_to": HeaderNames.RELATED_TO,
+    "intent": HeaderNames.MESSAGE_INTENT,
+    "content_type": HeaderNames.CONTENT_TYPE,
+    "originating_endpoint": HeaderNames.ORIGINATING_ENDPOINT,
+    "processing_endpoint": HeaderNames.PROCESSING_ENDPOINT,
+    "failed_queue": HeaderNames.FAILED_Q,
+    "exception_type": HeaderNames.EXCEPTION_TYPE,
+}
+TIME_HEADERS = {
+    "time_sent": HeaderNames.TIME_SENT,
+    "processing_started": HeaderNames.PROCESSING_STARTED,
+    "processing_ended": HeaderNames.PROCESSING_ENDED,
+    "time_of_failure": HeaderNames.TIME_OF_FAILURE,
+}
+"""The typed columns of a batch, and the header that each is."""
 
 _SPACE = r"[ \t\n\r]*+"
 _PLAIN = r'[^"\\' + "".join(rf"\x{code:02x}" for code in range(32)) + "]*"
@@ -32,11 +52,6 @@ third of the time. What follows such a run is never one of its characters, so gi
 
 _WIRE_TIME = r"\A\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{6} Z\z"
 
-MAX_HEADERS = 10_000
-"""Headers of one message, each occurrence of a repeated one counted, beyond which they count as malformed.
-
-Endpoints write some twenty. What looks for a header in a map passes over all of them, so their number is bounded."""
-
 _SURELY_TAKEN = 50_000
 """Bytes of headers up to which Spark's reader takes every flat object, and there are not more than MAX_HEADERS."""
 
@@ -46,16 +61,17 @@ _MAP = "map<string,string>"
 def readable(text: Column) -> Column:
     """The text of headers that can be read, that of an empty object for empty text and null; null where malformed.
 
-    Malformed is a text that is no JSON object of texts, has more than :data:`MAX_HEADERS` of them, or that Spark's
-    reader does not take: with a value of more than 20,000,000 characters or a key of more than 50,000. Give the other
-    functions the result as a column of its own: Spark then looks at each text once, and not at all where no column that
-    depends on it is wanted.
+    Malformed is a text that is no JSON object of texts, has more than :data:`~airflow_sqlqueue.message.MAX_CHARACTERS`
+    characters or more than :data:`~airflow_sqlqueue.message.MAX_HEADERS` of them, or that Spark's reader does not take:
+    with a key of more than 50,000 characters. Give the other functions the result as a column of its own: Spark then
+    looks at each text once, and not at all where no column that depends on it is wanted.
     """
     from pyspark.sql import functions as sf
 
     none = sf.coalesce(text, sf.lit("")) == ""
     taken = sf.from_json(text, _MAP)
-    fits = (sf.octet_length(text) <= _SURELY_TAKEN) | (taken.isNotNull() & (sf.size(taken) <= MAX_HEADERS))
+    is_bounded = (sf.length(text) <= MAX_CHARACTERS) & taken.isNotNull() & (sf.size(taken) <= MAX_HEADERS)
+    fits = (sf.octet_length(text) <= _SURELY_TAKEN) | is_bounded
     return sf.when(none, sf.lit("{}")).when(text.rlike(FLAT_OBJECT) & fits, text)
 
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union, cast
 
-from airflow_sqlqueue.drain.manifest import Batch, is_manifest, is_staged, manifest_of
+from airflow_sqlqueue.drain.manifest import GUID, Batch, is_manifest, manifest_of
+from airflow_sqlqueue.drain.stores import is_staged
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
-from airflow_sqlqueue.spark.read_errors import is_read_error
+from airflow_sqlqueue.spark.errors import is_read_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 AnyBatch = Union[Batch, Mapping[str, Any], uuid.UUID, str, "os.PathLike[str]"]
 """What names a batch: see :func:`load_batch`."""
 
-_ID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_ID = re.compile(GUID, re.IGNORECASE)
 
 
 def load_batch(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.extras import from_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,12 +35,12 @@ def local_session(
     errors only. A missing file is an error. What it sorts is held beside Java's heap, in up to 512 MiB and then on
     disk: within the heap every collection of garbage would copy the bodies. ``config`` goes over these settings.
 
-    Raises :class:`ConfigurationError` where there is no Java 17 or later, and where the process has a session already,
-    whose settings would win silently.
+    Raises :class:`ConfigurationError` where there is no pyspark or no Java 17 or later, and where the process has a
+    session already, whose settings would win silently.
     """
+    with from_extra("spark", "Spark"):
+        from pyspark.sql import SparkSession
     check_java()
-    from pyspark.sql import SparkSession
-
     if SparkSession.getActiveSession() is not None:
         raise ConfigurationError("This process has a Spark session already: use it, or stop it first.")
     settings: dict[str, bool | float | int | str | None] = {

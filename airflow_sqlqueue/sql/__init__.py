@@ -7,7 +7,8 @@ A ``.sql`` file here holds sections of the form::
 
 Values are parameters, but for the numbers of statements that have none. What stands in braces is such a number, an
 identifier or a list of columns, and goes in only as :class:`Fragment`, which nothing but :func:`identifier`,
-:func:`literal`, :func:`number`, :func:`seek`, :func:`readpast`, ``columns.py`` and ``narrowing.py`` makes.
+:func:`literal`, :func:`number`, :func:`seek`, :func:`readpast`, :func:`passing`, ``columns.py`` and ``narrowing.py``
+makes.
 """
 
 from __future__ import annotations
@@ -69,6 +70,12 @@ def seek(index: str | None) -> Fragment:
 def readpast(passes: bool) -> Fragment:
     """A table hint before others: step over rows that others have locked. Nothing where they are to be waited for."""
     return Fragment("READPAST, " if passes else "")
+
+
+def passing(passes: bool) -> Fragment:
+    """The hints of a table, which has none else: step over rows that others have locked. Nothing where they are to be
+    waited for, or read as they were where the database has READ_COMMITTED_SNAPSHOT on."""
+    return Fragment(" WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)" if passes else "")
 
 
 def query(name: str, **fragments: Fragment) -> Query:

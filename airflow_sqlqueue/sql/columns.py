@@ -9,14 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from airflow_sqlqueue.row import COLUMNS, TABLE_NAMES
+from airflow_sqlqueue.message import MAX_HEADER_BYTES
+from airflow_sqlqueue.row import ADDED, COLUMN_HEADERS, COLUMNS, SENT_BITS, TABLE_NAMES
 from airflow_sqlqueue.sql import Fragment
-
-LEGACY = {"CorrelationId": "varchar(255)", "ReplyToAddress": "varchar(255)", "Recoverable": "bit"}
-ADDRESSED = ("CorrelationId", "ReplyToAddress")
-"""The legacy columns that a sender fills from headers."""
-
-REQUIRED = ("Id", "Expires", "Headers", "Body", "RowVersion")
 
 BODY_STRING = "CONVERT(varchar(max), [Body])"
 """What a BodyString column computes. Right for ASCII everywhere, and for UTF-8 in a database with a UTF-8 collation
@@ -47,6 +42,7 @@ SUBSCRIPTION = {
     "Topic": "nvarchar(200) NOT NULL",
 }
 
+_NULLS = {column.name: f"CAST(NULL AS {column.table_type}) AS [{column.name}]" for column in COLUMNS}
 _BYTES = "COALESCE(DATALENGTH([{}]), 0)"
 _EXPIRES = (
     f"DATEADD(millisecond, CAST(m.[Life] % {DAY} AS int), "
@@ -68,21 +64,17 @@ STAGED_HEADS = Fragment(
 STAGED_DELETED = Fragment(", ".join(f"deleted.[{name}]" for name in STAGED))
 
 
-def queue_columns(headers: str, *, legacy: bool, body_string: bool) -> dict[str, str]:
+def queue_columns(headers: str, *, legacy: bool, body_string: bool, added: Collection[str] = ADDED) -> dict[str, str]:
     """The columns of a queue table as CREATE TABLE has them, by name; ``headers`` is varchar or nvarchar."""
     columns = {
-        "Id": "uniqueidentifier NOT NULL",
-        "CorrelationId": "varchar(255) NULL",
-        "ReplyToAddress": "varchar(255) NULL",
-        "Recoverable": "bit NOT NULL",
-        "Expires": "datetime NULL",
-        "Headers": f"{headers}(max) NOT NULL",
-        "Body": "varbinary(max) NULL",
-        "RowVersion": "bigint IDENTITY(1, 1) NOT NULL",
+        column.name: column.definition
+        for column in COLUMNS
+        if column.definition and (legacy or not column.legacy) and (column.name in added or not column.added)
     }
+    columns["Headers"] = f"{headers}(max) NOT NULL"
     if body_string:
         columns["BodyString"] = f"AS {BODY_STRING}"
-    return {name: text for name, text in columns.items() if legacy or name not in LEGACY}
+    return columns
 
 
 def definitions(columns: Mapping[str, str]) -> Fragment:
@@ -95,21 +87,29 @@ def row_names(present: Collection[str]) -> Fragment:
     return Fragment(", ".join(f"[{name}]" for name in TABLE_NAMES if name in present))
 
 
-def row_columns(types: Mapping[str, str], source: str = "", *, body: bool = True) -> Fragment:
+def row_columns(types: Mapping[str, str], source: str = "", *, body: bool = True, bounded: bool = False) -> Fragment:
     """The columns of a :class:`~airflow_sqlqueue.row.Row`, from ``deleted.`` in OUTPUT or from the table itself.
 
     ``types`` are the base types of the columns that the table has. ``Expired`` compares ``Expires`` with the server's
-    clock at the moment of the statement. Without ``body`` NULL stands for it.
+    clock at the moment of the statement. Without ``body`` NULL stands for it; with ``bounded`` headers that are
+    too long to be read are cut.
     """
     columns = _columns(types, source)
+    if bounded:
+        columns["Headers"] = cut_headers(source)
     if not body:
         columns["Body"] = "CAST(NULL AS varbinary(max)) AS [Body]"
     return Fragment(", ".join(columns.values()))
 
 
-def page(types: Mapping[str, str], chosen: Sequence[str]) -> dict[str, Fragment]:
-    """The fragments of a page of some columns of a row: ``columns``, ``names`` and ``size``, the bytes of those."""
+def page(types: Mapping[str, str], chosen: Sequence[str], *, bounded: bool = False) -> dict[str, Fragment]:
+    """The fragments of a page of some columns of a row: ``columns``, ``names`` and ``size``, the bytes of those.
+
+    With ``bounded`` headers that are too long to be read are cut.
+    """
     columns = _columns(types)
+    if bounded:
+        columns["Headers"] = cut_headers()
     sizes = [_BYTES.format(name) for name in ("Headers", "Body") if name in chosen]
     return {
         "columns": Fragment(", ".join(columns[name] for name in chosen)),
@@ -119,10 +119,18 @@ def page(types: Mapping[str, str], chosen: Sequence[str]) -> dict[str, Fragment]
 
 
 def head_page(types: Mapping[str, str]) -> dict[str, Fragment]:
-    """:func:`page` of the columns of :func:`head_columns`: bodies are not read, and their bytes not counted."""
+    """:func:`page` of the columns of a row without its body, whose bytes are not counted.
+
+    They are RowVersion, Id, Expires, Headers (cut where they are too long to be read), the bytes of headers and of the
+    body, Expired.
+    """
     return {
-        "columns": Fragment(f"[RowVersion], [Id], {_expires(types)}, [Headers], [BodyBytes], {_expired()}"),
-        "names": Fragment(f"{row_names(types)}, DATALENGTH([Body]) AS [BodyBytes]"),
+        "columns": Fragment(
+            f"[RowVersion], [Id], {_expires(types)}, {cut_headers()}, [HeaderBytes], [BodyBytes], {_expired()}"
+        ),
+        "names": Fragment(
+            f"{row_names(types)}, DATALENGTH([Headers]) AS [HeaderBytes], DATALENGTH([Body]) AS [BodyBytes]"
+        ),
         "size": Fragment(_BYTES.format("Headers")),
     }
 
@@ -142,10 +150,7 @@ def copied_page(types: Mapping[str, str], max_body: int) -> dict[str, Fragment]:
 
 
 def _columns(types: Mapping[str, str], source: str = "") -> dict[str, str]:
-    columns = {
-        name: f"{source}[{name}]" if name in types else f"CAST(NULL AS {LEGACY[name]}) AS [{name}]"
-        for name in TABLE_NAMES
-    }
+    columns = {name: f"{source}[{name}]" if name in types else _NULLS[name] for name in TABLE_NAMES}
     return {**columns, "Expires": _expires(types, source), "Expired": _expired(source)}
 
 
@@ -155,14 +160,21 @@ def suspect(types: Mapping[str, str]) -> Fragment:
     Half a surrogate pair stands in UTF-16 only, and outside of what a binary collation has between blank and tilde; a
     row with other such characters is checked by the client.
     """
-    texts = [name for name in ("Headers", *ADDRESSED) if types.get(name) in {"nvarchar", "nchar"}]
+    texts = [name for name in ("Headers", *COLUMN_HEADERS) if types.get(name) in {"nvarchar", "nchar"}]
     found = [f"[{name}] LIKE N'%[^ -~]%' COLLATE Latin1_General_BIN2" for name in texts]
     return Fragment(" OR ".join(["[Id] IS NULL", "[Headers] IS NULL", *found]))
 
 
-def head_columns(types: Mapping[str, str]) -> Fragment:
-    """The columns of a row without its body: RowVersion, Id, Expires, Headers, the body's length in bytes, Expired."""
-    return Fragment(f"[RowVersion], [Id], {_expires(types)}, [Headers], DATALENGTH([Body]), {_expired()}")
+def cut_headers(source: str = "") -> Fragment:
+    """The headers for a reader outside of a drain: of what is too long to be read, only a piece leaves the server.
+
+    The piece is too long to be read as well, so that nobody takes it for the whole.
+    """
+    headers = f"{source}[Headers]"
+    return Fragment(
+        f"CASE WHEN DATALENGTH({headers}) > {MAX_HEADER_BYTES} "
+        f"THEN SUBSTRING({headers}, 1, {MAX_HEADER_BYTES // 2}) ELSE {headers} END AS [Headers]"
+    )
 
 
 def _expires(types: Mapping[str, str], source: str = "") -> str:
@@ -176,13 +188,14 @@ def _expired(source: str = "") -> str:
     return f"CAST(CASE WHEN {source}[Expires] <= GETUTCDATE() THEN 1 ELSE 0 END AS bit) AS [Expired]"
 
 
-def output(types: Mapping[str, str], *, into: bool, body: bool = True) -> dict[str, Fragment]:
+def output(types: Mapping[str, str], *, into: bool, body: bool = True, bounded: bool = False) -> dict[str, Fragment]:
     """The fragments of a deleting statement: ``names``, ``output`` and ``declare``.
 
     With ``into`` the rows go by way of a table variable: a table with triggers allows no OUTPUT without INTO
-    (error 334, docs/transport/queue-tables.md, "Receiving"). Without ``body`` NULL stands for it.
+    (error 334, docs/transport/queue-tables.md, "Receiving"). Without ``body`` NULL stands for it; ``bounded`` as for
+    :func:`row_columns`.
     """
-    columns = row_columns(types, "deleted.", body=body)
+    columns = row_columns(types, "deleted.", body=body, bounded=bounded)
     return {
         "names": row_names(types),
         "declare": Fragment(f"DECLARE @taken TABLE ({definitions(STAGED)});\n" if into else ""),
@@ -197,7 +210,7 @@ def forwarding(types: Mapping[str, str], target: Collection[str]) -> dict[str, F
     it gets the 1 that every sender writes.
     """
     columns = [name for name in TABLE_NAMES if name in target and name != "RowVersion"]
-    values = ["COALESCE([Recoverable], 1)" if name == "Recoverable" else f"[{name}]" for name in columns]
+    values = [f"COALESCE([{name}], {SENT_BITS[name]})" if name in SENT_BITS else f"[{name}]" for name in columns]
     return {
         "staged": definitions(STAGED),
         "names": row_names(types),
@@ -207,68 +220,112 @@ def forwarding(types: Mapping[str, str], target: Collection[str]) -> dict[str, F
     }
 
 
+def transferring(types: Mapping[str, str], target: Collection[str], count: int) -> dict[str, Fragment]:
+    """:func:`forwarding` for a statement that moves ``count`` :func:`numbered` rows, which may get other headers and do
+    not expire. Empty texts stand for those of the row.
+    """
+    columns = [name for name in TABLE_NAMES if name in target and name != "RowVersion"]
+    values = {
+        "Expires": "NULL",
+        "Headers": "COALESCE(NULLIF(g.[Headers], N''), t.[Headers])",
+        **{name: f"COALESCE(t.[{name}], {bit})" for name, bit in SENT_BITS.items()},
+        **{name: f"COALESCE(NULLIF(g.[{name}], ''), t.[{name}])" for name in COLUMN_HEADERS},
+    }
+    return {
+        **forwarding(types, target),
+        **numbered(count),
+        "values": Fragment(", ".join(values.get(name, f"t.[{name}]") for name in columns)),
+    }
+
+
+def delayed_move(types: Collection[str], count: int) -> dict[str, Fragment]:
+    """The fragments of a statement that moves ``count`` :func:`numbered` rows of a table of delayed messages to a queue
+    with these columns. Empty headers stand for those of the row.
+
+    They are ``columns``, ``values`` and those of :func:`numbered`.
+    """
+    filled = {
+        "Id": "NEWID()",
+        "Expires": "NULL",
+        "Headers": "COALESCE(NULLIF(m.[Headers], N''), d.[Headers])",
+        "Body": "d.[Body]",
+        **_filled_by_sender(types, COLUMN_HEADERS),
+    }
+    return {**_columns_and_values(filled), **numbered(count)}
+
+
+def numbered(count: int) -> dict[str, Fragment]:
+    """The fragments of a table variable with ``count`` rows that name others by RowVersion.
+
+    They are ``rows`` and ``addressed``, definitions of columns. The parameters of a row, in this order: RowVersion,
+    Headers, and what :data:`~airflow_sqlqueue.row.COLUMN_HEADERS` has.
+    """
+    row = f"({', '.join(['?'] * (2 + len(COLUMN_HEADERS)))})"
+    return {
+        "addressed": Fragment(", ".join(f"[{name}] varchar(255) NOT NULL" for name in COLUMN_HEADERS)),
+        "rows": Fragment(", ".join([row] * count)),
+    }
+
+
 def insertion(types: Collection[str], given: Collection[str], count: int) -> dict[str, Fragment]:
     """The fragments of a send of ``count`` rows to a table with these columns.
 
     They are ``columns``, ``values``, ``names`` and ``rows``.
 
-    The parameters of a row, in this order: Id, its life in milliseconds (for Expires), Headers, Body, CorrelationId and
-    ReplyToAddress, the last two empty for NULL; of Id, Expires and the legacy columns those that are ``given``. A row
-    without an Id gets a new one from the server. ``Recoverable`` is always 1, as versions 4.1 and later write it.
+    The parameters of a row, in this order: Id, its life in milliseconds (for Expires), Headers, Body, and what
+    :data:`~airflow_sqlqueue.row.COLUMN_HEADERS` has, empty for NULL; of Id, Expires and the last those that are
+    ``given``. A row without an Id gets a new one from the server. ``Recoverable`` is always 1, as versions 4.1 and
+    later write it.
     """
     filled = {
         "Id": "m.[Id]" if "Id" in given else "NEWID()",
         "Expires": _EXPIRES if "Expires" in given else "NULL",
         "Headers": "m.[Headers]",
         "Body": "m.[Body]",
-        # Blanks alone compare equal to the empty text: of such a value, which means nothing, NULL is kept as well.
-        **{name: f"NULLIF(m.[{name}], '')" if name in given else "NULL" for name in ADDRESSED if name in types},
-        **({"Recoverable": "1"} if "Recoverable" in types else {}),
+        **_filled_by_sender(types, given),
     }
-    parameters = {"Id": ["Id"], "Expires": ["Life"], "Headers": ["Headers"], "Body": ["Body"]}
-    present = [
-        parameter
-        for name in filled
-        if name in given or name in {"Headers", "Body"}
-        for parameter in parameters.get(name, [name])
-    ]
+    parameters = {"Expires": "Life"}
+    present = [parameters.get(name, name) for name in filled if name in given or name in {"Headers", "Body"}]
     return _rows(filled, present, count)
 
 
-NULL_CORRELATION_ID, NULL_REPLY_TO_ADDRESS, NULL_BODY, NOT_RECOVERABLE = 1, 2, 4, 8
-"""Bits of ``Flags``, a parameter of :func:`restoration`."""
+def _filled_by_sender(types: Collection[str], given: Collection[str]) -> dict[str, str]:
+    # Blanks alone compare equal to the empty text: of such a value, which means nothing, NULL is kept as well.
+    texts = {name: f"NULLIF(m.[{name}], '')" if name in given else "NULL" for name in COLUMN_HEADERS if name in types}
+    return {**texts, **{name: str(bit) for name, bit in SENT_BITS.items() if name in types}}
+
+
+FLAGS = {name: 1 << place for place, name in enumerate((*COLUMN_HEADERS, "Body", *SENT_BITS))}
+"""Bits of ``Flags``, a parameter of :func:`restoration`: the column is NULL, or not the bit that senders write."""
 
 
 def restoration(types: Collection[str], count: int) -> dict[str, Fragment]:
     """The fragments of a statement that puts back ``count`` rows as they were, as :func:`insertion` has them.
 
-    The parameters of a row, in this order: Id, Flags, Expires (ISO 8601 in UTC, empty for NULL), Headers, Body,
-    CorrelationId and ReplyToAddress, the last two where the table has the columns. What Flags call NULL is NULL, so
-    that an empty text or body comes back as it was.
+    The parameters of a row, in this order: Id, Flags, Expires (ISO 8601 in UTC, empty for NULL), Headers, Body, and
+    what :data:`~airflow_sqlqueue.row.COLUMN_HEADERS` has where the table has the columns. What Flags call NULL is NULL,
+    so that an empty text or body comes back as it was.
     """
-    filled = {
-        "Id": "m.[Id]",
-        "CorrelationId": _unless(NULL_CORRELATION_ID, "CorrelationId"),
-        "ReplyToAddress": _unless(NULL_REPLY_TO_ADDRESS, "ReplyToAddress"),
-        "Recoverable": f"CASE WHEN m.[Flags] & {NOT_RECOVERABLE} = 0 THEN 1 ELSE 0 END",
-        "Expires": "CONVERT(datetime2, NULLIF(m.[Expires], ''), 126)",
-        "Headers": "m.[Headers]",
-        "Body": _unless(NULL_BODY, "Body"),
-    }
-    filled = {name: value for name, value in filled.items() if name in types}
-    present = ["Id", "Flags", "Expires", "Headers", "Body", *(name for name in ADDRESSED if name in types)]
-    return _rows(filled, present, count)
-
-
-def _unless(flag: int, name: str) -> str:
-    return f"CASE WHEN m.[Flags] & {flag} = 0 THEN m.[{name}] END"
+    present = ["Id", "Flags", "Expires", "Headers", "Body", *(name for name in COLUMN_HEADERS if name in types)]
+    values = {name: f"m.[{name}]" for name in present} | {"Expires": "CONVERT(datetime2, NULLIF(m.[Expires], ''), 126)"}
+    for name, flag in FLAGS.items():
+        bit = SENT_BITS.get(name)
+        value = f"m.[{name}]" if bit is None else f"{bit} ELSE {1 - bit}"
+        values[name] = f"CASE WHEN m.[Flags] & {flag} = 0 THEN {value} END"
+    return _rows({name: values[name] for name in TABLE_NAMES if name in types and name in values}, present, count)
 
 
 def _rows(filled: Mapping[str, str], present: Collection[str], count: int) -> dict[str, Fragment]:
     placeholders = ", ?" * len(present)
     return {
-        "columns": Fragment(", ".join(f"[{name}]" for name in filled)),
-        "values": Fragment(", ".join(filled.values())),
+        **_columns_and_values(filled),
         "names": Fragment(", ".join(f"[{name}]" for name in ["Position", *present])),
         "rows": Fragment(", ".join(f"({position}{placeholders})" for position in range(count))),
+    }
+
+
+def _columns_and_values(filled: Mapping[str, str]) -> dict[str, Fragment]:
+    return {
+        "columns": Fragment(", ".join(f"[{name}]" for name in filled)),
+        "values": Fragment(", ".join(filled.values())),
     }

@@ -22,8 +22,10 @@ SELECT c.name, TYPE_NAME(c.system_type_id), c.max_length, c.is_nullable, c.is_id
 FROM {catalog}.sys.columns AS c WHERE c.object_id = OBJECT_ID(?) ORDER BY c.column_id;
 
 -- indexes: read the table's indexes
--- Rowstore indexes by their first key column, which is the one that matters here.
-SELECT i.name, c.name, i.type_desc, i.is_disabled, i.filter_definition
+-- Rowstore indexes by their first key column, which is the one that matters here. Whether an index is filtered all see who
+-- see the table; the filter's text takes VIEW DEFINITION ("sys.indexes (Transact-SQL)"), and is empty without it.
+SELECT i.name, c.name, i.type_desc, i.is_disabled,
+       CASE WHEN i.has_filter = 1 THEN COALESCE(i.filter_definition, N'') END
 FROM {catalog}.sys.indexes AS i
 JOIN {catalog}.sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id AND k.key_ordinal = 1
 JOIN {catalog}.sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id

@@ -1,5 +1,5 @@
 -- make_batch: create the ledger's batch table (with 'sqlqueue create --ledger' an administrator can)
-CREATE TABLE {batch} (
+CREATE TABLE {table} (
     [BatchId] uniqueidentifier NOT NULL PRIMARY KEY,
     [Queue] nvarchar(400) NOT NULL,
     [Origin] nvarchar(1000) NOT NULL,
@@ -21,7 +21,7 @@ CREATE TABLE {batch} (
 );
 
 -- make_part: create the ledger's part table (with 'sqlqueue create --ledger' an administrator can)
-CREATE TABLE {part} (
+CREATE TABLE {table} (
     [PartId] uniqueidentifier NOT NULL PRIMARY KEY NONCLUSTERED,
     [BatchId] uniqueidentifier NOT NULL,
     [Path] nvarchar(1000) NULL,
@@ -36,10 +36,10 @@ CREATE TABLE {part} (
 );
 
 -- index_part: create the ledger's part index
-CREATE CLUSTERED INDEX [Index_Batch] ON {part} ([BatchId] ASC, [MinRowVersion] ASC);
+CREATE CLUSTERED INDEX [Index_Batch] ON {table} ([BatchId] ASC, [MinRowVersion] ASC);
 
 -- index_owner: create the ledger's batch index
-CREATE INDEX [Index_Owner] ON {batch} ([Owner] ASC);
+CREATE INDEX [Index_Owner] ON {table} ([Owner] ASC);
 
 -- lock_open: take the application lock for opening the batch
 -- The transaction's lock, for as long as the session waits for any: of two tasks with the same batch id, one makes the
@@ -66,7 +66,8 @@ FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 -- is one transaction" and "The seal"). An empty path stands for NULL: for a parameter that is None the driver asks the
 -- server for the types, which cannot be deduced here (docs/transport/transactions.md, "Transactions that end in
 -- silence"). XACT_ABORT has to be ON: without it a COMMIT or ROLLBACK in a statement with parameters is error 266, after
--- it was carried out.
+-- it was carried out. A trigger may have begun another transaction: see session.commit.
+IF @@TRANCOUNT > 1 THROW 50003, N'A transaction was left open.', 1;
 INSERT INTO {part} ([PartId], [BatchId], [Path], [Messages], [Expired], [Quarantined], [Bytes],
                     [MinRowVersion], [MaxRowVersion], [Worker], [CommittedAt])
 SELECT ?, b.[BatchId], NULLIF(?, N''), ?, ?, ?, ?, ?, ?, ?, SYSUTCDATETIME()
@@ -137,28 +138,32 @@ WHERE [BatchId] = ? AND [State] = 'sealed' AND [Parts] = ? AND [Messages] = ?;
 SELECT @@ROWCOUNT;
 
 -- list: list the batches
--- No hint: a reader of the list need not wait for a batch that is being requeued where the database has
--- READ_COMMITTED_SNAPSHOT on. Parts with messages are counted, for an open batch all else too: nothing is frozen yet.
+-- A batch that is being put back is left out: its row is locked for as long as that takes, and the whole list would wait
+-- for it where READ_COMMITTED_SNAPSHOT is off. Parts with messages are counted, for an open batch all else too: nothing is
+-- frozen yet.
 SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[Stage], b.[Kept],
        b.[OpenedAt], b.[SealedAt], b.[ConsumedAt], b.[RequeuedAt],
        p.[Parts], COALESCE(b.[Messages], p.[Messages]), COALESCE(b.[Expired], p.[Expired]),
        COALESCE(b.[Quarantined], p.[Quarantined]), COALESCE(b.[Bytes], p.[Bytes]), SYSUTCDATETIME()
-FROM {batch} AS b
+FROM {batch} AS b{passing}
 OUTER APPLY (
     SELECT COUNT(NULLIF([Messages], 0)) AS [Parts], COALESCE(SUM(CAST([Messages] AS bigint)), 0) AS [Messages],
            COALESCE(SUM(CAST([Expired] AS bigint)), 0) AS [Expired],
            COALESCE(SUM(CAST([Quarantined] AS bigint)), 0) AS [Quarantined], COALESCE(SUM([Bytes]), 0) AS [Bytes]
-    FROM {part} WHERE [BatchId] = b.[BatchId]
+    FROM {part}{passing} WHERE [BatchId] = b.[BatchId]
 ) AS p
 WHERE {where}
 ORDER BY b.[OpenedAt], b.[BatchId];
 
 -- unfinished_by_state: count the unfinished batches
+-- READPAST: as for a list.
 SELECT b.[State], COUNT(*), DATEDIFF_BIG(second, MIN(COALESCE(b.[SealedAt], b.[OpenedAt])), SYSUTCDATETIME())
-FROM {batch} AS b WHERE b.[State] IN ('open', 'sealed') GROUP BY b.[State];
+FROM {batch} AS b WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+WHERE b.[State] IN ('open', 'sealed') GROUP BY b.[State];
 
 -- newest: list the newest batches
-SELECT TOP (?) n.[BatchId] FROM {batch} AS n ORDER BY n.[OpenedAt] DESC, n.[BatchId]
+SELECT TOP (?) n.[BatchId] FROM {batch} AS n WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+ORDER BY n.[OpenedAt] DESC, n.[BatchId]
 
 -- requeue: mark the batch requeued
 -- The first statement of the transaction that sends the rows: another requeue or consume waits for its end. UPDLOCK has
@@ -172,6 +177,12 @@ SELECT @@ROWCOUNT;
 
 -- forget_parts: forget the parts of the batch
 DELETE TOP (?) FROM {part} WHERE [BatchId] = ?;
+SELECT @@ROWCOUNT;
+
+-- forget_empty: forget the batch, which holds nothing
+-- No part can be added to it any more: it is sealed.
+DELETE FROM {batch}
+WHERE [BatchId] = ? AND [State] = 'sealed' AND NOT EXISTS (SELECT 1 FROM {part} WHERE [BatchId] = ?);
 SELECT @@ROWCOUNT;
 
 -- forget_batch: forget the batch

@@ -1,6 +1,6 @@
 -- make: create the table of staged messages (with 'sqlqueue create --ledger' an administrator can)
 -- Without triggers, foreign keys and checks, as OUTPUT INTO wants its target.
-CREATE TABLE {rows} (
+CREATE TABLE {table} (
     [BatchId] uniqueidentifier NOT NULL,
     [PartId] uniqueidentifier NOT NULL,
     {columns}
@@ -9,7 +9,7 @@ CREATE TABLE {rows} (
 -- index: create the index of the table of staged messages
 -- Not unique: a RowVersion is an identity, which nothing keeps from coming twice. Parts of workers side by side stand
 -- apart, so that none waits for another's page.
-CREATE CLUSTERED INDEX [Index_Batch] ON {rows} ([BatchId] ASC, [PartId] ASC, [RowVersion] ASC);
+CREATE CLUSTERED INDEX [Index_Batch] ON {table} ([BatchId] ASC, [PartId] ASC, [RowVersion] ASC);
 
 -- take: move messages of the queue into the table of staged messages
 -- The head as queue.take_head has it, whose RowVersions are above those of the part so far: what is above them in the
@@ -20,28 +20,28 @@ WITH sized AS (
     FROM (
         SELECT TOP (?) {names}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
         FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
-        WHERE {span} ORDER BY [RowVersion]
+        WHERE {window} ORDER BY [RowVersion]
     ) AS first
 ),
 head AS (SELECT * FROM sized WHERE [BytesBefore] < ?)
 DELETE FROM head
 OUTPUT @batch, @part, {values}
-INTO {rows} ([BatchId], [PartId], {columns});
+INTO {table} ([BatchId], [PartId], {columns});
 DECLARE @taken int, @expired int, @bytes bigint, @low bigint, @high bigint, @suspect int;
 SELECT @taken = COUNT(*), @low = MIN([RowVersion]), @high = MAX([RowVersion]),
        @expired = SUM(CASE WHEN [Expired] = 1 AND @keep = 0 THEN 1 ELSE 0 END),
        @bytes = SUM(CASE WHEN [Expired] = 1 AND @keep = 0 THEN 0
                          ELSE CAST(COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS bigint) END),
        @suspect = SUM(CASE WHEN [Expired] = 1 AND @keep = 0 THEN 0 WHEN {suspect} THEN 1 ELSE 0 END)
-FROM {rows} WITH (ROWLOCK) WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after;
+FROM {table} WITH (ROWLOCK) WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after;
 IF @expired > 0
-    DELETE FROM {rows} WITH (ROWLOCK) WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after AND [Expired] = 1;
+    DELETE FROM {table} WITH (ROWLOCK) WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after AND [Expired] = 1;
 SELECT @taken, @expired, @bytes, @low, @high, @suspect;
 
 -- suspect: look at messages that Spark may not be able to read
 -- ROWLOCK here and below: a page at the edge of a part may have rows of another one that is not committed.
 SELECT {columns}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0)
-FROM {rows} WITH (ROWLOCK) WHERE [BatchId] = ? AND [PartId] = ? AND [RowVersion] > ? AND ({suspect});
+FROM {table} WITH (ROWLOCK) WHERE [BatchId] = ? AND [PartId] = ? AND [RowVersion] > ? AND ({suspect});
 
 -- read: read messages of the batch
 -- A page ends with a RowVersion, so that two rows with the same one are never parted, and before the rows that begin
@@ -53,14 +53,14 @@ FROM (
     FROM (
         SELECT TOP (?) [RowVersion],
                COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
-        FROM {rows} WITH (ROWLOCK)
+        FROM {table} WITH (ROWLOCK)
         WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after ORDER BY [RowVersion]
     ) AS first
 ) AS sized
 WHERE [BytesBefore] < ?;
-SELECT {columns} FROM {rows} WITH (ROWLOCK)
+SELECT {columns} FROM {table} WITH (ROWLOCK)
 WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after AND [RowVersion] <= @to ORDER BY [RowVersion];
 
 -- remove: remove messages of the batch
-DELETE TOP (?) FROM {rows} WITH (ROWLOCK) WHERE [BatchId] = ?;
+DELETE TOP (?) FROM {table} WITH (ROWLOCK) WHERE [BatchId] = ?;
 SELECT @@ROWCOUNT;

@@ -1,36 +1,36 @@
 -- make: create the table of messages to be sent (with 'sqlqueue create --ledger' an administrator can)
 -- RowVersion is the place in the attempt: a table of staged messages has the columns of every queue.
-CREATE TABLE {outgoing} (
+CREATE TABLE {table} (
     [AttemptId] uniqueidentifier NOT NULL,
     [StagedAt] datetime2(3) NOT NULL,
     {columns}
 );
 
 -- index: create the index of the table of messages to be sent
-CREATE CLUSTERED INDEX [Index_Attempt] ON {outgoing} ([AttemptId] ASC, [RowVersion] ASC);
+CREATE CLUSTERED INDEX [Index_Attempt] ON {table} ([AttemptId] ASC, [RowVersion] ASC);
 
 -- stage: stage messages to be sent
 DECLARE @attempt uniqueidentifier = ?, @after bigint = ?;
-INSERT INTO {outgoing} ([AttemptId], [StagedAt], [RowVersion], {columns})
+INSERT INTO {table} ([AttemptId], [StagedAt], [RowVersion], {columns})
 SELECT @attempt, SYSUTCDATETIME(), @after + 1 + m.[Position], {values} FROM (VALUES {rows}) AS m ({names});
 
 -- publish: send staged messages to the queue
 -- ORDER BY is what makes the identity follow the order of the messages, as in queue.send.
 INSERT INTO {queue} ({columns})
-SELECT {values} FROM {outgoing} WITH (READCOMMITTEDLOCK, ROWLOCK)
+SELECT {values} FROM {table} WITH (READCOMMITTEDLOCK, ROWLOCK)
 WHERE [AttemptId] = ? AND [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion];
 SELECT @@ROWCOUNT;
 
 -- remove: remove messages that were staged to be sent
-DELETE TOP (?) FROM {outgoing} WITH (ROWLOCK) WHERE [AttemptId] = ?;
+DELETE TOP (?) FROM {table} WITH (ROWLOCK) WHERE [AttemptId] = ?;
 SELECT @@ROWCOUNT;
 
 -- count_older: count messages of sends that never came to their end
-SELECT COUNT_BIG(*) FROM {outgoing} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+SELECT COUNT_BIG(*) FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE [StagedAt] < DATEADD(second, ?, SYSUTCDATETIME());
 
 -- remove_older: remove messages of sends that never came to their end
 -- Without an index of its own: the table holds what is being sent, and is empty at most times.
-DELETE TOP (?) FROM {outgoing} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+DELETE TOP (?) FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE [StagedAt] < DATEADD(second, ?, SYSUTCDATETIME());
 SELECT @@ROWCOUNT;

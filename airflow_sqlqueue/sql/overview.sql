@@ -1,6 +1,7 @@
 -- counts: count the messages of the database's queues by its catalog
--- The catalog's count and the last identity: no row is read and none is locked. sys.partitions shows what the login may
--- see of a table at all, where sys.dm_db_partition_stats takes the permission VIEW DATABASE STATE.
+-- The catalog's count and the last identity: no row of a queue is read and none is locked. The catalog's own rows are, so
+-- that a CREATE, an ALTER or a rebuild of any table of the database is waited for until it is committed. sys.partitions
+-- shows what the login may see of a table at all, where sys.dm_db_partition_stats takes the permission VIEW DATABASE STATE.
 SELECT t.object_id, s.name, t.name, (
     SELECT SUM(p.rows) FROM {catalog}.sys.partitions AS p WHERE p.object_id = t.object_id AND p.index_id IN (0, 1)
 ), CAST(i.last_value AS bigint), CAST(i.seed_value AS bigint), CAST(i.increment_value AS bigint)
@@ -28,7 +29,9 @@ WHERE EXISTS (SELECT * FROM {catalog}.sys.tables AS t WHERE t.object_id = c.obje
 ORDER BY c.object_id, c.column_id;
 
 -- indexes: read the indexes of the database's tables
-SELECT i.object_id, i.name, c.name, i.type_desc, i.is_disabled, i.filter_definition
+-- As inspect.indexes has them.
+SELECT i.object_id, i.name, c.name, i.type_desc, i.is_disabled,
+       CASE WHEN i.has_filter = 1 THEN COALESCE(i.filter_definition, N'') END
 FROM {catalog}.sys.indexes AS i
 JOIN {catalog}.sys.index_columns AS x ON x.object_id = i.object_id AND x.index_id = i.index_id AND x.key_ordinal = 1
 JOIN {catalog}.sys.columns AS c ON c.object_id = x.object_id AND c.column_id = x.column_id

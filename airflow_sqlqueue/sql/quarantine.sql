@@ -1,5 +1,5 @@
 -- make: create the quarantine table (with 'sqlqueue create --ledger' an administrator can)
-CREATE TABLE {quarantine} (
+CREATE TABLE {table} (
     [QuarantineId] bigint IDENTITY(1, 1) NOT NULL PRIMARY KEY,
     [BatchId] uniqueidentifier NOT NULL,
     [Queue] nvarchar(400) NOT NULL,
@@ -17,7 +17,7 @@ WITH head AS (
 )
 DELETE FROM head
 OUTPUT @batch, @queue, @reason, SYSUTCDATETIME(), {values}
-INTO {quarantine} ([BatchId], [Queue], [Reason], [QuarantinedAt], {columns});
+INTO {table} ([BatchId], [Queue], [Reason], [QuarantinedAt], {columns});
 SELECT @@ROWCOUNT;
 
 -- move_staged: move staged messages into quarantine
@@ -27,7 +27,7 @@ WITH head AS (
 )
 DELETE FROM head
 OUTPUT @batch, @queue, @reason, SYSUTCDATETIME(), {values}
-INTO {quarantine} ([BatchId], [Queue], [Reason], [QuarantinedAt], {columns});
+INTO {table} ([BatchId], [Queue], [Reason], [QuarantinedAt], {columns});
 SELECT @@ROWCOUNT;
 
 -- list: look at the quarantine
@@ -35,12 +35,12 @@ SELECT @@ROWCOUNT;
 -- Queue has no index, as this is a table for exceptions.
 SELECT [QuarantineId], [BatchId], [Reason], [QuarantinedAt], [Id], [RowVersion], DATALENGTH([Headers]),
        COALESCE(DATALENGTH([Body]), 0)
-FROM {quarantine} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Queue] = ? ORDER BY [QuarantineId];
+FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Queue] = ? ORDER BY [QuarantineId];
 
 -- requeue: put a message of the quarantine back into the queue
 -- As it was; its RowVersion is a new one.
 INSERT INTO {queue} ({columns})
-SELECT {columns} FROM {quarantine} WITH (UPDLOCK, ROWLOCK) WHERE [QuarantineId] = ? AND [Queue] = ?;
+SELECT {values} FROM {table} WITH (UPDLOCK, ROWLOCK) WHERE [QuarantineId] = ? AND [Queue] = ?;
 DECLARE @put int = @@ROWCOUNT;
-DELETE FROM {quarantine} WHERE [QuarantineId] = ? AND @put = 1;
+DELETE FROM {table} WHERE [QuarantineId] = ? AND @put = 1;
 SELECT @put;

@@ -40,9 +40,17 @@ DELETE FROM head
 OUTPUT {output};
 
 -- hold: lock messages of the queue
--- Their bodies stay where they are. What is locked is the transaction's until it ends.
-SELECT TOP (?) {columns} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
-WHERE [RowVersion] >= ? ORDER BY [RowVersion];
+-- Their bodies stay where they are. What is locked is the transaction's until it ends, with the rows beyond the limit of
+-- bytes, as take_head has it.
+SELECT {columns}
+FROM (
+    SELECT *, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
+    FROM (
+        SELECT TOP (?) {names}, {size} AS [Bytes] FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
+        WHERE [RowVersion] >= ? ORDER BY [RowVersion]
+    ) AS first
+) AS sized
+WHERE [BytesBefore] < ? ORDER BY [RowVersion];
 
 -- take_head: take messages out of the queue
 -- The same, up to a high-water mark, which makes a drain of a busy queue end, and up to a number of bytes, which bounds
@@ -58,7 +66,7 @@ SAVE TRANSACTION [sqlqueue];
     FROM (
         SELECT TOP (?) {names}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
         FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
-        WHERE {span} AND COALESCE(DATALENGTH([Body]), 0) <= ? ORDER BY [RowVersion]
+        WHERE {window} AND COALESCE(DATALENGTH([Body]), 0) <= ? ORDER BY [RowVersion]
     ) AS first
 ),
 head AS (SELECT * FROM sized WHERE [BytesBefore] < ?)
@@ -80,11 +88,33 @@ INSERT INTO {target} ({columns})
 SELECT {values} FROM @taken ORDER BY [RowVersion];
 SELECT COUNT(*), MAX([RowVersion]) FROM @taken;
 
+-- transfer: move messages of the queue to another one
+-- As forward; bodies, and headers for which no others are given, do not leave the server.
+DECLARE @given TABLE (
+    [RowVersion] bigint NOT NULL PRIMARY KEY, [Headers] nvarchar(max) NOT NULL,
+    {addressed}
+);
+INSERT INTO @given VALUES {rows};
+DECLARE @taken TABLE ({staged});
+WITH head AS (
+    SELECT {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek}) WHERE [RowVersion] IN ({row_versions})
+)
+DELETE FROM head
+OUTPUT {deleted}
+INTO @taken;
+INSERT INTO {target} ({columns})
+SELECT {values} FROM @taken AS t JOIN @given AS g ON g.[RowVersion] = t.[RowVersion] ORDER BY t.[RowVersion];
+SELECT COUNT(*) FROM @taken;
+
+-- lock_these: lock messages of the queue
+SELECT {columns} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
+WHERE [RowVersion] IN ({row_versions}) ORDER BY [RowVersion];
+
 -- lock_large: find a message of the queue with a large body
 -- What is locked stays as it is, and the transaction's, until its body is read and the row deleted.
 SELECT TOP (1) [RowVersion], [Id], CAST(CASE WHEN [Expires] <= GETUTCDATE() THEN 1 ELSE 0 END AS bit)
 FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
-WHERE {span} AND DATALENGTH([Body]) > ? ORDER BY [RowVersion];
+WHERE {window} AND DATALENGTH([Body]) > ? ORDER BY [RowVersion];
 
 -- read_body: read a piece of a message's body
 -- Its row is locked by this transaction already. Without an index those that others hold would be waited for.
@@ -122,20 +152,31 @@ FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
 WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion];
 
 -- search: look for messages of the queue
--- Where no index can help, headers are read row by row. READPAST, READCOMMITTEDLOCK and ROWLOCK as for peek: the lock of a
--- row that does not match is over when the next one is read, where UPDLOCK would keep it to the end of the transaction
--- and, of thousands, lock the table. So what is found is taken by a statement of its own, by its RowVersion. Without
--- READPAST it stops at a row that others have locked, which may match once they roll back.
-SELECT TOP (?) {columns}
-FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek})
-WHERE {span} AND {may_match} ORDER BY [RowVersion];
+-- Where no index can help, headers are read row by row. READPAST, READCOMMITTEDLOCK and ROWLOCK as for peek: locks are over
+-- with the statement at the latest, where UPDLOCK would keep them to the end of the transaction. So what is found is taken
+-- by a statement of its own, by its RowVersion. From some 25 rows on, headers are fetched ahead of the keys of the index
+-- on RowVersion, and those keys stay locked until all is read (docs/transport/transactions.md, "Readers beside receivers"):
+-- a receiver that has one of them waits for so long. Hence the stretch, well below the locks that escalate. Without
+-- READPAST it stops at a row that others have locked, which may match once they roll back; a receiver that waits for a key
+-- while it has such a row is a deadlock. The page ends after a number of bytes, as take_head has it.
+SELECT {columns}
+FROM (
+    SELECT *, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
+    FROM (
+        SELECT TOP (?) {names}, {size} AS [Bytes]
+        FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek})
+        WHERE {window} AND {may_match} ORDER BY [RowVersion]
+    ) AS first
+) AS sized
+WHERE [BytesBefore] < ? ORDER BY [RowVersion];
 
 -- copy_body: copy a piece of a message's body
 SELECT SUBSTRING([Body], ?, ?) FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
 
 -- peek_page: look at the queue
 -- The columns that are asked for, up to a number of bytes, as take_head has it: the first row, and each that begins
--- before the limit. What is not read is not counted. Shared locks, each for a moment: receivers pass over no row of it.
+-- before the limit. What is not read is not counted. Shared locks: receivers pass over no row of it, and may wait for its
+-- end, as with search.
 SELECT {columns}
 FROM (
     SELECT *, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
@@ -167,13 +208,29 @@ WHERE [Expires] <= GETUTCDATE();
 
 -- depth_up_to: count the messages of the queue
 -- Bounded: a poll that only needs to know whether a threshold is reached must not scan a queue of millions. Expires is in
--- the table's rows, so each message costs a look-up there, and a threshold of 100,000 and more is slower than depth. It
--- stays so: a count of expired rows by their index would have no bound where nobody purges them.
+-- the table's rows, so each message costs a look-up there, and the keys of thousands stay locked to the end (see search):
+-- for a table without a filtered index on Expires, and where more messages have expired than are counted.
 SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN head.[Expires] <= GETUTCDATE() THEN 1 END)
 FROM (
     SELECT TOP (?) [Expires] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
     WHERE [RowVersion] >= ? ORDER BY [RowVersion]
 ) AS head;
+
+-- depth_up_to_by_indexes: count the messages of the queue
+-- As depth_by_indexes: two counts by narrow indexes, which look nothing up and keep no lock. The second is of those that
+-- expired first; the last column says of how many. Where that is as many as were asked for, others may be among the first
+-- rows of the queue, and the second column says nothing: to count on would have no bound where nobody purges them.
+DECLARE @messages bigint, @last bigint;
+SELECT @messages = COUNT_BIG(*), @last = MAX(head.[RowVersion])
+FROM (
+    SELECT TOP (?) [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
+    WHERE [RowVersion] >= ? ORDER BY [RowVersion]
+) AS head;
+SELECT @messages, COUNT_BIG(CASE WHEN expired.[RowVersion] <= @last THEN 1 END), COUNT_BIG(*)
+FROM (
+    SELECT TOP (?) [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+    WHERE [Expires] <= GETUTCDATE() ORDER BY [Expires]
+) AS expired;
 
 -- expired_up_to: count the expired messages of the queue
 -- Bounded, and by the index on Expires, where the table has it: what a wait for a purge asks again and again.
@@ -190,7 +247,7 @@ SELECT (SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCO
         WHERE [RowVersion] >= ? ORDER BY [RowVersion] DESC);
 
 -- oldest: look for the oldest message of the queue
-SELECT TOP (1) [Headers], SYSUTCDATETIME() FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
+SELECT TOP (1) {headers}, SYSUTCDATETIME() FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
 WHERE [RowVersion] >= ? AND ([Expires] IS NULL OR [Expires] > GETUTCDATE()) ORDER BY [RowVersion];
 
 -- high_water: find the end of the queue

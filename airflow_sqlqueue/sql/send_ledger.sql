@@ -1,10 +1,11 @@
 -- make: create the sent-ledger (with 'sqlqueue create --ledger' an administrator can)
-CREATE TABLE {sent} (
+CREATE TABLE {table} (
     [SendId] uniqueidentifier NOT NULL PRIMARY KEY,
     [Queue] nvarchar(400) NOT NULL,
     [Origin] nvarchar(1000) NOT NULL,
     [Messages] bigint NULL,
-    [SentAt] datetime2(3) NOT NULL
+    [SentAt] datetime2(3) NOT NULL,
+    [MessageId] uniqueidentifier NULL
 );
 
 -- lock: take the application lock of the send
@@ -16,20 +17,25 @@ EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive
 SELECT @result;
 
 -- enter: enter the send in the send ledger
-INSERT INTO {sent} ([SendId], [Queue], [Origin], [SentAt])
-SELECT ?, ?, ?, SYSUTCDATETIME()
-WHERE NOT EXISTS (SELECT * FROM {sent} WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE [SendId] = ?);
+-- An empty text for no message id: of a NULL the driver would ask the server for its type, an error of which ends the
+-- transaction.
+INSERT INTO {table} ([SendId], [Queue], [Origin], [MessageId], [SentAt])
+SELECT ?, ?, ?, CAST(NULLIF(?, N'') AS uniqueidentifier), SYSUTCDATETIME()
+WHERE NOT EXISTS (SELECT * FROM {table} WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE [SendId] = ?);
 SELECT @@ROWCOUNT;
 
 -- count: enter the number of messages in the sent-ledger
-UPDATE {sent} SET [Messages] = ? WHERE [SendId] = ?;
+UPDATE {table} SET [Messages] = ? WHERE [SendId] = ?;
 
 -- find: read the sent-ledger
-SELECT [Queue], [Messages] FROM {sent} WITH (READCOMMITTEDLOCK) WHERE [SendId] = ?;
+SELECT [Queue], [Messages], [MessageId] FROM {table} WITH (READCOMMITTEDLOCK) WHERE [SendId] = ?;
 
 -- count_older: count old sends
-SELECT COUNT_BIG(*) FROM {sent} WHERE [SentAt] < DATEADD(second, ?, SYSUTCDATETIME());
+-- READPAST: no index has SentAt, so every row is met, and that of a send under way is locked until it ends.
+SELECT COUNT_BIG(*) FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+WHERE [SentAt] < DATEADD(second, ?, SYSUTCDATETIME());
 
 -- forget: forget old sends
-DELETE TOP (?) FROM {sent} WHERE [SentAt] < DATEADD(second, ?, SYSUTCDATETIME());
+DELETE TOP (?) FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
+WHERE [SentAt] < DATEADD(second, ?, SYSUTCDATETIME());
 SELECT @@ROWCOUNT;

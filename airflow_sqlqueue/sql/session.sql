@@ -24,9 +24,17 @@ SET DEADLOCK_PRIORITY LOW;
 SET DEADLOCK_PRIORITY NORMAL;
 
 -- begin: begin a transaction
+-- Whatever a statement of a caller's own may have left behind of the settings that make a transaction what it is: a kept
+-- connection runs many.
+SET XACT_ABORT ON;
+SET IMPLICIT_TRANSACTIONS OFF;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 BEGIN TRANSACTION;
 
 -- commit: commit the transaction
+-- Where a statement of a caller's own began another one and did not end it, COMMIT would commit nothing and say nothing
+-- (docs/transport/transactions.md, "Transactions that end in silence").
+IF @@TRANCOUNT > 1 THROW 50003, N'A transaction was left open.', 1;
 COMMIT TRANSACTION;
 
 -- rollback: roll back the transaction

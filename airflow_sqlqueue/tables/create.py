@@ -64,6 +64,13 @@ class CreateResult:
     differences: tuple[str, ...] = ()
 
 
+_ROW_VERSION_INDEXES = {
+    "nonclustered": "create.row_version_nonclustered",
+    "clustered": "create.row_version_clustered",
+}
+_EXPIRES_INDEXES = {"plain": "create.expires_plain", "filtered": "create.expires_filtered"}
+
+
 def queue_definition(
     table: ResolvedAddress, *, layout: str = "modern", legacy_columns: bool = True, body_string: bool = False
 ) -> Definition:
@@ -74,23 +81,25 @@ def queue_definition(
     computed column that shows the body as text. Raises :class:`ConfigurationError`.
     """
     shape = shape_of(layout, legacy_columns=legacy_columns, body_string=body_string)
-    statements = [_statement("table", table, columns=definitions(shape.columns))]
-    statements.append(_statement(f"row_version_{shape.row_version_index}", table, options=Fragment("")))
-    if shape.expires_index != "none":
-        statements.append(_statement(f"expires_{shape.expires_index}", table, options=Fragment("")))
+    statements = [_statement("create.table", table, columns=definitions(shape.columns))]
+    indexes = (_ROW_VERSION_INDEXES[shape.row_version_index], _EXPIRES_INDEXES.get(shape.expires_index))
+    statements += [_statement(name, table, options=Fragment("")) for name in indexes if name is not None]
     return Definition(table, "queue", tuple(statements), shape.columns, shape)
 
 
 def delayed_definition(table: ResolvedAddress) -> Definition:
     """A table of delayed messages, as versions 3.1 and later make it beside an endpoint's queue."""
-    make = _statement("table", table, columns=definitions(DELAYED))
-    return Definition(table, "delayed", (make, _statement("due", table, options=Fragment(""))), DELAYED)
+    make = _statement("create.table", table, columns=definitions(DELAYED))
+    return Definition(table, "delayed", (make, _statement("create.due", table, options=Fragment(""))), DELAYED)
 
 
 def subscription_definition(table: ResolvedAddress) -> Definition:
     """A subscription table, as versions 5 and later make it, one for all endpoints."""
     return Definition(
-        table, "subscription", (_statement("subscription", table, columns=definitions(SUBSCRIPTION)),), SUBSCRIPTION
+        table,
+        "subscription",
+        (_statement("create.subscription", table, columns=definitions(SUBSCRIPTION)),),
+        SUBSCRIPTION,
     )
 
 
@@ -256,5 +265,5 @@ def _no_schema(table: ResolvedAddress) -> QueueNotFoundError:
 
 
 def _statement(name: str, table: ResolvedAddress, **fragments: Fragment) -> Query:
-    found = query(f"create.{name}", table=identifier(table), **fragments)
+    found = query(name, table=identifier(table), **fragments)
     return Query(found.name, f"{found.purpose} of {table.canonical}", found.text)

@@ -11,6 +11,7 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import identifier, query
 from airflow_sqlqueue.tables.layout import NAMES, kind_of
 from airflow_sqlqueue.tables.reading import exists
+from airflow_sqlqueue.untrusted import quoted
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def list_tables(session: Session, catalog: str) -> list[FoundTable]:
     kinds = [(schema, table, kind_of(columns.types), columns.rows) for (schema, table), columns in found.items()]
     kinds = [(schema, table, kind, rows) for schema, table, kind, rows in kinds if kind != "other"]
     for table in [table for _, table, _, _ in kinds if "@" in table]:
-        log.warning("No address means the table %r, because its name holds an '@': it is left out", table)
+        log.warning("No address means the table %s, because its name holds an '@': it is left out", quoted(table))
     return [
         FoundTable(ResolvedAddress(table, schema, catalog), kind, rows)
         for schema, table, kind, rows in kinds
@@ -95,5 +96,6 @@ def find_queue(
         schemas = query("create.schema", catalog=identifier(resolved.catalog))
         if bare == resolved or session.value(schemas, machine) or not exists(session, bare):
             return resolved
-    log.warning("Took %r for the queue %s: %r is a machine's name, not a schema's", address_text, bare, machine)
+    names = (quoted(address_text), quoted(bare.canonical), quoted(machine))
+    log.warning("Took %s for the queue %s: %s is a machine's name, not a schema's", *names)
     return bare

@@ -22,16 +22,16 @@ def drop_queue(session: Session, table: ResolvedAddress, *, force: bool = False)
     if layout.object_type != "table":
         raise NotAQueueError(f"{table.canonical} is a {layout.object_type}: drop the table {layout.table.canonical}.")
     with session.transaction():
-        holds_messages = session.value(_on(table, "lock_whole")) is not None
+        holds_messages = session.value(_on(table, "create.lock_whole")) is not None
         if holds_messages and not force:
             raise QueueNotEmptyError(
                 f"The queue {table.canonical} holds messages: drain or purge it first, or force the drop and lose them."
             )
-        count = int(session.value(_on(table, "count_whole"))) if holds_messages else 0
-        session.run(_on(table, "drop"))
+        count = int(session.value(_on(table, "create.count_whole"))) if holds_messages else 0
+        session.run(_on(table, "create.drop"))
     return count
 
 
 def _on(table: ResolvedAddress, name: str) -> Query:
-    found = query(f"create.{name}", table=identifier(table))
+    found = query(name, table=identifier(table))
     return Query(found.name, found.purpose.replace("the table", f"the table {table.canonical}"), found.text)

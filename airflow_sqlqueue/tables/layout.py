@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,7 +10,8 @@ from typing import Any
 
 from airflow_sqlqueue.errors import NotAQueueError
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.sql.columns import DELAYED, LEGACY, SUBSCRIPTION, queue_columns
+from airflow_sqlqueue.row import ADDED, LEGACY
+from airflow_sqlqueue.sql.columns import DELAYED, SUBSCRIPTION, queue_columns
 from airflow_sqlqueue.tables.shapes import SHAPES, Shape
 
 _TEXT = {"varchar", "nvarchar"}
@@ -43,7 +45,7 @@ NAMES = {name.lower(): name for name in (*queue_columns("", legacy=True, body_st
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column: base type, and ``length`` in bytes, -1 for max. ``filled`` columns need no value from a sender."""
 
     type: str
@@ -72,7 +74,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Index:
-    """A rowstore index by its first key column. ``filter`` is the server's text of its predicate."""
+    """A rowstore index by its first key column.
+
+    ``filter`` is the server's text of its predicate, empty where the login may not see it; None where it has every row.
+    """
 
     name: str
     column: str
@@ -85,6 +90,19 @@ class Index:
         if self.disabled:
             return "disabled"
         return "clustered" if self.clustered else "nonclustered"
+
+    @property
+    def filtered(self) -> bool:
+        """Whether rows are left out."""
+        return self.filter is not None
+
+    @property
+    def has_all_that_expire(self) -> bool:
+        """Whether its filter is ``([Expires] IS NOT NULL)``, however it is written.
+
+        One that is not seen is taken for it: the transport makes no other, and no statement names the index.
+        """
+        return re.sub(r"[\[\]()]", "", self.filter or "expires is not null").lower() == "expires is not null"
 
 
 @dataclass(frozen=True)
@@ -107,7 +125,7 @@ class Layout:
 
     table: ResolvedAddress
     object_type: str
-    columns: Mapping[str, Column]
+    columns: Mapping[str, TableColumn]
     indexes: tuple[Index, ...] = ()
     triggers: tuple[Trigger, ...] = ()
     read_committed_snapshot: bool = False
@@ -139,6 +157,7 @@ class Layout:
             expires_index=expires_state(self.index_on("Expires")),
             legacy_columns=all(name in self.columns for name in LEGACY),
             body_string="BodyString" in self.columns,
+            added=tuple(name for name in ADDED if name in self.columns),
         )
 
     @property
@@ -165,7 +184,7 @@ class Layout:
         fitting = [
             index
             for index in self.indexes
-            if index.column == column and (not index.filter or (column == "Expires" and _is_not_null(index.filter)))
+            if index.column == column and (not index.filtered or (column == "Expires" and index.has_all_that_expire))
         ]
         return min(fitting, key=lambda index: (index.disabled, not index.clustered), default=None)
 
@@ -240,7 +259,7 @@ def expires_state(index: Index | None) -> str:
         return "none"
     if index.disabled:
         return "disabled"
-    return "filtered" if index.filter else "plain"
+    return "filtered" if index.filtered else "plain"
 
 
 def kind_of(types: Mapping[str, str]) -> str:
@@ -251,7 +270,7 @@ def kind_of(types: Mapping[str, str]) -> str:
     return next((kind for kind in _KINDS if not _missing(kind, types)), "other")
 
 
-def column_differences(columns: Mapping[str, Column], expected: Mapping[str, str]) -> list[str]:
+def column_differences(columns: Mapping[str, TableColumn], expected: Mapping[str, str]) -> list[str]:
     """How a table's columns differ from those of a CREATE TABLE."""
     found = [f"the column {name} is missing" for name in expected if name not in columns]
     for name, column in columns.items():
@@ -279,10 +298,3 @@ def _missing(kind: str, types: Mapping[str, str]) -> str:
     if absent := [name for name in wanted if name not in types]:
         return f"no column {', '.join(absent)}"
     return ", ".join(f"the column {name} is {types[name]}" for name in wanted if types[name] not in wanted[name])
-
-
-def _is_not_null(predicate: str) -> bool:
-    """Whether a filter is ``([Expires] IS NOT NULL)``, however it is written."""
-    return (
-        predicate.replace("(", "").replace(")", "").replace("[", "").replace("]", "").lower() == "expires is not null"
-    )

@@ -11,7 +11,7 @@ from airflow_sqlqueue.errors import QueueNotFoundError
 from airflow_sqlqueue.routing import DEFAULT_SCHEMA, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query
-from airflow_sqlqueue.tables.layout import CREATE_COMMANDS, NAMES, Column, Index, Layout, Trigger
+from airflow_sqlqueue.tables.layout import CREATE_COMMANDS, NAMES, Index, Layout, TableColumn, Trigger
 
 _OBJECT_TYPES = {"U": "table", "SN": "synonym", "V": "view"}
 _NOUNS = {"queue": "queue", "delayed": "table of delayed messages", "subscription": "subscription table"}
@@ -57,8 +57,15 @@ def _read(session: Session, table: ResolvedAddress, what: str, advice: str, thro
         through if kind == "U" else _OBJECT_TYPES.get(kind, "other"),
         (in_memory, temporal, captured, escalation),
         snapshot,
-        *(session.run(_on(name, table), table.qualified_name) for name in ("columns", "indexes", "triggers")),
+        *(
+            session.run(_on(name, table), table.qualified_name)
+            for name in ("inspect.columns", "inspect.indexes", "inspect.triggers")
+        ),
     )
+
+
+_SYSTEM_VERSIONED = 2
+"""temporal_type of a table that has a history table; that one has 1."""
 
 
 def layout_of(
@@ -85,7 +92,7 @@ def layout_of(
         triggers=fired,
         read_committed_snapshot=bool(snapshot),
         memory_optimized=bool(in_memory),
-        system_versioned=bool(temporal),
+        system_versioned=temporal == _SYSTEM_VERSIONED,
         change_data_capture=bool(captured),
         lock_escalation=escalation or "",
         output_into=any(trigger.event == "DELETE" and not trigger.disabled for trigger in fired),
@@ -94,7 +101,7 @@ def layout_of(
 
 def _object(session: Session, table: ResolvedAddress, what: str, advice: str) -> list[Any]:
     try:
-        rows = session.run(_on("object", table), table.catalog, table.qualified_name)
+        rows = session.run(_on("inspect.object", table), table.catalog, table.qualified_name)
     except QueueNotFoundError:
         rows = []
     if rows:
@@ -122,9 +129,9 @@ def table_in_sql(session: Session, table: ResolvedAddress) -> ResolvedAddress | 
     return other if exists(session, other) else None
 
 
-def _columns(rows: Iterable[Sequence[Any]]) -> dict[str, Column]:
+def _columns(rows: Iterable[Sequence[Any]]) -> dict[str, TableColumn]:
     return {
-        NAMES.get(name.lower(), name): Column(
+        NAMES.get(name.lower(), name): TableColumn(
             type_name, length, bool(nullable), bool(identity), bool(computed), bool(default), encryption is not None
         )
         for name, type_name, length, nullable, identity, computed, default, encryption in rows
@@ -143,4 +150,4 @@ def _triggers(rows: Iterable[Sequence[Any]]) -> tuple[Trigger, ...]:
 
 
 def _on(name: str, table: ResolvedAddress) -> Query:
-    return query(f"inspect.{name}", catalog=identifier(table.catalog))
+    return query(name, catalog=identifier(table.catalog))

@@ -19,6 +19,7 @@ class Shape:
     ``headers`` is nvarchar or varchar; ``row_version_index`` nonclustered (the table is a heap), clustered, none or
     disabled; ``expires_index`` filtered (on rows that expire), plain, none or disabled. ``legacy_columns`` are
     CorrelationId, ReplyToAddress and Recoverable, ``body_string`` is a computed column of that name for people.
+    ``added`` are those of :data:`~airflow_sqlqueue.row.ADDED` that the layout has.
     """
 
     headers: str = "nvarchar"
@@ -26,11 +27,12 @@ class Shape:
     expires_index: str = "filtered"
     legacy_columns: bool = True
     body_string: bool = False
+    added: tuple[str, ...] = ()
 
     @property
     def columns(self) -> dict[str, str]:
         """The columns as CREATE TABLE has them, by name."""
-        return queue_columns(self.headers, legacy=self.legacy_columns, body_string=self.body_string)
+        return queue_columns(self.headers, legacy=self.legacy_columns, body_string=self.body_string, added=self.added)
 
     def __str__(self) -> str:
         return f"{self.headers} headers, RowVersion {self.row_version_index}, Expires {self.expires_index}"

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.traffic.shop import BILLING, SALES, SHIPPING, Endpoint
+from airflow_sqlqueue.traffic.shop import BILLING, SALES, SHIPPING, ShopEndpoint
 
 
 @dataclass(frozen=True)
-class Failure:
+class ShopFailure:
     """An exception as an endpoint meets it; ``weight`` is its share among that endpoint's failures."""
 
     exception: str
@@ -21,7 +21,7 @@ class Failure:
     frame: str
     weight: float
 
-    def headers(self, endpoint: Endpoint, handler: str) -> dict[str, str | None]:
+    def headers(self, endpoint: ShopEndpoint, handler: str) -> dict[str, str | None]:
         """The headers that do not change from one failed message to the next."""
         stack = (
             f"{self.exception}: {self.message}\r\n   at {self.frame}\r\n"
@@ -42,9 +42,9 @@ class Failure:
         }
 
 
-FAILURES: dict[Endpoint, tuple[Failure, ...]] = {
+FAILURES: dict[ShopEndpoint, tuple[ShopFailure, ...]] = {
     SALES: (
-        Failure(
+        ShopFailure(
             "Microsoft.Data.SqlClient.SqlException",
             "Transaction (Process ID 71) was deadlocked on lock resources with another process and has been chosen as "
             "the deadlock victim. Rerun the transaction.",
@@ -52,7 +52,7 @@ FAILURES: dict[Endpoint, tuple[Failure, ...]] = {
             "Microsoft.Data.SqlClient.SqlCommand.<>c.<ExecuteDbDataReaderAsync>b__211_0(Task`1 result)",
             0.6,
         ),
-        Failure(
+        ShopFailure(
             "System.InvalidOperationException",
             "The order is already \u201ccancelled\u201d and cannot be placed again.",
             "Shop.Sales",
@@ -61,21 +61,21 @@ FAILURES: dict[Endpoint, tuple[Failure, ...]] = {
         ),
     ),
     BILLING: (
-        Failure(
+        ShopFailure(
             "System.Net.Http.HttpRequestException",
             "Response status code does not indicate success: 503 (Service Unavailable).",
             "System.Net.Http",
             "System.Net.Http.HttpResponseMessage.EnsureSuccessStatusCode()",
             0.55,
         ),
-        Failure(
+        ShopFailure(
             "System.TimeoutException",
             "The payment provider did not answer within 00:00:30.",
             "Shop.Billing",
             "Shop.Billing.PaymentGateway.<ChargeAsync>d__7.MoveNext() in C:\\build\\Shop.Billing\\Gateway.cs:line 63",
             0.35,
         ),
-        Failure(
+        ShopFailure(
             "NServiceBus.MessageDeserializationException",
             "An error occurred while attempting to extract logical messages from incoming physical message.",
             "NServiceBus.Core",
@@ -84,14 +84,14 @@ FAILURES: dict[Endpoint, tuple[Failure, ...]] = {
         ),
     ),
     SHIPPING: (
-        Failure(
+        ShopFailure(
             "System.Threading.Tasks.TaskCanceledException",
             "The request was canceled due to the configured HttpClient.Timeout of 100 seconds elapsing.",
             "System.Private.CoreLib",
             "System.Net.Http.HttpClient.HandleFailure(Exception e, Boolean telemetryStarted)",
             0.5,
         ),
-        Failure(
+        ShopFailure(
             "System.ArgumentException",
             "No carrier serves the postcode \u2018\u00d8-2100 <K\u00f8benhavn>\u2019. (Parameter 'address')",
             "Shop.Shipping",

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.traffic.bodies import CUSTOMERS
 from airflow_sqlqueue.traffic.clock import wire_time
-from airflow_sqlqueue.traffic.failures import FAILURES, Failure
-from airflow_sqlqueue.traffic.shop import SALES, Endpoint, Handling, Step
+from airflow_sqlqueue.traffic.failures import FAILURES, ShopFailure
+from airflow_sqlqueue.traffic.shop import SALES, Handling, ShopEndpoint, Step
 
 CONTROL_MESSAGE = "NServiceBus.ControlMessage"
 _CAMPAIGNS = ("Frühjahr", "Soldes d'été", "春のセール", "none", "Black Friday \u2600")
@@ -32,7 +32,7 @@ class Facts(NamedTuple):
     sent: int
     started: int
     ended: int
-    failure: Failure | None
+    failure: ShopFailure | None
     retries: int
 
 
@@ -73,7 +73,7 @@ class HeaderTemplate:
     """The headers of one step as one receiver sees them, for every machine that may send or handle it."""
 
     def __init__(self, step: Step, handling: Handling) -> None:
-        endpoint: Endpoint = handling.endpoint
+        endpoint: ShopEndpoint = handling.endpoint
         self._audited: list[dict[str, str | None]] = []
         for origin in step.sender.machines:
             for machine in endpoint.machines:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class ShopEndpoint:
     """A logical endpoint. ``failure_rate`` is the share of its messages that end in the error queue."""
 
     name: str
@@ -54,7 +54,7 @@ class MessageType:
 class Handling:
     """One receiver of a step: its processing time is log-normal with this median (ms) and spread (of the logarithm)."""
 
-    endpoint: Endpoint
+    endpoint: ShopEndpoint
     median_ms: float
     spread: float = 0.6
 
@@ -68,17 +68,17 @@ class Step:
 
     message: MessageType | None
     intent: str
-    sender: Endpoint
+    sender: ShopEndpoint
     handlings: tuple[Handling, ...]
     cause: int | None = None
     delay_s: float = 0.0
     saga: bool = False
 
 
-STOREFRONT = Endpoint("Storefront", "application/json", "9.2.3", ("WEB-01", "WEB-02", "WEB-KÖLN-03"))
-SALES = Endpoint("Sales", "application/json", "9.2.3", ("SALES-01", "SALES-02"), 0.006)
-BILLING = Endpoint("Billing", "text/xml", "7.8.4", ("BILLING-01",), 0.018)
-SHIPPING = Endpoint("Shipping", "application/json; systemjson", "9.1.0", ("SHIP-01", "SHIP-ŁÓDŹ-02"), 0.011)
+STOREFRONT = ShopEndpoint("Storefront", "application/json", "9.2.3", ("WEB-01", "WEB-02", "WEB-KÖLN-03"))
+SALES = ShopEndpoint("Sales", "application/json", "9.2.3", ("SALES-01", "SALES-02"), 0.006)
+BILLING = ShopEndpoint("Billing", "text/xml", "7.8.4", ("BILLING-01",), 0.018)
+SHIPPING = ShopEndpoint("Shipping", "application/json; systemjson", "9.1.0", ("SHIP-01", "SHIP-ŁÓDŹ-02"), 0.011)
 
 PLACE_ORDER = MessageType("PlaceOrder", "Sales", size=1.6)
 ORDER_PLACED = MessageType("OrderPlaced", "Sales", "IOrderEvent", size=1.3)

@@ -1,13 +1,15 @@
-"""What the triggers share: the connection, read where it blocks nobody, the watch, and what of them may be stored."""
+"""Base classes of the triggers: their arguments, the connection, read where it blocks nobody, and the watch."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
-from airflow.triggers.base import TriggerEvent
+from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.triggers.events import failed, met
@@ -23,25 +25,52 @@ EXPECTED = (SqlQueueError, AirflowException)
 """Errors whose text is a sentence for people: ours, and Airflow's for a connection that it does not know."""
 
 
-class ServerTrigger:
-    """A trigger on one server. Classes that take it set the attributes; nothing secret is among them."""
+class ServerTrigger(BaseTrigger):
+    """Base class of triggers on one server; nothing secret is among their arguments.
 
-    poll_interval: float
-    sqlqueue_conn_id: str
-    hook_params: dict[str, Any] | None
+    :param poll_interval: seconds between two looks.
+    :param sqlqueue_conn_id: the Airflow connection.
+    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
+    """
+
+    is_patient = True
+    """Whether to wait also where the server refuses the login at the first connection."""
     _watch: Watch[dict[str, Any]] | None = None
 
+    def __init__(
+        self,
+        *,
+        poll_interval: float,
+        sqlqueue_conn_id: str = "sqlqueue_default",
+        hook_params: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.poll_interval = float(poll_interval)
+        self.sqlqueue_conn_id = sqlqueue_conn_id
+        self.hook_params = hook_params
+
+    @abstractmethod
     def looker(self, client: QueueClient) -> Look[dict[str, Any]]:
-        """What looks once, on the poller's thread; it returns what was found, numbers and names alone, or None."""
-        raise NotImplementedError
+        """Function that looks once, on the poller's thread; it returns numbers and names alone, or None."""
+
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments that make the same trigger again."""
+        return {
+            "poll_interval": self.poll_interval,
+            "sqlqueue_conn_id": self.sqlqueue_conn_id,
+            "hook_params": self.hook_params,
+        }
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class and arguments as Airflow stores them, in a form that is the same each time."""
+        return f"{type(self).__module__}.{type(self).__name__}", plain(self.arguments())
 
     async def open_watch(self) -> Watch[dict[str, Any]]:
         """Begin to watch; :meth:`close_watch` ends it."""
-        from airflow_sqlqueue.triggers.poller import Watch
+        from airflow_sqlqueue.triggers.poller import Source, Watch
 
-        # On another thread: looking up a connection waits for an answer, and the driver takes long to load.
-        client = await asyncio.to_thread(self._client)
-        self._watch = Watch(client, self.looker(client), self.poll_interval)
+        name = self.sqlqueue_conn_id, json.dumps(plain(self.hook_params), default=str)
+        self._watch = await Watch.open(Source(name, self._client, self.looker, self.is_patient), self.poll_interval)
         return self._watch
 
     def close_watch(self) -> None:
@@ -54,15 +83,6 @@ class ServerTrigger:
         """End the watch, as Airflow asks for on every way out."""
         self.close_watch()
 
-    def arguments(self, **more: Any) -> dict[str, Any]:
-        """The keyword arguments that make the same trigger again, in a form that is the same each time."""
-        return {
-            **more,
-            "poll_interval": self.poll_interval,
-            "sqlqueue_conn_id": self.sqlqueue_conn_id,
-            "hook_params": plain(self.hook_params),
-        }
-
     def _client(self) -> QueueClient:
         from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
@@ -70,7 +90,9 @@ class ServerTrigger:
 
 
 class OneEventTrigger(ServerTrigger):
-    """A trigger that fires once, for a task that has deferred itself."""
+    """Base class of triggers that fire once, for a task that has deferred itself."""
+
+    is_patient = False
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """One event, when something is found or cannot be waited for."""
@@ -85,21 +107,26 @@ class OneEventTrigger(ServerTrigger):
 
 
 class QueueTrigger(ServerTrigger):
-    """A trigger on one queue."""
+    """Base class of triggers on one queue.
 
-    queue_name: str
+    :param queue_name: the queue's address, ``table@[schema]@[catalog]``.
+    """
 
+    def __init__(self, *, queue_name: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.queue_name = queue_name
+
+    @abstractmethod
     def look(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
         """Look once, on the poller's thread; returns what was found, numbers and names alone, or None."""
-        raise NotImplementedError
 
     def looker(self, client: QueueClient) -> Look[dict[str, Any]]:
         queue = client.queue(self.queue_name)
-        opened = _Opened(queue)
+        opened = _OpenedQueue(queue)
         return lambda session: self.look(queue, opened.table(session))
 
-    def arguments(self, **more: Any) -> dict[str, Any]:
-        return super().arguments(queue_name=self.queue_name, **more)
+    def arguments(self) -> dict[str, Any]:
+        return {"queue_name": self.queue_name, **super().arguments()}
 
 
 class Attempts:
@@ -131,7 +158,7 @@ class Attempts:
         await asyncio.sleep(random_pause(self._failures))
 
 
-class _Opened:
+class _OpenedQueue:
     """A queue's table, whose layout is read once for a session."""
 
     def __init__(self, queue: Queue) -> None:

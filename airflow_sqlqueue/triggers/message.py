@@ -1,4 +1,4 @@
-"""An event for each message of a queue, which leaves it when Airflow's database has the event."""
+"""Trigger that makes an event of each message of a queue, which leaves it when Airflow's database has the event."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from airflow.triggers.shared_stream import SharedStreamProducer, reject_shared_s
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.triggers.base import QueueTrigger
+from airflow_sqlqueue.untrusted import event_value
 
 if TYPE_CHECKING:
+    from airflow_sqlqueue.client import QueueClient
     from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.consuming.held_messages import HeldMessages
     from airflow_sqlqueue.queue import QueueTable
     from airflow_sqlqueue.queue.browsing import MessageHead
-
-LONGEST = 1_000
-"""Characters of a value in an event; a longer one is None."""
 
 MOST = 1_000
 """Messages that one transaction holds; Airflow lets 1,024 wait for a trigger, unless it is set otherwise."""
@@ -44,57 +43,49 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
 
     An event holds ``queue_name``, ``row_version``, ``id`` (the row's), ``message_id``, ``correlation_id``,
     ``conversation_id``, ``message_type``, ``time_sent`` and ``headers``, those that were asked for. Airflow logs and
-    stores it, so ask for none that holds secrets. A value of more than 1,000 characters is None.
+    stores it, so ask for none that holds secrets. A value is None that has more than 1,000 characters, a NUL or half a
+    surrogate pair.
 
-    :param queue_name: the queue's address, ``table@[schema]@[catalog]``.
     :param message_types: the full names of the types that are accepted, without assemblies; None: all.
     :param headers: the names of further headers whose values go into events.
     :param error_queue: the address of the queue for messages that are rejected.
     :param max_held: how many messages are held at one time, 1 to 1,000. Airflow takes one or two seconds to confirm.
     :param poll_interval: seconds between two looks as long as the queue is empty.
-    :param sqlqueue_conn_id: the Airflow connection.
-    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
     def __init__(
         self,
         *,
-        queue_name: str,
         message_types: Sequence[str] | None = None,
         headers: Sequence[str] = (),
         error_queue: str = "error",
         max_held: int = 100,
         poll_interval: float = 5.0,
-        sqlqueue_conn_id: str = "sqlqueue_default",
-        hook_params: dict[str, Any] | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__(poll_interval=poll_interval, **kwargs)
         if isinstance(message_types, str) or isinstance(headers, str):
             raise ConfigurationError("message_types and headers are lists of names.")
         if not (1 <= max_held <= MOST and poll_interval > 0):
             raise ConfigurationError(f"max_held is 1 to {MOST}, and poll_interval a number of seconds above 0.")
-        self.queue_name = queue_name
         self.message_types = None if message_types is None else sorted(message_types)
         self.headers = sorted(headers)
         self.error_queue = error_queue
         self.max_held = int(max_held)
-        self.poll_interval = float(poll_interval)
-        self.sqlqueue_conn_id = sqlqueue_conn_id
-        self.hook_params = hook_params
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.{type(self).__name__}", self.arguments(
-            message_types=self.message_types,
-            headers=self.headers,
-            error_queue=self.error_queue,
-            max_held=self.max_held,
-        )
+    def arguments(self) -> dict[str, Any]:
+        return {
+            "message_types": self.message_types,
+            "headers": self.headers,
+            "error_queue": self.error_queue,
+            "max_held": self.max_held,
+            **super().arguments(),
+        }
 
     def shared_stream_key(self) -> Hashable:
         """All arguments but those that may differ between triggers which share a receiver."""
-        shared = {
-            name: value for name, value in self.serialize()[1].items() if name not in ("message_types", "headers")
-        }
+        _, arguments = self.serialize()
+        shared = {name: value for name, value in arguments.items() if name not in ("message_types", "headers")}
         return __name__, json.dumps(shared, sort_keys=True)
 
     @classmethod
@@ -106,7 +97,7 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
     async def filter_shared_stream(self, shared_stream: AsyncIterator[MessageHead]) -> AsyncIterator[TriggerEvent]:
         """An event for each message that is accepted; the others are rejected."""
         async for head in shared_stream:
-            envelope = Envelope.of(head.headers)
+            envelope = Envelope.of(head.decoded)
             types = envelope.content.message_types
             if envelope.problem is None and (
                 self.message_types is None or not set(self.message_types).isdisjoint(types)
@@ -124,18 +115,16 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
         """Whether there is anything to receive; the receiver has a connection only as long as there is."""
         return None if table.ends() is None else {}
 
-    def held_messages(self) -> HeldMessages:
-        """What holds the queue's messages; not for the event loop's thread, as looking up a connection waits."""
+    def held_messages(self, client: QueueClient) -> HeldMessages:
+        """The holder of the queue's messages."""
         from airflow_sqlqueue.consuming.held_messages import HeldMessages
         from airflow_sqlqueue.session import Session
         from airflow_sqlqueue.triggers.poller import STATEMENT_TIMEOUT
 
-        client = self._client()
-
         def connect() -> Session:
             return Session(client.settings, lock_timeout=client.lock_timeout, statement_timeout=STATEMENT_TIMEOUT)
 
-        return HeldMessages(connect, client.resolver, self.queue_name, self.error_queue)
+        return HeldMessages(connect, client.resolver, self.queue_name, self.error_queue, client.ledger_schema)
 
     def _payload(self, head: MessageHead, envelope: Envelope) -> dict[str, Any]:
         identity, sent = envelope.identity, envelope.time.time_sent
@@ -143,14 +132,10 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
             "queue_name": self.queue_name,
             "row_version": head.row_version,
             "id": str(head.id),
-            "message_id": _short(identity.message_id or str(head.id)),
-            "correlation_id": _short(identity.correlation_id),
-            "conversation_id": _short(identity.conversation_id),
-            "message_type": _short(envelope.content.message_type),
+            "message_id": event_value(identity.message_id or str(head.id)),
+            "correlation_id": event_value(identity.correlation_id),
+            "conversation_id": event_value(identity.conversation_id),
+            "message_type": event_value(envelope.content.message_type),
             "time_sent": None if sent is None else sent.isoformat(),
-            "headers": {name: _short(envelope.headers[name]) for name in self.headers if name in envelope.headers},
+            "headers": {name: event_value(envelope.headers[name]) for name in self.headers if name in envelope.headers},
         }
-
-
-def _short(value: str | None) -> str | None:
-    return None if value is None or len(value) > LONGEST else value

@@ -15,6 +15,7 @@ from airflow_sqlqueue.errors import MessageError, TransientError
 from airflow_sqlqueue.triggers.base import Attempts
 
 if TYPE_CHECKING:
+    from airflow_sqlqueue.client import QueueClient
     from airflow_sqlqueue.consuming.held_messages import HeldMessages
     from airflow_sqlqueue.queue.browsing import MessageHead
     from airflow_sqlqueue.triggers.message import SqlQueueMessageEventTrigger
@@ -61,6 +62,7 @@ class MessageReceiver(SharedStreamProducer):
         # A connection is for one thread, and nothing may block the event loop.
         self._thread = ThreadPoolExecutor(1, "sqlqueue-receiver")
         self._held: HeldMessages | None = None
+        self._client: QueueClient | None = None
         self._round: _Round | None = None
 
     async def open_stream(self) -> AsyncGenerator[tuple[MessageHead, Any], None]:
@@ -70,11 +72,11 @@ class MessageReceiver(SharedStreamProducer):
         while True:
             try:
                 watch = await trigger.open_watch()
-                held = await self._open()
                 # Triggers that begin together join the stream one after the other: who comes late accepts nothing.
                 pause = trigger.poll_interval
                 while True:
                     await watch.found(after=pause)
+                    held = await self._holding(watch.client)
                     while heads := await self._on_thread(partial(held.hold, trigger.max_held)):
                         self._round = current = _Round(heads)
                         for head in current.alive:
@@ -124,15 +126,18 @@ class MessageReceiver(SharedStreamProducer):
                 log.warning("%d messages of %s were rejected", len(settled.reject), self._trigger.queue_name)
         settled.is_settled.set()
 
-    async def _open(self) -> HeldMessages:
-        self._held = held = await asyncio.to_thread(self._trigger.held_messages)
-        return held
+    async def _holding(self, client: QueueClient) -> HeldMessages:
+        """The holder of messages, where the watch has found some: its connection may have been changed meanwhile."""
+        if self._held is None or self._client is not client:
+            await self._close()
+            self._held, self._client = self._trigger.held_messages(client), client
+        return self._held
 
     async def _close(self) -> None:
         self._round = None
         if self._held is not None:
             await self._on_thread(self._held.close)
-        self._held = None
+        self._held = self._client = None
 
     def _on_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._thread, work)

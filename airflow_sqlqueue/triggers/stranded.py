@@ -1,12 +1,10 @@
-"""Wait until a batch has been left behind, without a worker."""
+"""Trigger that waits until a batch is stranded, and the summary of such batches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-
-from airflow.triggers.base import BaseTrigger
 
 from airflow_sqlqueue.triggers.base import OneEventTrigger
 
@@ -22,15 +20,12 @@ LISTED = 100
 _NAMES = ("batch_id", "state", "queue", "origin", "messages", "age_seconds")
 
 
-class SqlQueueStrandedBatchTrigger(OneEventTrigger, BaseTrigger):
+class SqlQueueStrandedBatchTrigger(OneEventTrigger):
     """Wait until there is a batch that nobody works on, for a task that has deferred itself; fires once.
 
     :param queue_name: a queue's address; None: all batches of the ledger in the connection's database.
     :param states: which batches to look for: ``open``, ``sealed``, or both.
     :param older_than: seconds that they have been in their state at least.
-    :param poll_interval: seconds between two looks.
-    :param sqlqueue_conn_id: the Airflow connection.
-    :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
     def __init__(
@@ -40,16 +35,12 @@ class SqlQueueStrandedBatchTrigger(OneEventTrigger, BaseTrigger):
         states: Sequence[str] = ("open", "sealed"),
         older_than: float = 3600.0,
         poll_interval: float = 60.0,
-        sqlqueue_conn_id: str = "sqlqueue_default",
-        hook_params: dict[str, Any] | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__(poll_interval=poll_interval, **kwargs)
         self.queue_name = queue_name
         self.states = list(states)
         self.older_than = float(older_than)
-        self.poll_interval = float(poll_interval)
-        self.sqlqueue_conn_id = sqlqueue_conn_id
-        self.hook_params = hook_params
 
     def looker(self, client: QueueClient) -> Look[dict[str, Any]]:
         older_than = timedelta(seconds=self.older_than)
@@ -60,10 +51,9 @@ class SqlQueueStrandedBatchTrigger(OneEventTrigger, BaseTrigger):
 
         return look
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.{type(self).__name__}", self.arguments(
-            queue_name=self.queue_name, states=self.states, older_than=self.older_than
-        )
+    def arguments(self) -> dict[str, Any]:
+        own = {"queue_name": self.queue_name, "states": self.states, "older_than": self.older_than}
+        return {**own, **super().arguments()}
 
 
 def summary(found: Sequence[BatchInfo]) -> dict[str, Any]:

@@ -8,10 +8,15 @@ import socket
 import threading
 import time
 
-from fakemssql.tds.login import obscure
 from fakemssql.tds.packets import PacketType
 
 _CHUNK = 1 << 16
+_OBSCURE = bytes((byte >> 4 | (byte << 4 & 0xF0)) ^ 0xA5 for byte in range(256))
+
+
+def obscure(password: str) -> bytes:
+    """A password as a client writes it: the halves of each byte are exchanged, then XORed with 0xA5."""
+    return password.encode("utf-16-le", "surrogatepass").translate(_OBSCURE)
 
 
 class Relay:

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.adapt import PyFormat, Transformer
 
-from fakemssql import text
+from fakemssql import pgvalues, text
 from fakemssql.contract import ResultColumn, SqlError
-from fakemssql.tds import pgvalues, typeinfo, values
+from fakemssql.tds import typeinfo, values
 from fakemssql.tds.decode import read_parameter_value
 from fakemssql.tds.encode import RowEncoder, column_encoder, column_metadata
 from fakemssql.tds.reader import Reader

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ from typing import Any
 import pyodbc
 import pytest
 
-from fakemssql import FakeServer, FakeServerError
+from fakemssql import FakeServer, FakeServerError, odbc
 from fakemssql.data_folder import PARENT_VARIABLE, kept_password
 from fakemssql.server import SNAPSHOT_VARIABLE
 from support.folders import data_folder
@@ -105,6 +107,42 @@ def test_an_empty_password_file_is_none(folder: Path) -> None:
     (folder / "password").write_text("\n")
     assert kept_password(folder, "new") == "new"
     assert kept_password(folder, "newer") == "new"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_clean_stop_says_nothing(folder: Path, number: signal.Signals) -> None:
+    """Connections that were served and one that is open end with it, and that is no crash."""
+    start = command("--json", "--data", str(folder))
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(start, start_new_session=True, **streams) as process, contextlib.ExitStack() as stack:
+        assert process.stdout is not None
+        facts = json.loads(process.stdout.readline())
+        login = odbc.ServerLogin(facts["host"], facts["port"], facts["user"], facts["password"])
+        trusting = {"TrustServerCertificate": "yes"}
+        text = odbc.connection_string(odbc.find_driver() or "", login, "master", trusting)
+        connections = [pyodbc.connect(text, timeout=20) for _ in range(3)]
+        for connection in connections[1:]:
+            connection.close()
+        stack.callback(connections[0].close)
+        # As a terminal does it, to all of the group, and as a supervisor does, to the server alone.
+        os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_url_shows_no_password_that_was_given_and_says_where_it_goes(folder: Path, given: bool) -> None:
+    start = command("--data", str(folder), *(["--password", "Aa1-given-secret"] if given else []))
+    with subprocess.Popen(start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline()
+        process.terminate()
+        rest, errors = process.communicate(timeout=60)
+    assert rest == ""
+    assert "Aa1-given-secret" not in url + errors
+    assert ("sa:...@" in url) is given
+    said = "The password that was given is not shown: put it in place of the ... in the URL.\n"
+    assert errors == (said if given else "")
 
 
 @pytest.mark.parametrize("port", ["http", "65536", "-1"])

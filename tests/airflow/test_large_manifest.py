@@ -46,7 +46,7 @@ def test_xcom_stays_small(hook: SqlQueueHook, queue_name: str, tmp_path: Path, c
     with Session(hook.client.settings) as session:
         ledger = Ledger(session, queue.catalog)
         ledger.create()
-        ledger.open(batch_id, queue.canonical, "test", 2**40)
+        ledger.open(batch_id, queue.canonical, 2**40)
         run_sql(session, _MADE.format(batch_id=batch_id, folder=f"file://{tmp_path}"))
         drain = SqlQueueDrainToSparkOperator(task_id="task", queue_name=queue_name, staging=str(tmp_path))
         done = drain.execute(context())

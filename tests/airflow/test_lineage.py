@@ -107,7 +107,7 @@ def test_a_drain_and_a_requeue(told: Told, hook: SqlQueueHook, queue_name: str, 
 )
 def test_the_folder_of_a_batch_is_named_as_openlineage_names_it(path: str, namespace: str, name: str) -> None:
     paths = tuple(path.format(id="b", part=f"part-{number}.parquet") for number in (1, 2))
-    (flow,) = of_batch(None, Batch("b", "q@[dbo]@[d]", "sealed", paths, 5, 0, 50, 2))  # type: ignore[arg-type]
+    (flow,) = of_batch(None, Batch("b", "q@[dbo]@[d]", "sealed", paths, 2, messages=5, bytes=50))  # type: ignore[arg-type]
     assert (flow.namespace, flow.name, flow.files) == (namespace, name.format(id="b"), 2)
 
 

@@ -12,6 +12,7 @@ from airflow.sdk import ObjectStoragePath
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
@@ -22,7 +23,7 @@ from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueueReq
 def batch(hook: SqlQueueHook, queue_name: str, tmp_path: Path) -> Batch:
     """A sealed batch of ten messages."""
     hook.send(queue_name, [Message({"n": f"{n}"}, b"%d" % n) for n in range(10)])
-    return hook.drain(queue_name, tmp_path / "staging", origin="test").batch
+    return hook.drain(queue_name, tmp_path / "staging", DrainRequest(origin="test")).batch
 
 
 def test_the_hook_lists_batches(hook: SqlQueueHook, queue_name: str, batch: Batch) -> None:

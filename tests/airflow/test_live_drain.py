@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_sqlqueue.drain.drain import Progress
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
@@ -53,7 +54,7 @@ def not_again(spark: Any, batch: Batch) -> None:
 
 def test_a_batch_that_is_unknown_is_not_marked(live: str, context: Any) -> None:
     settings = SqlQueueHook(live).queue_connection.settings
-    batch = Batch(str(uuid.uuid4()), f"q@[dbo]@[{settings.database}]", "sealed", (), 0, 0, 0, 0)
+    batch = Batch(str(uuid.uuid4()), f"q@[dbo]@[{settings.database}]", "sealed", (), 0)
     with pytest.raises(AirflowFailException, match="does not know"):
         SqlQueueMarkConsumedOperator(task_id="mark", batch=batch.to_dict()).execute(context())
 
@@ -73,8 +74,9 @@ def test_a_retry_resumes_an_open_batch(
         hook.drain(
             queue_name,
             tmp_path,
-            batch_id=batch_id_for("dag", run_id, "task", 3),
-            options=DrainOptions(rows_per_part=30, workers=1),
+            DrainRequest(
+                batch_id=batch_id_for("dag", run_id, "task", 3), options=DrainOptions(rows_per_part=30, workers=1)
+            ),
             on_progress=kill,
         )
     assert hook.depth(queue_name).messages + hook.depth(queue_name).expired == 70

@@ -121,7 +121,7 @@ def test_the_backlog_finds_the_table_of_delayed_messages(hook: SqlQueueHook) -> 
     hook.create_queue(name, delayed=True)
     hook.send(name, [Message()])
     backlog = hook.client.queue(name).backlog(kind="quick")
-    assert (backlog.depth.messages, backlog.delayed, backlog.total_sent) == (1, 0, 1)
+    assert (backlog.depth.messages, backlog.delayed, backlog.inserted) == (1, 0, 1)
     hook.client.tables.drop(f"{name}.Delayed")
     assert hook.client.queue(name).backlog().delayed is None
     hook.client.tables.drop(name, force=True)

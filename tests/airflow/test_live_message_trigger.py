@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from airflow.triggers.shared_stream import SharedStreamManager
 
+from airflow_sqlqueue import untrusted
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.triggers import SqlQueueMessageEventTrigger, poller
 from fakemssql import FakeServer
+from tests import zoo
 
 SECONDS = 120
 TYPES = HeaderNames.ENCLOSED_MESSAGE_TYPES
@@ -185,6 +187,33 @@ def test_what_is_not_accepted_or_cannot_be_read_goes_to_the_error_queue(
     assert headers.failure.failed_queue == hook.client.resolve(queue_name).canonical
     assert "No trigger of the queue accepts" in (headers.failure.exception_message or "")
     assert unreadable.headers == "no json"
+
+
+def test_a_zoo_of_hostile_rows_ends_no_triggerer(hook: Any, queue_name: str, error_queue: str, make: Any) -> None:
+    """Airflow sends events as msgpack and stores them as JSON: one that it cannot encode would end the triggerer."""
+    from airflow.sdk.execution_time.comms import _new_encoder
+
+    with hook.client.queue(queue_name).open() as queue:
+        sent = zoo.insert(queue.session, queue.address, zoo.SHORT, **zoo.QUEUE)
+    hook.send(queue_name, [order(**{HeaderNames.CORRELATION_ID: "good"}) for _ in range(100)])
+    names = [name for name in zoo.NAMES if untrusted.is_text(name)]
+
+    async def story() -> list[Any]:
+        async with triggerer(make(headers=names, max_held=1_000)) as running:
+            while hook.depth(queue_name).messages:
+                await asyncio.sleep(0.05)
+                running.confirm()
+            return [payload for _, payload in running.stored]
+
+    events = run(story)
+    assert len([event for event in events if event["correlation_id"] == "good"]) == 100
+    for event in events:
+        _new_encoder().encode(event)
+        text = json.dumps(event)
+        assert len(text) < 10_000
+        assert not {"\\u0000", "\\ud800"} & set(text.split('"'))
+    assert len(events) + hook.depth(error_queue).messages == sent + 100
+    assert hook.depth(error_queue).messages >= len(zoo.TEXTS) - 6
 
 
 def test_expired_messages_go_without_an_event(hook: Any, queue_name: str, make: Any) -> None:

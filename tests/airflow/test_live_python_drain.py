@@ -96,7 +96,9 @@ def test_operators_take_filters(hook: SqlQueueHook, queue_name: str, tmp_path: P
         drain(queue_name, str(tmp_path), filters={"endpoint": "Billing"}).execute(context())
     with pytest.raises(AirflowFailException, match="There is no filter 'type'"):
         drain(queue_name, str(tmp_path), filters={"type": "Billing"}).execute(context())
-    sensor = SqlQueueDepthSensor(task_id="s", queue_name=queue_name, min_messages=20, filters={"endpoint": "Billing"})
+    sensor = SqlQueueDepthSensor(
+        task_id="s", queue_name=queue_name, wait_for={"min_messages": 20, "filters": {"endpoint": "Billing"}}
+    )
     assert sensor.poke(context()).xcom_value == {"messages": 20, "expired": 0}
     path, arguments = sensor.trigger().serialize()
     assert SqlQueueDepthTrigger(**arguments).serialize() == (path, arguments)

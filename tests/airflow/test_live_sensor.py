@@ -18,7 +18,9 @@ from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 
 
 def test_the_sensor_pokes_until_there_is_enough(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
-    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, min_messages="3", poke_interval=0, timeout=60)
+    sensor = SqlQueueDepthSensor(
+        task_id="t", queue_name=queue_name, wait_for={"min_messages": "3"}, poke_interval=0, timeout=60
+    )
     hook.send(queue_name, [Message()] * 2)
     assert not sensor.poke(context())
     with ThreadPoolExecutor(1) as pool:
@@ -40,20 +42,20 @@ def test_expired_messages_do_not_count_however_many_stand_in_front(
 ) -> None:
     monkeypatch.setattr(condition, "EXPIRED_ALLOWANCE", 2)
     hook.send(queue_name, [*[Message({}, b"", timedelta(seconds=-1))] * 5, *[Message()] * 2])
-    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, min_messages=2)
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, wait_for={"min_messages": 2})
     assert sensor.poke(context()).xcom_value == {"messages": 2, "expired": 5}
-    sensor.min_messages = 3
+    sensor.wait_for = {"min_messages": 3}
     assert not sensor.poke(context())
 
 
 def test_a_count_that_stopped_says_so(hook: SqlQueueHook, queue_name: str, context: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(condition, "EXPIRED_ALLOWANCE", 2)
     hook.send(queue_name, [Message()] * 5)
-    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, min_messages=2)
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, wait_for={"min_messages": 2})
     log = Mock()
     monkeypatch.setattr(SqlQueueDepthSensor, "log", log)
     for count in (2, 6):
-        sensor.min_messages = count
+        sensor.wait_for = {"min_messages": count}
         sensor.poke(context())
     assert [tuple(map(str, call.args[2:])) for call in log.info.call_args_list] == [
         ("at least 4 messages, 0 expired", "min_messages=2"),
@@ -68,7 +70,7 @@ def test_a_queue_that_does_not_exist_fails_the_sensor_at_once(live: str, context
 
 @pytest.mark.parametrize("kind", ["quick", "catalog"])
 def test_a_poke_may_read_no_rows(hook: SqlQueueHook, queue_name: str, context: Any, kind: str) -> None:
-    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, min_messages=2, kind=kind)
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, wait_for={"min_messages": 2, "kind": kind})
     hook.send(queue_name, [Message()])
     assert not sensor.poke(context())
     hook.send(queue_name, [Message({}, b"", timedelta(seconds=-1))])
@@ -78,16 +80,16 @@ def test_a_poke_may_read_no_rows(hook: SqlQueueHook, queue_name: str, context: A
 
 
 def test_the_sensor_waits_for_an_age(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
-    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, oldest_seconds="600")
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name=queue_name, wait_for={"oldest_seconds": "600"})
     assert not sensor.poke(context())
     young = format_time(datetime.now(timezone.utc))
     hook.send(queue_name, [Message({"NServiceBus.TimeSent": young})])
     found = sensor.poke(context())
     assert not found
     assert 0 <= found.xcom_value["oldest_seconds"] < 300
-    sensor.min_messages = 1
+    sensor.wait_for = {"oldest_seconds": "600", "min_messages": 1}
     assert sensor.poke(context())
-    sensor.min_messages = None
+    sensor.wait_for = {"oldest_seconds": "600", "min_messages": None}
     hook.receive(queue_name)
     hook.send(queue_name, [Message({"NServiceBus.TimeSent": "2020-01-01 00:00:00:000000 Z"})])
     assert sensor.poke(context())

@@ -88,7 +88,9 @@ async def until(look: Callable[[], Any]) -> None:
 
 def test_a_trigger_fires_when_the_condition_is_met(hook: Any, queue_name: str) -> None:
     async def story() -> None:
-        waiting = asyncio.create_task(first_of(SqlQueueDepthTrigger(queue_name=queue_name, min_messages=2, **FAST)))
+        waiting = asyncio.create_task(
+            first_of(SqlQueueDepthTrigger(queue_name=queue_name, wait_for={"min_messages": 2}, **FAST))
+        )
         hook.send(queue_name, [Message()])
         assert not (await asyncio.wait([waiting], timeout=0.5))[0]
         hook.send(queue_name, [Message()])
@@ -103,7 +105,9 @@ def test_all_that_waits_for_a_server_shares_one_connection_which_is_closed_with_
     client = QueueClient.from_url(server_url)
 
     async def story() -> None:
-        triggers = [SqlQueueDepthTrigger(queue_name=queue_name, min_messages=n + 1, **FAST) for n in range(20)]
+        triggers = [
+            SqlQueueDepthTrigger(queue_name=queue_name, wait_for={"min_messages": n + 1}, **FAST) for n in range(20)
+        ]
         tasks = [asyncio.create_task(first_of(trigger)) for trigger in triggers]
         hook.send(queue_name, [Message()])
         await tasks[0]
@@ -185,7 +189,7 @@ def test_a_server_that_refuses_the_login_for_a_while_is_waited_for(
         own_server.start()
 
     async def story() -> None:
-        watch = poller.Watch(waiter, look, 0.05)
+        watch = await poller.Watch.open(poller.Source("waiter", lambda: waiter, lambda _: look), 0.05)
         try:
             found = asyncio.create_task(watch.found())
             await until(looked.is_set)
@@ -252,9 +256,9 @@ HOOK_PARAMS = {"queue_schemas": {"b": "x", "a": "y"}, "allowed_catalogs": {"two"
 @pytest.mark.parametrize(
     "trigger",
     [
-        SqlQueueDepthTrigger(queue_name="q", max_messages=0, hook_params=HOOK_PARAMS),
-        SqlQueueDepthEventTrigger(queue_name="q", oldest_seconds=600, hook_params=HOOK_PARAMS),
-        SqlQueueDepthEventTrigger(queue_name="q", poll_interval=5, min_messages=1),
+        SqlQueueDepthTrigger(queue_name="q", wait_for={"max_messages": 0}, hook_params=HOOK_PARAMS),
+        SqlQueueDepthEventTrigger(queue_name="q", wait_for={"oldest_seconds": 600}, hook_params=HOOK_PARAMS),
+        SqlQueueDepthEventTrigger(queue_name="q", poll_interval=5, wait_for={"min_messages": 1}),
         SqlQueueReplyTrigger(queue_name="q", correlation_id="c", hook_params=HOOK_PARAMS),
         SqlQueueMessageEventTrigger(queue_name="q", message_types=("b", "a"), headers=["h"], hook_params=HOOK_PARAMS),
         SqlQueueStrandedBatchTrigger(hook_params=HOOK_PARAMS),

@@ -19,11 +19,17 @@ HEAVY = {"pyodbc", "pyarrow", "pyspark", "airflow_sqlqueue.hooks.sqlqueue", "air
 
 def test_the_scheme_is_a_depth_trigger_with_its_arguments() -> None:
     trigger = msg_queue.MessageQueueTrigger(
-        scheme="mssql+queue", queue_name="orders", min_messages=100, repeat_interval=10
+        scheme="mssql+queue", queue_name="orders", wait_for={"min_messages": 100}, repeat_interval=10
     )
-    ours = SqlQueueDepthEventTrigger(queue_name="orders", min_messages=100, repeat_interval=10)
+    ours = SqlQueueDepthEventTrigger(queue_name="orders", wait_for={"min_messages": 100}, repeat_interval=10)
     assert trigger.serialize() == ours.serialize()
     Asset("orders", watchers=[AssetWatcher(name="orders", trigger=trigger)])
+
+
+@pytest.mark.parametrize("wrong", [{"max_messages": 0}, {"filters": {"endpoint": "Sales"}}])
+def test_a_trigger_for_assets_refuses_conditions_that_signal_no_level(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="no max_messages and no filters"):
+        SqlQueueDepthEventTrigger(queue_name="orders", wait_for=wrong)
 
 
 def test_another_scheme_is_the_trigger_on_messages() -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import ObjectStoragePath
+from airflow.sdk import DAG, ObjectStoragePath
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_sqlqueue import operators, sensors, triggers
@@ -27,19 +27,18 @@ from airflow_sqlqueue.operators import (
 )
 from airflow_sqlqueue.operators.spark_job import SparkJob
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
-from tests.airflow.parameters import parameters_of
+from tests.airflow.parameters import documented_by, parameters_of
 
 CLASSES = [getattr(module, name) for module in (operators, sensors) for name in module.__all__]
 
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_every_parameter_is_documented_and_marked_where_it_is_templated(cls: Any) -> None:
-    parameters = parameters_of(cls).values()
-    own = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-    texts = dict(re.findall(r"^:param (\w+): ((?:.|\n)*?)(?=\n:param|\Z)", inspect.cleandoc(cls.__doc__), re.MULTILINE))
-    assert texts.keys() == own
+    parameters, texts = parameters_of(cls), documented_by(cls)
+    assert texts.keys() == parameters.keys()
     assert {name for name, text in texts.items() if "(templated)" in text} == set(cls.template_fields)
-    assert not any(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters if p.name != "self")
+    assert {parameter.kind for parameter in parameters.values()} == {Parameter.KEYWORD_ONLY}
+    assert len(cls.template_fields) == len(set(cls.template_fields))
 
 
 @pytest.mark.parametrize("cls", [getattr(operators, name) for name in operators.__all__])
@@ -53,11 +52,44 @@ def test_fields_with_values_that_are_no_text_are_shown_as_such(cls: Any) -> None
 
 @pytest.mark.parametrize("cls", [getattr(triggers, name) for name in triggers.__all__])
 def test_every_parameter_of_a_trigger_is_documented_and_none_is_templated(cls: Any) -> None:
-    parameters = inspect.signature(cls.__init__).parameters.values()
-    own = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD)}
-    assert set(re.findall(r"^:param (\w+): ", inspect.cleandoc(cls.__doc__), re.MULTILINE)) == own
-    assert "(templated)" not in cls.__doc__
-    assert not any(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters if p.name != "self")
+    parameters, texts = parameters_of(cls), documented_by(cls)
+    assert texts.keys() == parameters.keys()
+    assert "(templated)" not in "".join(texts.values())
+    assert {parameter.kind for parameter in parameters.values()} == {Parameter.KEYWORD_ONLY}
+
+
+SHARED = {"sqlqueue_conn_id", "hook_params", "poll_interval", "wait_timeout", "deferrable"}
+
+
+@pytest.mark.parametrize("cls", [*CLASSES, *(getattr(triggers, name) for name in triggers.__all__)])
+def test_a_shared_parameter_is_documented_by_a_base_class_alone(cls: Any) -> None:
+    """Unless the class gives it a default or a meaning of its own, which its constructor or its text then has."""
+    own = set(re.findall(r":param (\w+):", cls.__doc__)) & SHARED
+    assert own <= signature(cls.__init__).parameters.keys()
+
+
+def test_shared_arguments_come_from_the_dags_defaults_too() -> None:
+    """Airflow hands ``default_args`` to every constructor of the class's bases."""
+    defaults = {"sqlqueue_conn_id": "shop", "hook_params": {"default_schema": "sales"}, "queue_name": "orders"}
+    with DAG("d", schedule=None, default_args=defaults):
+        purge = SqlQueuePurgeOperator(task_id="purge")
+        sensor = SqlQueueDepthSensor(task_id="wait", sqlqueue_conn_id="other")
+    assert (purge.sqlqueue_conn_id, purge.hook_params, purge.queue_name) == ("shop", defaults["hook_params"], "orders")
+    assert (sensor.sqlqueue_conn_id, sensor.queue_name) == ("other", "orders")
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_shared_arguments_can_be_mapped(cls: Any) -> None:
+    with DAG("d", schedule=None):
+        mapped = cls.partial(task_id="t", hook_params={}).expand(sqlqueue_conn_id=["one", "two"])
+        assert mapped.operator_class is cls
+        with pytest.raises(TypeError, match="unexpected keyword argument 'conn_id'"):
+            cls.partial(task_id="no", conn_id="one")
+
+
+def test_a_missing_queue_is_named_when_the_dag_is_parsed() -> None:
+    with pytest.raises(TypeError, match="missing keyword argument 'queue_name'"):
+        SqlQueueCreateOperator(task_id="t")
 
 
 def test_queue_staging_and_arguments_are_rendered() -> None:
@@ -121,11 +153,20 @@ def test_a_drain_that_cannot_work_fails_without_retry(arguments: Any, says: str,
     [
         (SqlQueueCreateOperator(task_id="t", queue_name=" "), "has no table name"),
         (SqlQueueMarkConsumedOperator(task_id="t", batch={"batch": {}}), "misses the manifest's"),
-        (SqlQueueDepthSensor(task_id="t", queue_name="q", min_messages="many"), "'many' is not a whole number"),
-        (SqlQueueDepthSensor(task_id="t", queue_name="q", min_messages=0), "at least 1"),
-        (SqlQueueDepthSensor(task_id="t", queue_name="q", min_messages=1, max_messages=5), "without other conditions"),
-        (SqlQueueDepthSensor(task_id="t", queue_name="q", oldest_seconds="long"), "not a number of seconds"),
-        (SqlQueueDepthSensor(task_id="t", queue_name="q", oldest_seconds=0), "above 0 seconds"),
+        (
+            SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for={"min_messages": "many"}),
+            "'many' is not a whole number",
+        ),
+        (SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for={"min_messages": 0}), "at least 1"),
+        (
+            SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for={"min_messages": 1, "max_messages": 5}),
+            "without other",
+        ),
+        (
+            SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for={"oldest_seconds": "long"}),
+            "not a number of seconds",
+        ),
+        (SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for={"oldest_seconds": 0}), "above 0 seconds"),
         (SqlQueuePurgeOperator(task_id="t", queue_name="q", all_messages=True), "confirm that they may be lost"),
         (SqlQueuePurgeOperator(task_id="t", queue_name="q", chunk=5_000), "locks never escalate"),
     ],
@@ -165,7 +206,7 @@ def endless(tmp_path: Path, monkeypatch: Any) -> tuple[SparkJob, Path]:
     return SparkJob("t", logging.getLogger("airflow.task"), application="job.py"), pipe
 
 
-BATCH = Batch("b", "q@[dbo]@[shop]", "sealed", (), 0, 0, 0, 0)
+BATCH = Batch("b", "q@[dbo]@[shop]", "sealed", (), 0)
 
 
 def test_killing_the_task_ends_the_application(endless: Any) -> None:

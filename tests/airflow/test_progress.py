@@ -9,8 +9,8 @@ from typing import Any
 from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, progress
-from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
+from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 
 
 def test_metrics_add_up_to_what_the_ledger_says(
@@ -49,9 +49,9 @@ def test_a_retry_counts_in_its_log_what_is_there_and_in_the_metrics_what_it_adds
             lines.append(text % values)
 
     task = SqlQueueDrainToSparkOperator(task_id="task", queue_name=queue_name, stage="table")
-    told = progress.DrainLog(Log(), Metrics(task, task.sql_queue))
-    told.progress(Progress(30, 0, 0, 300, 0.1, None, earlier=30))
-    told.progress(Progress(50, 0, 0, 500, 1.0, None, earlier=30))
+    told = DrainLog(Log(), Metrics(task, task.sql_queue))
+    told.progress(Progress(0.1, None, earlier=30, messages=30, bytes=300))
+    told.progress(Progress(1.0, None, earlier=30, messages=50, bytes=500))
     assert [line.partition(",")[0] for line in lines] == ["Drained 30 messages", "Drained 50 messages"]
     assert "20 a second" in lines[1]
     assert list(statsd.named("drain.messages").values()) == [20]

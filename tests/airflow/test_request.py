@@ -13,10 +13,12 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_sqlqueue import reply
 from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.envelope.outgoing import Sender
 from airflow_sqlqueue.errors import NoReplyError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import SqlQueueRequestOperator
+from airflow_sqlqueue.operators.base import task_key
 from airflow_sqlqueue.triggers import SqlQueueReplyTrigger
 
 BODY = b'{"price": "secret"}'
@@ -57,8 +59,10 @@ def answer(hook: SqlQueueHook, queue_name: str) -> Callable[[], None]:
 def deferred(operator: SqlQueueRequestOperator, context: Any) -> SqlQueueReplyTrigger:
     with pytest.raises(TaskDeferred) as raised:
         operator.execute(context)
-    assert isinstance(raised.value.trigger, SqlQueueReplyTrigger)
-    return raised.value.trigger
+    trigger = raised.value.trigger
+    assert isinstance(trigger, SqlQueueReplyTrigger)
+    assert raised.value.kwargs == {"message_id": trigger.correlation_id}
+    return trigger
 
 
 async def event_of(trigger: SqlQueueReplyTrigger) -> Any:
@@ -80,7 +84,7 @@ def test_the_reply_is_waited_for_deferred_and_handed_on(
     trigger = deferred(operator, context())
     answer()
     event = asyncio.run(event_of(trigger))
-    done = operator.execute_complete(context(), event)
+    done = operator.execute_complete(context(), event, message_id=trigger.correlation_id)
     assert done["result"] == len("secret")
     assert (done["reply"]["message_type"], done["reply"]["error_code"]) == ("Shop.Price", None)
     assert done["reply"]["bytes"] == len(BODY)
@@ -98,6 +102,22 @@ def test_a_retry_sends_no_second_request(
     answer()
     assert ask().execute(context())["message_id"] == first.correlation_id
     assert hook.depth(queue_name).messages == 0
+
+
+def test_nothing_that_is_known_beforehand_tells_the_id_of_a_request(
+    hook: SqlQueueHook, replies: str, ask: Ask, answer: Callable[[], None], context: Any
+) -> None:
+    """Or a reply could be put into the queue before the request, by a sender who sees nothing of it."""
+    key = "\0".join(map(str, task_key(context())))
+    (known,) = Sender(key=key, endpoint="airflow.dag").messages([{}])
+    first = deferred(ask(), context())
+    hook.send(replies, [Message({HeaderNames.CORRELATION_ID: str(known.id)}, b"planted")])
+    answer()
+    done = ask().execute(context())
+    assert done["message_id"] == first.correlation_id != str(known.id)
+    assert done["reply"]["bytes"] == len(BODY)
+    hook.client.run_sql("DELETE FROM [sqlqueue].[Send]")
+    assert deferred(ask(), context()).correlation_id != first.correlation_id
 
 
 def test_another_run_asks_again(hook: SqlQueueHook, queue_name: str, ask: Ask, context: Any) -> None:
@@ -128,9 +148,10 @@ def test_a_reply_that_is_gone_again_is_waited_for(
     event = asyncio.run(event_of(trigger))
     (taken,) = hook.receive(replies, 2)
     with pytest.raises(TaskDeferred):
-        ask().execute_complete(context(), event)
+        ask().execute_complete(context(), event, message_id=trigger.correlation_id)
     hook.send(replies, [Message(decode_headers(taken.headers).values, taken.body)])
-    assert ask().execute_complete(context(), event)["reply"]["bytes"] == len(BODY)
+    done = ask().execute_complete(context(), event, message_id=trigger.correlation_id)
+    assert done["reply"]["bytes"] == len(BODY)
 
 
 def test_no_reply_in_time_fails_the_try(ask: Ask, replies: str, context: Any) -> None:

@@ -26,7 +26,9 @@ EXPECTED = {
     errors.UnsupportedServerError: FAIL,
     errors.MessageError: FAIL,
     errors.MessageNotFoundError: DEFAULT,  # others may hold it
+    errors.UntrustedServerError: FAIL,
     errors.ServerUnreachableError: RETRY,
+    errors.UnknownHostError: RETRY,  # a slip in the name, or a container that is away
     errors.LoginFailedError: RETRY,
     errors.PermissionDeniedError: FAIL,
     errors.QueueNotFoundError: FAIL,
@@ -51,6 +53,7 @@ EXPECTED = {
     errors.StagingError: DEFAULT,  # a disk that is full, a store that is away
     errors.SparkJobError: DEFAULT,
     errors.StatementError: DEFAULT,
+    errors.RowRefusedError: DEFAULT,
 }
 
 
@@ -132,11 +135,14 @@ CLASSES = [getattr(module, name) for module in (operators, sensors) for name in 
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("missing", [False, True])
 def test_every_operator_and_sensor_fails_at_once_where_no_retry_helps(
-    cls: Any, connection: Any, context: Any, tmp_path: Any
+    cls: Any, connection: Any, context: Any, missing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here for a connection that names no database."""
+    """Here for a connection that names no database, or is not there."""
     connection(schema="", login="someone", password="Pa55-word")
+    if missing:
+        monkeypatch.delenv("AIRFLOW_CONN_SQLQUEUE_DEFAULT")
     parameters = parameters_of(cls)
     required = {name for name, given in parameters.items() if given.default is Parameter.empty and name in ARGUMENTS}
     wanted = required | ({"queue_name"} & parameters.keys())

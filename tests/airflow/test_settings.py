@@ -81,7 +81,11 @@ def test_no_keyword_replaces_what_the_connection_says(connection: Any, key: str)
 
 @pytest.mark.parametrize("kind", ["sqlqueue", "odbc"])
 @pytest.mark.parametrize(
-    "key", ["DumpFile", "dumpfile ", "QueryLogFile", "KeystoreLocation", "ServerCertificate", "New"]
+    "key",
+    [
+        *("DumpFile", "dumpfile ", "QueryLogFile", "KeystoreLocation", "ServerCertificate", "New"),
+        *("ServerSPN", "FailoverPartnerSPN", "MARS_Connection"),
+    ],
 )
 def test_a_connection_sets_no_keyword_that_is_not_known_to_be_safe(connection: Any, kind: str, key: str) -> None:
     path = "/opt/airflow/airflow.cfg"
@@ -176,7 +180,7 @@ def test_what_the_connection_says_itself_wins_over_a_connection_string(connectio
     conn_id = connection(extra=extra, host="new", port=1, schema="shop", login="me", password="mine")
     found = odbc(conn_id)
     assert (found["SERVER"], found["DATABASE"], found["UID"], found["PWD"]) == ("new,1", "shop", "me", "mine")
-    assert (found["Encrypt"], len(found)) == ("strict", 7)
+    assert (found["Encrypt"], len(found)) == ("strict", 8)
     assert SqlQueueHook(conn_id).queue_connection.settings.login_timeout == 9
     assert SqlQueueHook(conn_id).client.resolve("audit").schema == "mine"
     assert odbc(connection(extra={"connection_string": ENDPOINT, "keywords": {"encrypt": "no"}}))["encrypt"] == "no"
@@ -218,3 +222,12 @@ def test_what_headers_may_name_comes_from_the_extra_and_arguments_win(connection
     assert SqlQueueHook(conn_id).client.resolver.allowed_schemas is None
     named = SqlQueueHook(conn_id, allowed_catalogs=["x"], allowed_schemas=["nsb"]).client.resolver
     assert (named.allowed_catalogs, named.allowed_schemas) == (("x",), ("nsb",))
+
+
+@pytest.mark.parametrize("field", ["login", "password", "schema", "host"])
+def test_no_field_of_a_connection_sets_a_keyword_of_freetds(connection: Any, field: str) -> None:
+    fields = {"login": "sa", "password": "p", "extra": {"trust_server_certificate": True}}
+    conn_id = connection(**{**fields, field: "x};DumpFile={/opt/airflow/airflow.cfg"})
+    with pytest.raises(ConfigurationError, match="has a closing brace") as raised:
+        odbc(conn_id, driver="FreeTDS")
+    assert "airflow.cfg" not in str(raised.value)

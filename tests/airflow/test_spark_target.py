@@ -22,11 +22,59 @@ def test_this_machine_unless_a_connection_is_named() -> None:
 
 
 def test_a_spark_connection_names_the_master_and_settings(connection: Any) -> None:
-    extra = {"spark.executor.memory": "2g", "spark.x": "1", "deploy-mode": "client"}
+    extra = {"spark.executor.memory": "2g", "spark.cores.max": 4, "deploy-mode": "client"}
     conn_id = connection("spark", extra, "spark", host="spark://master", port=7077)
-    target = SparkTarget.of(conn_id, {"spark.x": "2"})
-    assert target == SparkTarget("spark://master:7077", {"spark.executor.memory": "2g", "spark.x": "2"})
+    target = SparkTarget.of(conn_id, {"spark.cores.max": "1", "spark.x": "2"})
+    assert target == SparkTarget(
+        "spark://master:7077", {"spark.executor.memory": "2g", "spark.cores.max": "1", "spark.x": "2"}
+    )
     assert "2g" not in repr(target)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("spark.driver.extraJavaOptions", "spark.driver.extraClassPath", "spark.jars", "spark.plugins"),
+        *("spark.submit.pyFiles", "spark.master", "spark.eventLog.dir", "spark.hadoop.fs.s3a.endpoint"),
+        *("spark.sql.extensions", "spark.executor.memory.x", "spark.Executor.memory"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["spark", "spark_connect"])
+def test_an_extra_sets_nothing_of_spark_that_may_load_code_or_write_files(
+    connection: Any, kind: str, name: str, monkeypatch: Any
+) -> None:
+    conn_id = connection(kind, {name: "-XX:OnOutOfMemoryError='touch /some/file'"}, "spark", host="cluster")
+    with pytest.raises(ConfigurationError, match=f"'spark' may not set '{name}' in its extra.*spark_conf") as raised:
+        SparkTarget.of(conn_id)
+    assert "touch" not in str(raised.value)
+    assert SparkTarget.of(None, {name: "the task's"}).settings == {name: "the task's"}
+    for allowed in (f"spark.x, {name}", "*"):
+        monkeypatch.setenv("AIRFLOW__SQLQUEUE__SPARK_SETTINGS_IN_EXTRA", allowed)
+        assert name in SparkTarget.of(conn_id).settings
+
+
+@pytest.mark.parametrize("value", ["1g -XX:OnOutOfMemoryError=x", "1g\n", "", "'1'"])
+def test_a_setting_in_an_extra_is_a_number_a_size_or_a_name(connection: Any, value: str) -> None:
+    with pytest.raises(ConfigurationError, match="no number, size, time or name"):
+        SparkTarget.of(connection("spark", {"spark.driver.memory": value}, "spark", host="local[1]"))
+    for good in ("1g", "0.4", "-1", "true", "root.etl", "Europe/Berlin", "GMT+01:00"):
+        assert SparkTarget.of(connection("spark", {"spark.yarn.queue": good}, "spark", host="yarn")).settings
+
+
+def test_connections_name_the_masters_that_are_allowed_alone(connection: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("AIRFLOW__SQLQUEUE__SPARK_MASTERS", "spark://master:7077, sc://spark:15002")
+    assert SparkTarget.of(connection("spark", conn_id="spark", host="spark://master", port=7077)).url
+    assert SparkTarget.of(connection("spark", conn_id="spark", host="local[2]")).url == "local[2]"
+    connect = {"host": "spark", "port": 15002, "password": "token"}
+    assert SparkTarget.of(connection("spark_connect", conn_id="spark", **connect)).url
+    for kind, fields in (
+        ("spark", {"host": "spark://master:7078"}),
+        ("spark", {"host": "k8s://http://example.com"}),
+        ("spark", {"host": "local-cluster[1,1,1024]"}),
+        ("spark_connect", {**connect, "host": "example.com"}),
+    ):
+        with pytest.raises(ConfigurationError, match=r"\[sqlqueue\] spark_masters"):
+            SparkTarget.of(connection(kind, conn_id="spark", **fields))
 
 
 def test_a_master_needs_no_port(connection: Any) -> None:

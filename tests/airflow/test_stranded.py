@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for, owner_of
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import StrandedBatchError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
@@ -84,10 +85,12 @@ def leave(hook: SqlQueueHook, queue_name: str, tmp_path: Path, dag_id: str) -> L
             hook.drain(
                 queue_name,
                 tmp_path,
-                batch_id=batch_id,
-                origin=f"{dag_id} {run_id}",
-                owner=owner_of(dag_id, task_id, map_index),
-                options=DrainOptions(rows_per_part=10, workers=1),
+                DrainRequest(
+                    batch_id=batch_id,
+                    origin=f"{dag_id} {run_id}",
+                    owner=owner_of(dag_id, task_id, map_index),
+                    options=DrainOptions(rows_per_part=10, workers=1),
+                ),
                 on_progress=kill,
             )
         info = hook.client.batches.info(batch_id)

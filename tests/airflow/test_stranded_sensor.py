@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.sensors import SqlQueueStrandedBatchSensor
@@ -27,7 +28,7 @@ def test_the_sensor_finds_old_batches_that_nobody_works_on(
     assert not sensor.poke(context())
     assert list(statsd.named("batches.stranded").values()) == [0]
     hook.send(queue_name, [Message({}, b"x")] * 4)
-    batch = hook.drain(queue_name, tmp_path, origin="a test").batch
+    batch = hook.drain(queue_name, tmp_path, DrainRequest(origin="a test")).batch
     with hook.client.batches.locks() as locks:
         assert locks.take(uuid.UUID(batch.batch_id))
         assert not sensor.poke(context())
@@ -85,7 +86,7 @@ def test_a_deferred_sensor_finds_the_same_batches_by_its_trigger(
 
     def leave_one() -> None:
         hook.send(queue_name, [Message({}, b"x")] * 4)
-        hook.drain(queue_name, tmp_path, origin="a test")
+        hook.drain(queue_name, tmp_path, DrainRequest(origin="a test"))
 
     found = sensor.execute_complete(context(), asyncio.run(story()))
     assert (found["count"], found["messages"]) == (1, 4)

@@ -10,6 +10,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferralError, TaskDeferred
 
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import ConditionNotMetError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
@@ -41,7 +42,8 @@ def test_the_drain_waits_deferred_and_goes_on(
         operator.execute(context())
     path, arguments = deferred.value.trigger.serialize()
     assert path.endswith(".SqlQueueDepthTrigger")
-    assert (arguments["queue_name"], arguments["min_messages"], arguments["poll_interval"]) == (queue_name, 2, 0.05)
+    assert (arguments["queue_name"], arguments["wait_for"]["min_messages"]) == (queue_name, 2)
+    assert arguments["poll_interval"] == 0.05
     assert deferred.value.timeout.total_seconds() == 90  # type: ignore[union-attr]
     hook.send(queue_name, [Message()] * 2)
     assert operator.execute_complete(context(), MET)["batch"]["messages"] == 2
@@ -61,7 +63,7 @@ def test_a_retry_goes_on_with_its_batch_without_a_wait(
 ) -> None:
     hook.send(queue_name, [Message()] * 5)
     first = DrainOptions(max_messages=3, rows_per_statement=3)
-    hook.drain(queue_name, tmp_path, batch_id=batch_id_for("dag", run_id, "task"), options=first)
+    hook.drain(queue_name, tmp_path, DrainRequest(batch_id=batch_id_for("dag", run_id, "task"), options=first))
     operator = drain(queue_name, tmp_path, wait_for={"min_messages": 100}, deferrable=True, renew=renew)
     assert operator.execute(context())["batch"]["messages"] == 3
 

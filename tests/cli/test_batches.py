@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 from airflow_sqlqueue.sql import Query
-from tests.cli.runner import answer, sqlqueue
+from tests.cli.runner import answer, process, sqlqueue
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +138,73 @@ def test_a_consumer_is_listed_and_released(url: str) -> None:
     again = sqlqueue("release", options.consumer, url=url)
     assert again.returncode == 2
     assert "'sqlqueue consumers' lists them" in " ".join(again.stderr.split())
+
+
+def test_a_drain_that_finds_nothing_leaves_no_batch(url: str, tmp_path: Path) -> None:
+    name = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", name, url=url)
+    staging = ("--staging", str(tmp_path / "staging"))
+    done = sqlqueue("drain", name, *staging, url=url)
+    assert done.returncode == 0
+    assert done.stderr == f"Nothing was drained from {name}@[dbo]@[sqlqueue], so no batch is left.\n"
+    for stage in (staging, ("--stage", "table")):
+        nothing = json.loads(sqlqueue("drain", name, *stage, "--json", url=url).stdout)
+        assert (nothing["batch_id"], nothing["state"], nothing["messages"]) == (None, None, 0)
+    answer("generate", name, "--count", "10", url=url)
+    filtered = sqlqueue("drain", name, *staging, "--message-type", "No.Such", "--json", url=url)
+    assert (filtered.returncode, json.loads(filtered.stdout)["batch_id"]) == (0, None)
+    assert answer("batches", "--queue", name, url=url) == []
+    depth = answer("depth", name, url=url)
+    assert depth["messages"] + depth["expired"] == 10
+
+
+def test_an_empty_batch_that_was_named_stays_and_can_be_put_back(url: str, tmp_path: Path) -> None:
+    """An id that somebody names is one that he comes back for."""
+    name, batch_id = f"cli.{uuid.uuid4().hex[:10]}", str(uuid.uuid4())
+    answer("create", name, url=url)
+    drain = ("drain", name, "--staging", str(tmp_path), "--batch-id", batch_id)
+    batch = json.loads(sqlqueue(*drain, "--new", "--json", url=url).stdout)
+    assert (batch["batch_id"], batch["state"], batch["messages"]) == (batch_id, "sealed", 0)
+    refused = sqlqueue("abandon", batch_id, url=url)
+    assert refused.returncode == 1
+    assert "put it back with 'sqlqueue requeue'" in refused.stderr
+    assert answer("requeue", batch_id, url=url)["state"] == "requeued"
+
+
+def test_an_empty_drain_to_a_store_that_cannot_be_reached_is_no_success(url: str) -> None:
+    name = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", name, url=url)
+    nobody = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    done = process("drain", name, "--staging", "s3://bucket/x", url=url, AWS_MAX_ATTEMPTS="1", **nobody)
+    assert done.returncode == 1
+    assert "Error: The staging folder s3a://bucket/x cannot be reached: " in done.stderr
+    assert answer("batches", "--queue", name, url=url) == []
+
+
+def test_a_list_of_batches_has_no_column_that_says_nothing(url: str, drained: tuple[str, Any]) -> None:
+    name, batch = drained
+    with Session(ConnectionSettings.from_url(url)) as session:
+        text = "UPDATE [sqlqueue].[Batch] SET [Origin] = 'dag run task -1' WHERE [BatchId] = ?"
+        session.run(Query("origin", "set the origin", text), batch["batch_id"])
+    (line,) = _columns(sqlqueue("batches", "--queue", name, url=url).stdout)
+    assert line["origin"] == "dag run task"
+    assert ("expired" in line) is (batch["expired"] > 0)
+    assert not line.keys() & {"quarantined", "kept"}
+    (info,) = answer("batches", "--queue", name, url=url)
+    assert (info["origin"], info["kept"]) == ("dag run task -1", False)
+
+
+def test_a_dry_run_of_a_sweep_says_that_nothing_was_removed(url: str, drained: tuple[str, Any], tmp_path: Path) -> None:
+    staging = str(tmp_path / "staging")
+    Path(staging, drained[1]["batch_id"], f"part-{uuid.uuid4()}.parquet").write_bytes(b"x")
+    for option, title in (("--dry-run", "Would be removed; nothing was yet"), ("--grace=0s", "Removed")):
+        shown = sqlqueue("sweep", staging, "--grace", "0s", option, url=url).stdout.splitlines()
+        assert shown[0] == title
+        assert shown[1].split() == ["files", "1"]
+
+
+def _columns(table: str) -> list[dict[str, str]]:
+    """The rows of a table as the terminal has it, by its heads."""
+    rows = [[cell.strip() for cell in re.split("[┃│]", line)[1:-1]] for line in table.splitlines()]
+    heads, *lines = [row for row in rows if row]
+    return [dict(zip(heads, line, strict=True)) for line in lines]

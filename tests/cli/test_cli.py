@@ -26,6 +26,18 @@ def name() -> str:
     return f"cli.{uuid.uuid4().hex[:10]}"
 
 
+def test_several_queues_are_created_at_once(url: str, name: str) -> None:
+    answer("create", name, url=url)
+    both = answer("create", name, f"{name}.too", "--ledger", url=url)
+    assert [(each["table"].partition("@")[0], each["created"]) for each in both if "dbo" in each["table"]] == [
+        (name, False),
+        (f"{name}.too", True),
+    ]
+    assert len({each["table"] for each in both}) == len(both) > 2
+    script = sqlqueue("create", name, f"{name}.too", "--ddl", url=url).stdout
+    assert script.count("CREATE TABLE") == 2
+
+
 def test_every_command_in_turn(url: str, name: str, tmp_path: Path) -> None:
     address = f"{name}@[dbo]@[sqlqueue]"
     assert answer("create", name, url=url) == [{"table": address, "created": True, "differences": []}]
@@ -137,7 +149,7 @@ def test_depth_shows_all_there_is_to_know(url: str, name: str) -> None:
     answer("create", name, "--delayed", url=url)
     answer("send", name, "--type", "T", url=url)
     exact = answer("depth", name, url=url)
-    assert (exact["messages"], exact["expired"], exact["delayed"], exact["total_sent"]) == (1, 0, 0, 1)
+    assert (exact["messages"], exact["expired"], exact["delayed"], exact["inserted"]) == (1, 0, 0, 1)
     assert 0 <= exact["oldest_seconds"] < 300
     quick = answer("depth", name, "--kind", "quick", url=url)
     assert (quick["kind"], quick["messages"], quick["expired"]) == ("quick", 1, None)
@@ -242,7 +254,7 @@ def test_failures_are_one_sentence(url: str, name: str) -> None:
         (["drain", "q", "--staging", "/tmp/a", "--message-type", ""], "--message-type is empty"),
         (["send", "q", "--type", "T", "--body", "@/no/such/file"], "cannot be read"),
         (["drain", "q", "--staging", "/tmp/a[b]"], "patterns to Spark"),
-        (["drain", "q", "--staging", "/tmp/a", "--max-messages", "0"], "--max-messages must be 1 or more"),
+        (["drain", "q", "--staging", "/tmp/a", "--max-messages", "0"], "--max-messages must be more than 0"),
         (["create", "q", "--layout", "round"], "no layout 'round'"),
         (["create", "#q"], "temporary table"),
         (["create", "q", "--layout", "v3.1", "--no-legacy-columns"], "need the legacy columns"),

@@ -102,11 +102,65 @@ def test_return_some_then_all(url: str, source: QueueTable, error: str) -> None:
     assert one["messages"] == 1
     shown = sqlqueue("return", error, "--all", "--max-messages", "5", url=url)
     assert shown.returncode == 0
-    assert f"1 {address}" in shown.stdout
-    assert "1 malformed headers" in shown.stdout
+    assert f"1 to {address}" in shown.stdout
+    assert "1: malformed headers" in shown.stdout
     assert source.depth().messages == 3
     moved = answer("return", error, "--kind", "malformed headers", "--redirect-to", address, "--malformed", url=url)
     assert moved["messages"] == 1
+
+
+def row_of(url: str, error: str, *filters: str) -> str:
+    return str(answer("errors", error, *filters, url=url)["groups"][0]["example"])
+
+
+def test_a_return_says_what_stays_and_how_it_can_go(url: str, source: QueueTable, error: str) -> None:
+    """Nothing calls it complete, which a reader would take for "all went back"."""
+    with Session(ConnectionSettings.from_url(url)) as session:
+        QueueTable(session, AddressResolver(None, "sqlqueue").resolve(error)).send([failed("no.such.queue", "Lost")])
+    done = sqlqueue("return", error, "--exception-type", "System.Lost", url=url)
+    _, *lines = done.stdout.splitlines()
+    assert (done.returncode, lines[0].split(maxsplit=1)) == (0, ["returned", "nothing"])
+    assert lines[1].split(maxsplit=1) == ["left", "1: the failed queue does not exist"]
+    assert lines[-1] == "Send what has no queue to go to elsewhere: add --redirect-to QUEUE."
+    assert "complete" not in done.stdout
+    some = sqlqueue("return", error, "--exception-type", "System.Timeout", "--max-messages", "1", url=url)
+    assert "A limit ended it" in some.stdout
+    elsewhere = ("--exception-type", "System.Lost", "--redirect-to", source.address.canonical)
+    done = sqlqueue("return", error, *elsewhere, url=url)
+    assert f"1 to {source.address.canonical}" in done.stdout
+    assert "add --" not in done.stdout
+
+
+def test_a_dry_run_of_a_return_says_what_would_be(url: str, source: QueueTable, error: str) -> None:
+    shown = sqlqueue("return", error, "--all", "--dry-run", url=url).stdout
+    assert [line.partition("  ")[0] for line in shown.splitlines()[1:3]] == ["would return", "would stay"]
+    assert not any(line.startswith("returned") for line in shown.splitlines())
+    assert source.depth().messages == 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("--dry-run",), ("--json",)])
+def test_a_named_message_that_does_not_go_back_is_exit_code_1(url: str, error: str, arguments: tuple[str, ...]) -> None:
+    poison = row_of(url, error, "--kind", "malformed headers")
+    done = sqlqueue("return", error, "--row-version", poison, *arguments, url=url)
+    assert done.returncode == 1
+    assert done.stderr == ""
+    if "--json" in arguments:
+        assert json.loads(done.stdout)["left"] == {"malformed headers": 1}
+    else:
+        assert "add --redirect-to QUEUE --malformed" in done.stdout
+    for missing in (("--message-id", "m-0"), ("--row-version", "999999")):
+        assert sqlqueue("return", error, *missing, *arguments, url=url).returncode == 1
+    there = row_of(url, error, "--exception-type", "System.Argument")
+    assert sqlqueue("return", error, "--row-version", there, *arguments, url=url).returncode == 0
+    assert sqlqueue("return", error, "--kind", "malformed headers", *arguments, url=url).returncode == 0
+
+
+def test_groups_of_errors_end_with_the_command_that_shows_an_example(url: str, error: str) -> None:
+    lines = sqlqueue("errors", error, url=url).stdout.splitlines()
+    assert lines[-1].startswith("An example in full: sqlqueue errors ")
+    shown = sqlqueue(*lines[-1].partition(": sqlqueue ")[2].split(), url=url)
+    assert "m-Timeout-" in shown.stdout
+    assert "--show" not in sqlqueue("errors", error, "--endpoint", "Nobody", url=url).stdout
 
 
 def test_return_one_edited(url: str, source: QueueTable, error: str, tmp_path: Path) -> None:

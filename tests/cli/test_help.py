@@ -66,7 +66,7 @@ def test_the_version() -> None:
         (["send", "{}", "--type", ""], 2, "--type is empty"),
         (["publish", "--type", " "], 2, "--type is empty"),
         (["send-delayed", "{}", "--type", "", "--after", "1"], 2, "--type is empty"),
-        (["drain", "{}", "--staging", "/tmp/a", "--max-messages", "0"], 2, "--max-messages must be 1 or more"),
+        (["drain", "{}", "--staging", "/tmp/a", "--max-messages", "0"], 2, "--max-messages must be more than 0"),
         (["drain", "{}", "--staging", "/tmp/a", "--workers", "99"], 2, "--workers must be"),
         (["sweep", "/nope"], 2, "no staging folder '/nope'"),
         (["quarantine", "nope"], 1, "does not exist"),

@@ -17,6 +17,7 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.stages.part_file import to_arrow
 from airflow_sqlqueue.drain.stages.table import TableStage
@@ -143,10 +144,12 @@ def exercise(connect: Connect, tmp_path: Path) -> Exercise:
             queue.send([*expired, *alive])
             queue.send([*expired, *alive])
         in_table = (
-            Drain(connect, table, TableStage(), origin="test", options=DrainOptions(max_messages=203)).run().batch
+            Drain(connect, table, TableStage(), DrainRequest(origin="test", options=DrainOptions(max_messages=203)))
+            .run()
+            .batch
         )
         assert (in_table.messages, in_table.expired) == (200, 3)
-        drained = Drain(connect, table, StagingFolder.of(tmp_path), origin="test").run()
+        drained = Drain(connect, table, StagingFolder.of(tmp_path), DrainRequest(origin="test")).run()
         assert (drained.batch.messages, drained.batch.expired, drained.locked) == (200, 3, 0)
         rows = [row for path in drained.batch.paths for row in pq.read_table(path.removeprefix("file://")).to_pylist()]
         assert [row["Body"] for row in rows] == [b"%d" % n for n in range(200)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +10,18 @@ import pytest
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.errors import PermissionDeniedError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.competitors import competitors
+from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.create import create_queue
 from tests.conftest import Connect
+from tests.contract.conftest import run_sql
 
 OPTIONS = DrainOptions(rows_per_part=10, workers=2)
 
@@ -34,11 +40,30 @@ def test_a_drain_warns_of_an_endpoint_on_the_same_queue(
     queue.send([Message({}, b"x")] * 30)
     with Session(named(settings, "Sales endpoint")) as endpoint:
         taken = QueueTable(endpoint, queue.address).receive(3)
-        batch = Drain(connect, queue.address, StagingFolder.of(tmp_path), options=OPTIONS).run().batch
+        batch = Drain(connect, queue.address, StagingFolder.of(tmp_path), DrainRequest(options=OPTIONS)).run().batch
     assert batch.messages == 30 - len(taken) == 27
     (warning,) = warnings(caplog)
     assert warning.startswith("Sales endpoint")
     assert f"receives from {queue.address.canonical} as well: the batch has only what it left" in warning
+
+
+def test_another_receiver_is_seen_whatever_the_database_is_called(
+    settings: ConnectionSettings, session: Session, address_of: AddressResolver
+) -> None:
+    """Statements of others name the queue with or without the database; a dot in its name is no end of it."""
+    catalog = f"test.{uuid.uuid4().hex[:8]}.nsb"
+    try:
+        run_sql(session, f"CREATE DATABASE [{catalog}]")
+    except PermissionDeniedError:
+        pytest.skip("the login of the test server may not create databases")
+    queue = replace(address_of.resolve("audit"), catalog=catalog)
+    create_queue(session, queue)
+    for table in (queue.qualified_name, f"[{queue.schema}].[{queue.table}]"):
+        with Session(replace(named(settings, "Sales endpoint"), database=catalog)) as endpoint:
+            run_sql(endpoint, f"DELETE TOP (1) FROM {table} OUTPUT deleted.[Id]")
+            (found,) = competitors(session, queue)
+        assert found.startswith("Sales endpoint")
+    run_sql(session, f"DROP DATABASE [{catalog}]")
 
 
 def test_a_drain_warns_neither_of_its_own_workers_nor_of_who_sends_or_looks(
@@ -52,6 +77,6 @@ def test_a_drain_warns_neither_of_its_own_workers_nor_of_who_sends_or_looks(
         sender = QueueTable(monitoring, queue.address)
         sender.send([Message()])
         sender.depth()
-        Drain(lambda: Session(ours), queue.address, StagingFolder.of(tmp_path), options=OPTIONS).run()
+        Drain(lambda: Session(ours), queue.address, StagingFolder.of(tmp_path), DrainRequest(options=OPTIONS)).run()
         assert competitors(same, queue.address) == []
     assert warnings(caplog) == []

@@ -17,15 +17,16 @@ from airflow_sqlqueue.delayed.table import DelayedTable, delayed_name
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.quarantine import Quarantine
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.scan import Span
+from airflow_sqlqueue.errorqueue.scan import window_of
 from airflow_sqlqueue.errorqueue.show import show_error
 from airflow_sqlqueue.errors import DeadlockError, LockTimeoutError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.publishing.conversation import Polling, wait_for_reply
 from airflow_sqlqueue.queue import PurgeOptions, QueueTable
+from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.table_access import LAST
 from airflow_sqlqueue.routing import AddressResolver
@@ -126,7 +127,7 @@ DIRTY: dict[str, Callable[[QueueTable], Any]] = {
     "windows": lambda queue: queue.window_end(10, 0, LAST),
     "sizes": lambda queue: queue.mean_bytes(),
     "what is left": lambda queue: queue.count_left(LAST),
-    "the end of an error queue": lambda queue: Span.of(queue, ErrorFilter()).up_to,
+    "the end of an error queue": lambda queue: window_of(queue, ErrorFilter()).up_to,
     "what a purge leaves": lambda queue: queue.purge(PurgeOptions(dry_run=True)).remaining,
     "a purge": lambda queue: queue.purge(PurgeOptions(all_messages=True, confirm=True)).deleted,
 }
@@ -144,7 +145,7 @@ def test_a_read_without_locks_is_repeated_where_rows_were_moved_under_it(
 def test_a_drain_goes_on(fake: FakeServer, connect: Connect, filled: QueueTable, tmp_path: Path) -> None:
     options, folder = DrainOptions(workers=2, settle_seconds=0), StagingFolder.of(tmp_path)
     with fake.switched(failing_dirty_reads=2):
-        batch = Drain(connect, filled.address, folder, options=options, ledger_schema=SCHEMA).run().batch
+        batch = Drain(connect, filled.address, folder, DrainRequest(options=options), ledger_schema=SCHEMA).run().batch
     assert (batch.messages, batch.expired) == (6, 1)
 
 
@@ -167,10 +168,10 @@ def test_batches_are_opened_beside_one_that_is_locked(connect: Connect, queue: Q
     ledger = Ledger(queue.session, queue.address.catalog, SCHEMA)
     ledger.create()
     locked, opened = uuid.UUID(int=2**127), uuid.UUID(int=2**127 - 1)
-    ledger.open(locked, "q", "", None)
+    ledger.open(locked, "q", None)
     with queue.session.transaction(), connect() as session, session.lock_timeout(0):
         ledger.seal(locked)
-        entry = Ledger(session, queue.address.catalog, SCHEMA).open(opened, "q", "", None)
+        entry = Ledger(session, queue.address.catalog, SCHEMA).open(opened, "q", None)
         assert (entry.state, entry.up_to) == ("open", None)
 
 

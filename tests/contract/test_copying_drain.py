@@ -20,13 +20,16 @@ from airflow_sqlqueue.drain.liveness import BatchLocks
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.progress import Progress
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
-from airflow_sqlqueue.errors import BatchError, ConfigurationError, WrongBatchError
+from airflow_sqlqueue.errors import BatchError, ConfigurationError, DeadlockError, WrongBatchError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import MessageFilter, QueueTable
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 from tests.contract.conftest import Connect, run_sql
 
@@ -45,8 +48,9 @@ def fill(queue: QueueTable, count: int) -> list[bytes]:
 
 
 def copy(connect: Connect, queue: QueueTable, staging: Any, **further: Any) -> DrainResult:
-    options = further.pop("options", SMALL_PARTS)
-    return Drain(connect, queue.address, staging, options=options, keep=True, **further).run()
+    given = {name: further.pop(name) for name in ("on_progress", "engine") if name in further}
+    request = DrainRequest(**{"options": SMALL_PARTS, "keep": True, **further})
+    return Drain(connect, queue.address, staging, request, **given).run()
 
 
 def read(connect: Connect, queue: QueueTable, done: DrainResult) -> list[bytes]:
@@ -84,7 +88,7 @@ def test_a_retry_goes_on_where_the_last_part_ended(connect: Connect, queue: Queu
         copy(connect, queue, staging, batch_id=batch_id, on_progress=stop)
     fill(queue, 10)
     with pytest.raises(WrongBatchError, match="give keep=True"):
-        Drain(connect, queue.address, staging, batch_id=batch_id).run()
+        Drain(connect, queue.address, staging, DrainRequest(batch_id=batch_id)).run()
     done = copy(connect, queue, staging, batch_id=batch_id)
     assert done.resumed
     assert read(connect, queue, done) == expected, "what came after the mark is not in it"
@@ -123,6 +127,32 @@ def test_what_others_hold_for_a_while_is_copied(connect: Connect, queue: QueueTa
         timer.join()
     assert done.locked == 0
     assert read(connect, queue, done) == expected
+
+
+@pytest.mark.parametrize("times", [1, 20])
+def test_a_deadlock_with_a_receiver_is_as_a_lock_that_lasts(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, times: int
+) -> None:
+    """A reader keeps the key of a row that it waits for, and the receiver that has the row waits for the key."""
+    expected = fill(queue, 50)
+    sessions, deadlocks = list[Session](), list[str]()
+
+    class Deadlocked(Session):
+        def results(self, statement: Query, *values: Any, **options: Any) -> Any:
+            waits = statement.name == "queue.peek_page" and "WITH (ROWLOCK" in statement.text
+            if waits and len(deadlocks) < times:
+                deadlocks.append(statement.name)
+                self.doom()
+                raise DeadlockError("Could not look at the queue: the server chose it to break a deadlock.")
+            return super().results(statement, *values, **options)
+
+    def session() -> Session:
+        sessions.append(Deadlocked(queue.session.settings))
+        return sessions[-1]
+
+    done = copy(session, queue, staging, options=replace(SMALL_PARTS, settle_seconds=30))
+    assert read(connect, queue, done) == expected
+    assert (len(deadlocks), len(sessions)) == (times, 1), "no connection is opened anew"
 
 
 def test_what_others_hold_for_long_is_left_out_and_reported(

@@ -65,6 +65,30 @@ def test_messages_are_counted_by_narrow_indexes_where_there_are_such(
     assert asked[-1] == name
 
 
+@pytest.mark.parametrize("layout", ["v1", "modern"])
+def test_the_head_is_counted_up_to_a_limit(session: Session, table: ResolvedAddress, layout: str) -> None:
+    """Wherever what has expired stands: of the head alone, and of no more rows than asked for."""
+    create_queue(session, table, layout=layout)
+    asked: list[str] = []
+
+    class Watched(QueueTable):
+        def query(self, name: str, **fragments: Fragment) -> Query:
+            asked.append(name)
+            return super().query(name, **fragments)
+
+    queue = Watched(session, table)
+    lives = [None, LATE, None, -LATE, LATE, None, None, LATE, LATE]
+    queue.send([Message(time_to_be_received=life) for life in lives])
+    for limit in range(1, 12):
+        asked.clear()
+        expired = sum(life == LATE for life in lives[:limit])
+        assert queue.depth(limit=limit) == Depth(len(lives[:limit]) - expired, expired)
+        by_indexes = ["queue.depth_up_to_by_indexes"] if layout == "modern" else []
+        certain = layout == "modern" and limit > lives.count(LATE)
+        assert asked == [*by_indexes, *([] if certain else ["queue.depth_up_to"])]
+    assert queue.depth(limit=11) == queue.depth()
+
+
 def test_what_each_kind_gets_wrong(connect: Connect, any_queue: QueueTable) -> None:
     numbers = any_queue.send_numbered([Message()] * 5)
     any_queue.take(numbers[1:4])
@@ -108,16 +132,23 @@ def test_a_sender_whose_clock_is_ahead(queue: QueueTable) -> None:
     assert queue.backlog().oldest_seconds == 0.0
 
 
-def test_how_many_were_ever_sent(any_queue: QueueTable) -> None:
-    assert any_queue.backlog().total_sent == 0
+def test_how_many_rows_were_ever_inserted(any_queue: QueueTable) -> None:
+    assert any_queue.backlog().inserted == 0
     any_queue.send([Message()])
-    assert any_queue.backlog().total_sent == 1
+    assert any_queue.backlog().inserted == 1
     any_queue.send([Message()] * 4)
     any_queue.receive(5)
-    assert any_queue.backlog().total_sent == 5
+    assert any_queue.backlog().inserted == 5
 
 
-def test_a_rolled_back_send_counts_among_those_ever_sent(queue: QueueTable) -> None:
+def test_a_message_that_comes_back_is_a_row_inserted_again(queue: QueueTable) -> None:
+    queue.send([Message()])
+    (message,) = queue.receive(1)
+    queue.send([Message(message.headers, message.body, id=message.id)])
+    assert (queue.depth().messages, queue.backlog().inserted) == (1, 2)
+
+
+def test_a_rolled_back_send_counts_among_the_rows_ever_inserted(queue: QueueTable) -> None:
     def send_and_fail() -> None:
         with queue.session.transaction():
             queue.send([Message()] * 3)
@@ -125,7 +156,7 @@ def test_a_rolled_back_send_counts_among_those_ever_sent(queue: QueueTable) -> N
 
     with pytest.raises(InterruptedError):
         send_and_fail()
-    assert queue.backlog().total_sent == 3
+    assert queue.backlog().inserted == 3
 
 
 @pytest.fixture
@@ -170,7 +201,7 @@ def test_a_synonym_is_counted_at_its_base(session: Session, queue: QueueTable) -
     run_sql(session, f"CREATE SYNONYM [{synonym.schema}].[{synonym.table}] FOR {queue.address.qualified_name}")
     try:
         backlog = QueueTable(session, synonym).backlog("catalog")
-        assert (backlog.depth.messages, backlog.total_sent) == (3, 3)
+        assert (backlog.depth.messages, backlog.inserted) == (3, 3)
     finally:
         run_sql(session, f"DROP SYNONYM [{synonym.schema}].[{synonym.table}]")
 

@@ -23,12 +23,14 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
 from airflow_sqlqueue.drain.progress import Progress
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.worker import DrainTask, Worker
+from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.row import drained_row_schema
 from airflow_sqlqueue.sql import Query, query
 from tests.contract.conftest import Connect
@@ -65,7 +67,7 @@ def drain(
     batch_id: uuid.UUID | None = None,
     options: DrainOptions = SMALL_PARTS,
 ) -> DrainResult:
-    return Drain(connect, queue.address, staging, batch_id=batch_id, origin="test", options=options).run()
+    return Drain(connect, queue.address, staging, DrainRequest(batch_id=batch_id, origin="test", options=options)).run()
 
 
 def test_every_row_is_in_the_files_once(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
@@ -142,7 +144,7 @@ def test_a_batch_belongs_to_one_queue(connect: Connect, queue: QueueTable, stagi
     with connect() as session:
         ledger = Ledger(session, queue.address.catalog)
         with pytest.raises(BatchError, match="ask for a new batch"):
-            ledger.open(uuid.UUID(batch.batch_id), "other", "test", None)
+            ledger.open(uuid.UUID(batch.batch_id), "other", None)
 
 
 def test_an_interrupted_batch_is_resumed(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
@@ -154,7 +156,9 @@ def test_an_interrupted_batch_is_resumed(connect: Connect, queue: QueueTable, st
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        Drain(connect, queue.address, staging, batch_id=batch_id, options=SMALL_PARTS, on_progress=interrupt).run()
+        Drain(
+            connect, queue.address, staging, DrainRequest(batch_id=batch_id, options=SMALL_PARTS), on_progress=interrupt
+        ).run()
     fill(queue, 5, start=100)
     result = drain(connect, queue, staging, batch_id)
     assert result.resumed
@@ -171,7 +175,9 @@ def test_a_limit_is_kept_over_tries(connect: Connect, queue: QueueTable, staging
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        Drain(connect, queue.address, staging, batch_id=batch_id, options=options, on_progress=interrupt).run()
+        Drain(
+            connect, queue.address, staging, DrainRequest(batch_id=batch_id, options=options), on_progress=interrupt
+        ).run()
     batch = drain(connect, queue, staging, batch_id, options).batch
     assert bodies(batch) == expected(50)
     assert queue.depth().messages == 50
@@ -186,12 +192,12 @@ def test_a_part_that_comes_after_the_seal_is_undone(
     with connect() as session, connect() as driver_session:
         ledger = Ledger(session, queue.address.catalog)
         ledger.create()
-        ledger.open(batch_id, queue.address.canonical, "test", queue.ends()[1])
-        zombie = Worker(session, DrainTask(batch_id, queue.address, FileStage(staging), SMALL_PARTS))
-        assert zombie.drain_part(-1, 2**62, None) is not None
+        ledger.open(batch_id, queue.address.canonical, queue.ends()[1])
+        zombie = Worker(session, WorkPlan(batch_id, queue.address, FileStage(staging), SMALL_PARTS))
+        assert zombie.drain_part(Window(), None) is not None
         sealed = Ledger(driver_session, queue.address.catalog).seal(batch_id)
         with pytest.raises(BatchError, match="was sealed meanwhile"):
-            zombie.drain_part(-1, 2**62, None)
+            zombie.drain_part(Window(), None)
     assert sealed.messages == 20
     assert queue.depth().messages == 10
     assert len(list(Path(staging.root).rglob("*.parquet"))) == 2, "the undone part's file is an orphan"
@@ -243,11 +249,11 @@ def test_an_open_batch_cannot_be_consumed_or_listed(connect: Connect, queue: Que
     with connect() as session:
         ledger = Ledger(session, queue.address.catalog)
         ledger.create()
-        ledger.open(batch_id, queue.address.canonical, "test", None)
+        ledger.open(batch_id, queue.address.canonical, None)
         with pytest.raises(BatchError, match="still open"):
             ledger.manifest(batch_id)
         with pytest.raises(BatchError, match="cannot be marked consumed"):
-            ledger.consume(Batch(str(batch_id), queue.address.canonical, "sealed", (), 0, 0, 0, 0))
+            ledger.consume(Batch(str(batch_id), queue.address.canonical, "sealed", (), 0))
 
 
 def test_a_ledger_that_went_back_in_time_is_noticed(
@@ -271,6 +277,7 @@ from airflow_sqlqueue.drain import drain
 from airflow_sqlqueue.drain.stages import part_file
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 
@@ -288,8 +295,7 @@ drain.Drain(
     lambda: Session(settings),
     AddressResolver(default_catalog=settings.database).resolve(queue),
     StagingFolder.of(staging),
-    batch_id=uuid.UUID(batch_id),
-    options=DrainOptions(rows_per_statement=7, rows_per_part=20),
+    DrainRequest(batch_id=uuid.UUID(batch_id), options=DrainOptions(rows_per_statement=7, rows_per_part=20)),
     on_progress=stop if where == "between parts" else None,
 ).run()
 """

@@ -10,11 +10,13 @@ import pytest
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import LONGEST_WAIT
 from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue import QueueTable, browsing
 from airflow_sqlqueue.queue.filters import MessageFilter
+from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect
 
@@ -43,6 +45,36 @@ def test_no_statement_waits_long_for_others(
 
         staging = StagingFolder.of(tmp_path / "staging")
         settings = DrainOptions(settle_seconds=300)
-        done = Drain(lambda: Watched(queue.session.settings), queue.address, staging, options=settings, **options).run()
+        request = DrainRequest(options=settings, **options)
+        done = Drain(lambda: Watched(queue.session.settings), queue.address, staging, request).run()
     assert (done.batch.messages, done.locked) == (3, 0)
     assert 0 < max(waits) <= LONGEST_WAIT
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        ({}, 7),
+        ({"where": MessageFilter(endpoint="Sales")}, 7),
+        ({"where": MessageFilter(endpoint="Sales")}, 2_000),
+        ({"keep": True}, 7),
+    ],
+    ids=["all", "filtered", "looked for", "copied"],
+)
+def test_a_part_gathers_no_longer_than_it_may(
+    connect: Connect,
+    queue: QueueTable,
+    tmp_path: Path,
+    options: dict[str, Any],
+    rows: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A time that is over at once leaves one statement to each part: nothing else bounds these."""
+    monkeypatch.setattr(browsing, "STRETCH", 7)
+    for seconds, parts in ((1e-9, 3), (3_600.0, 1)):
+        queue.purge(PurgeOptions(all_messages=True, confirm=True))
+        queue.send([Message(SALES, b"%d" % number) for number in range(21)])
+        settings = DrainOptions(rows_per_statement=rows, seconds_per_part=seconds, settle_seconds=0)
+        staging = StagingFolder.of(tmp_path / f"staging {seconds}")
+        done = Drain(connect, queue.address, staging, DrainRequest(options=settings, **options)).run()
+        assert (done.batch.messages, done.batch.parts) == (21, parts)

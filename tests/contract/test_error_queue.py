@@ -97,11 +97,11 @@ def test_pages_leave_nothing_out(queue: QueueTable, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(scan, "FAILED_PAGE", 10)
     queue.send(generate(100, seed=3))
     queue.take([message.row_version for message in queue.peek(100)][15:38])
-    span = scan.Span.of(queue, ErrorFilter())
-    sizes = [len(page) for page in scan.pages(queue, span)]
+    window = scan.window_of(queue, ErrorFilter())
+    sizes = [len(page) for page in scan.pages(queue, window)]
     assert sizes == [10] * 7 + [7]
     queue.send([Message()])
-    assert [m.row_version for m in scan.scan(queue, span)] == [m.row_version for m in queue.peek(77)]
+    assert [m.row_version for m in scan.scan(queue, window)] == [m.row_version for m in queue.peek(77)]
 
 
 def test_an_empty_queue_has_no_groups(queue: QueueTable) -> None:

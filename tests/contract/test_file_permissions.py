@@ -11,6 +11,7 @@ import pytest
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
@@ -34,7 +35,7 @@ def staged(connect: Connect, queue: QueueTable, folder: Path, readable_by: str |
     queue.send(Message({"n": "1"}, body) for body in (b"small", b"x" * 1000))
     given = {} if readable_by is None else {"readable_by": readable_by}
     options = DrainOptions(inline_body_bytes=100, settle_seconds=0, **given)  # type: ignore[arg-type]
-    Drain(connect, queue.address, StagingFolder.of(folder), options=options).run()
+    Drain(connect, queue.address, StagingFolder.of(folder), DrainRequest(options=options)).run()
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} == {".parquet", ".bin"}
     return {mode(path) for path in files}, {mode(path) for path in (folder, *(file.parent for file in files))}

@@ -15,9 +15,10 @@ from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.progress import Progress
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.factory import stage_of
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import ConfigurationError, WrongBatchError
+from airflow_sqlqueue.errors import ConfigurationError, DeadlockError, WrongBatchError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import MessageFilter, QueueTable, browsing
 from airflow_sqlqueue.session import Session
@@ -52,7 +53,8 @@ def drain(
     **further: Any,
 ) -> DrainResult:
     stage = stage_of("table" if staging is None else "files", staging)
-    return Drain(connect, queue.address, stage, where=where, options=options, **further).run()
+    given = {name: further.pop(name) for name in ("on_progress", "engine") if name in further}
+    return Drain(connect, queue.address, stage, DrainRequest(where=where, options=options, **further), **given).run()
 
 
 def read(connect: Connect, queue: QueueTable, done: DrainResult) -> list[bytes]:
@@ -118,6 +120,28 @@ def test_what_others_hold_is_waited_for(connect: Connect, queue: QueueTable, sta
         done = drain(connect, queue, staging, options=options, on_progress=on_progress)
         assert (done.locked, rolled_back.is_set()) == (0, True)
     assert read(connect, queue, done) == expected
+
+
+def test_a_deadlock_with_a_receiver_is_as_a_lock_that_lasts(connect: Connect, queue: QueueTable) -> None:
+    """A reader keeps the key of a row that it waits for, and the receiver that has the row waits for the key."""
+    expected, deadlocks = fill(queue, 60), list[str]()
+
+    class Deadlocked(Session):
+        def results(self, statement: Query, *values: Any, **options: Any) -> Any:
+            if statement.name == "queue.search" and "WITH (ROWLOCK" in statement.text:
+                deadlocks.append(statement.name)
+                raise DeadlockError("Could not look for messages: the server chose it to break a deadlock.")
+            return super().results(statement, *values, **options)
+
+    with connect() as other, Deadlocked(queue.session.settings) as session:
+        search, found = browsing.Search(SALES), []
+        other.begin()
+        assert len(QueueTable(other, queue.address).receive(1)) == 1
+        while (page := search.page(QueueTable(session, queue.address), wait=0.1)) is not None:
+            found += [head for head in page if SALES.matches(head.id, head.decoded)]
+        other.roll_back()
+    assert len(found) == len(expected) - 1
+    assert len(search.passed) == len(deadlocks) >= 1, "what was passed over is looked at again"
 
 
 def test_what_others_hold_to_the_end_is_reported(

@@ -17,6 +17,7 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.queue_table import LAST
 from airflow_sqlqueue.queue.send_ledger import SendLedger
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.row import row_of
 from tests.contract.conftest import Connect, run_sql
 
@@ -32,11 +33,15 @@ def ledger(queue: QueueTable) -> Ledger:
 
 def commit(queue: QueueTable, ledger: Ledger, path: str | None) -> uuid.UUID:
     batch_id = uuid.uuid4()
-    ledger.open(batch_id, queue.address.canonical, "test", LAST)
+    ledger.open(batch_id, queue.address.canonical, LAST)
     queue.session.begin()
-    (row,) = queue.take_head(1, 0, LAST, 1000)
+    (row,) = queue.take_head(1, Window(0), 1000)
     version = row_of(row).row_version
-    ledger.commit_part(batch_id, Part(uuid.uuid4(), path, 1, 0, 1, version, version), "worker")
+    ledger.commit_part(
+        batch_id,
+        Part(uuid.uuid4(), path, messages=1, bytes=1, min_row_version=version, max_row_version=version),
+        "worker",
+    )
     queue.session.committed()
     return batch_id
 
@@ -44,7 +49,7 @@ def commit(queue: QueueTable, ledger: Ledger, path: str | None) -> uuid.UUID:
 def test_1_rows_are_deleted_by_a_common_table_expression_that_adds_up_their_bytes(queue: QueueTable) -> None:
     queue.send(Message(body=b"x" * 100) for _ in range(5))
     with queue.session.transaction():
-        taken = queue.take_head(5, 0, LAST, 250)
+        taken = queue.take_head(5, Window(0), 250)
     assert 1 <= len(taken) < 5
     assert queue.depth().messages == 5 - len(taken)
 
@@ -54,7 +59,7 @@ def test_1_rows_are_deleted_into_the_table_of_staged_messages(queue: QueueTable,
     table = MessageTable(queue.session, queue.address.catalog)
     with queue.session.transaction():
         taken = table.take(
-            queue, uuid.uuid4(), uuid.uuid4(), rows=3, after=0, up_to=LAST, max_bytes=10**6, keep_expired=True
+            queue, uuid.uuid4(), uuid.uuid4(), rows=3, window=Window(0), max_bytes=10**6, keep_expired=True
         )
     assert taken is not None
     assert queue.depth().messages == 2
@@ -140,7 +145,7 @@ def test_7_a_count_of_a_large_queue_does_not_wait_for_a_receiver(queue: QueueTab
 def test_8_nothing_is_left_behind(queue: QueueTable, ledger: Ledger, connect: Connect) -> None:
     """No transaction, and no application lock: another connection opens the same batch at once."""
     batch_id = uuid.uuid4()
-    ledger.open(batch_id, queue.address.canonical, "test", LAST)
+    ledger.open(batch_id, queue.address.canonical, LAST)
     with connect() as other, other.lock_timeout(1):
-        Ledger(other, queue.address.catalog).open(batch_id, queue.address.canonical, "test", LAST)
+        Ledger(other, queue.address.catalog).open(batch_id, queue.address.canonical, LAST)
     assert run_sql(queue.session, "SELECT @@TRANCOUNT")[0][0] == 0

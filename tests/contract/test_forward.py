@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError, TransactionError
+from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError, RowRefusedError, TransactionError
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue import QueueTable, forwarding
 from airflow_sqlqueue.queue.forwarding import forward
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
@@ -58,13 +58,27 @@ def test_what_others_have_locked_stays(queue: QueueTable, connect: Connect, targ
     assert len(locked) == 1
 
 
-def test_an_error_leaves_whole_chunks(queue: QueueTable, target: QueueTable) -> None:
-    queue.send([Message({}, b"%d" % n) for n in range(5)])
-    run_sql(target.session, f"ALTER TABLE {target.address.qualified_name} ADD CHECK ([Body] <> 0x33)")
-    with pytest.raises(Exception, match="547"):
-        forward(queue, QueueTable(queue.session, target.address), chunk=2)
-    assert [message.body for message in target.peek()] == [b"0", b"1"]
-    assert [message.body for message in queue.peek()] == [b"2", b"3", b"4"]
+@pytest.mark.parametrize("chunk", [1, 2, 5])
+def test_a_message_that_the_other_queue_refuses_stays_and_stops_no_other(
+    queue: QueueTable, target: QueueTable, chunk: int
+) -> None:
+    queue.send([Message({}, b"%d" % n) for n in range(8)])
+    run_sql(target.session, f"ALTER TABLE {target.address.qualified_name} ADD CHECK ([Body] NOT IN (0x30, 0x33))")
+    done = forward(queue, QueueTable(queue.session, target.address), chunk=chunk)
+    assert (done.messages, done.refused, done.locked, done.complete) == (6, 2, 0, True)
+    assert [message.body for message in target.peek()] == [b"1", b"2", b"4", b"5", b"6", b"7"]
+    assert [message.body for message in queue.peek()] == [b"0", b"3"]
+
+
+def test_a_queue_that_takes_nothing_ends_it_soon(
+    queue: QueueTable, target: QueueTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding, "REFUSALS", 3)
+    queue.send([Message({}, b"%d" % n) for n in range(50)])
+    run_sql(target.session, f"ALTER TABLE {target.address.qualified_name} ADD CHECK ([Body] IS NULL)")
+    with pytest.raises(RowRefusedError, match="547"):
+        forward(queue, QueueTable(queue.session, target.address), chunk=10)
+    assert queue.depth().messages == 50
 
 
 def test_triggers_stand_on_both(queue: QueueTable, target: QueueTable) -> None:

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from airflow_sqlqueue import sql
-from airflow_sqlqueue.drain.consumers import consumer_definition
+from airflow_sqlqueue.drain.consumers import ConsumerTable
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.errors import StatementError
 from airflow_sqlqueue.inspection.findings import BLOATED_PAGES, CHECKS, ESCALATING_ROWS, InspectedTable
 from airflow_sqlqueue.inspection.surroundings import ServerSurroundings
-from airflow_sqlqueue.queue.outgoing import outgoing_definition
-from airflow_sqlqueue.queue.send_ledger import send_ledger_definition
+from airflow_sqlqueue.queue.outgoing import OutgoingTable
+from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
@@ -39,15 +39,17 @@ ODD = "a]b'c?--d"
 """A name with everything that a name has to be quoted for."""
 
 STAND_INS = {
+    "addressed": "[y] int NULL",
     "declare": "",
     "limit": "1",
     "may_match": "[x] LIKE ?",
     "milliseconds": "1",
     "options": " WITH (ONLINE = ON)",
     "output": "deleted.[x]",
+    "passing": " WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)",
     "readpast": "READPAST, ",
     "seek": ", FORCESEEK, INDEX ([x])",
-    "span": "[x] > ?",
+    "window": "[x] > ?",
     "staged": "[x] int NULL",
     "statement": "N'x'",
     "suspect": "[x] = 1",
@@ -86,8 +88,8 @@ def test_fakemssql_judges_every_named_query_and_mutants_of_them_as_the_grammar_d
 def test_the_script_that_creates_tables_parses(layout: str, name: str) -> None:
     resolver = AddressResolver(default_catalog="a catalog]", default_schema="its schema's")
     definitions = definitions_for(resolver, name, layout=layout, body_string=True, delayed=True, subscriptions=True)
-    others = (send_ledger_definition, outgoing_definition, consumer_definition)
-    ledgers = [*ledger_definitions("nsb", "a schema"), *(each("nsb", "a schema") for each in others)]
+    others = (SendLedger, OutgoingTable, ConsumerTable)
+    ledgers = [*ledger_definitions("nsb", "a schema"), *(each.definition("nsb", "a schema") for each in others)]
     texts = [script([*definitions, *ledgers], create_schema=with_schema) for with_schema in (False, True)]
     assert "\nGO\n" in texts[0] != texts[1]
     assert problems(texts) == []

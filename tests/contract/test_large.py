@@ -14,6 +14,7 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
@@ -37,7 +38,7 @@ def staging(tmp_path: Path) -> StagingFolder:
 
 
 def drain(connect: Connect, queue: QueueTable, staging: StagingFolder, options: DrainOptions = SMALL) -> Batch:
-    return Drain(connect, queue.address, staging, options=options).run().batch
+    return Drain(connect, queue.address, staging, DrainRequest(options=options)).run().batch
 
 
 def content(uri: str) -> bytes:
@@ -91,7 +92,7 @@ def test_a_held_large_message_is_left_and_counted(connect: Connect, queue: Queue
     with connect() as other, other.transaction():
         assert len(QueueTable(other, queue.address).receive()) == 1
         options = DrainOptions(inline_body_bytes=LIMIT, settle_seconds=0)
-        result = Drain(connect, queue.address, staging, options=options).run()
+        result = Drain(connect, queue.address, staging, DrainRequest(options=options)).run()
     assert (result.batch.messages, result.locked) == (1, 1)
 
 

@@ -16,9 +16,11 @@ from airflow_sqlqueue.errors import (
     QueueNotFoundError,
     StatementError,
 )
+from airflow_sqlqueue.inspection.inspect import fix, inspect
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.purge import PurgeOptions
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
@@ -48,6 +50,53 @@ def test_every_layout_serves_every_call(
 ) -> None:
     create_queue(session, table, layout=layout)
     exercise(table)
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [("x" * 255, True), ("x" * 256, False), ("x" * 5_000, False), ("Grüße", False), ("a😀", False), ("", False)],
+)
+@pytest.mark.parametrize("layout", ["v1", "modern"])
+def test_a_header_that_a_legacy_column_cannot_hold_stands_in_the_headers_alone(
+    session: Session, table: ResolvedAddress, layout: str, value: str, kept: bool
+) -> None:
+    """The column is varchar(255): nothing is cut, no character becomes another, and the send does not fail."""
+    create_queue(session, table, layout=layout)
+    queue = QueueTable(session, table)
+    queue.send([Message({"NServiceBus.CorrelationId": value, "NServiceBus.ReplyToAddress": value}, b"a"), Message()])
+    for message in (queue.peek(1)[0], queue.receive(1)[0]):
+        assert (message.correlation_id, message.reply_to_address) == ((value, value) if kept else (None, None))
+        headers = decode_headers(message.headers).values
+        assert (headers["NServiceBus.CorrelationId"], headers["NServiceBus.ReplyToAddress"]) == (value, value)
+
+
+def test_a_system_versioned_queue_serves_every_call(
+    session: Session, table: ResolvedAddress, exercise: Exercise
+) -> None:
+    create_queue(session, table)
+    name, history = table.qualified_name, f"[{table.schema}].[{table.table}.History]"
+    start, end = (f"datetime2 GENERATED ALWAYS AS ROW {which} HIDDEN NOT NULL DEFAULT" for which in ("START", "END"))
+    run_sql(session, f"ALTER TABLE {name} ADD PRIMARY KEY NONCLUSTERED ([RowVersion])")
+    try:
+        run_sql(
+            session,
+            f"ALTER TABLE {name} ADD [From] {start} SYSUTCDATETIME(), [To] {end} '9999-12-31 23:59:59.9999999', "
+            "PERIOD FOR SYSTEM_TIME ([From], [To])",
+        )
+    except StatementError as error:
+        if error.number != 40517:
+            raise
+        pytest.skip("fakemssql has no system-versioned tables")
+    try:
+        run_sql(session, f"ALTER TABLE {name} SET (SYSTEM_VERSIONING = ON (HISTORY_TABLE = {history}))")
+        assert "system-versioned" in [finding.code for finding in inspect(session, table).findings]
+        exercise(table)
+        fix(session, table, "system-versioned")
+        assert not read_layout(session, table).system_versioned
+    finally:
+        if read_layout(session, table).system_versioned:
+            run_sql(session, f"ALTER TABLE {name} SET (SYSTEM_VERSIONING = OFF)")
+        run_sql(session, f"DROP TABLE IF EXISTS {history}")
 
 
 def test_a_queue_without_legacy_columns_serves_every_call(
@@ -207,7 +256,7 @@ def _take_head(queue: QueueTable) -> list[Any]:
     """As a drain does, which runs its part again."""
     for _ in range(2):
         with suppress(LayoutChangedError), queue.session.transaction():
-            return queue.take_head(2, 1, 3, 100)
+            return queue.take_head(2, Window(1, 3), 100)
     raise AssertionError
 
 
@@ -237,7 +286,7 @@ def test_an_index_that_is_changed_meanwhile(
         run_sql(owner, INDEX_CHANGES[change].format(table=table.qualified_name))
     for use, queue in queues.items():
         assert USES[use](queue), use
-        assert queue.layout.seek_index == ("Index of RowVersion" if change == "renamed" else None)
+        assert queue.layout.seek_index == ("Index of RowVersion" if change == "renamed" else None), use
 
 
 def test_an_index_that_is_dropped_under_a_transaction(

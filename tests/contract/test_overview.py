@@ -9,16 +9,18 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.inspection.inspect import inspect
 from airflow_sqlqueue.inspection.overview import COUNTED_EXPIRED, HEADS, DatabaseOverview, QueueOverview
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition
+from tests.conftest import Connect
 from tests.contract.conftest import run_sql
 
 Look = Callable[[], dict[str, QueueOverview]]
@@ -133,6 +135,39 @@ def test_a_table_that_goes_is_gone_and_spoils_nothing(
     found = look()
     assert found.keys() == {"kept"}
     assert found["kept"].oldest == SENT
+
+
+def test_a_table_that_is_locked_is_shown_as_such_and_spoils_no_other(
+    settings: ConnectionSettings,
+    connect: Connect,
+    resolver: AddressResolver,
+    schema: str,
+    overview: DatabaseOverview,
+    round_trips: list[str],
+) -> None:
+    """READPAST steps over rows and pages that are locked, not over tables ("Table hints (Transact-SQL)")."""
+    with connect() as other, Session(settings, lock_timeout=0.5) as session:
+
+        def look() -> dict[str, QueueOverview]:
+            round_trips.clear()
+            return {each.table.table: each for each in overview.look(session) if each.table.schema == schema}
+
+        for name in ("free", "locked"):
+            create_queue(other, resolver.resolve(name))
+            QueueTable(other, resolver.resolve(name)).send([Message({HeaderNames.TIME_SENT: format_time(SENT)})] * 2)
+        assert [each.oldest for each in (*look().values(), *look().values())][2:] == [SENT, SENT]
+        other.begin()
+        run_sql(other, f"SELECT TOP (1) 1 FROM [{schema}].[locked] WITH (TABLOCKX)")
+        for turn in range(3):
+            found = look()
+            assert (found["free"].oldest, found["free"].expired, found["free"].findings) == (SENT, 0, ())
+            assert (found["locked"].oldest, found["locked"].expired) == (None, None)
+            assert [finding.code for finding in found["locked"].findings] == ["locked"]
+            together = [text for text in round_trips if "[locked]" in text and "[free]" in text]
+            assert len(together) == (1 if turn == 0 else 0), "the table was waited for again"
+        other.roll_back()
+        look()
+        assert (look()["locked"].oldest, look()["locked"].findings) == (SENT, ())
 
 
 def test_what_is_expired_is_counted_up_to_a_number(

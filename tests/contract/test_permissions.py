@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -23,6 +24,7 @@ from airflow_sqlqueue.tables.create import create, create_queue
 from airflow_sqlqueue.tables.discovery import list_tables
 from airflow_sqlqueue.tables.drop import drop_queue
 from airflow_sqlqueue.tables.reading import exists
+from airflow_sqlqueue.tables.shapes import SHAPES
 from tests.contract.conftest import Connect, Exercise, run_sql
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "permissions.sql"
@@ -65,6 +67,28 @@ def test_the_runtime_role_does_everything_at_run_time(
     with runtime() as low:
         assert layout in inspect(low, table).layout.names
         assert table in [found.table for found in list_tables(low, table.catalog)]
+
+
+def test_without_the_right_to_definitions_a_filtered_index_counts_as_one(
+    session: Session, table: ResolvedAddress, login_in: LoginIn
+) -> None:
+    """Who may read and write a table sees that an index has a filter, and not which ("sys.indexes (Transact-SQL)")."""
+    create_queue(session, table)
+    QueueTable(session, table).send([Message()] * 3)
+    number = f"[RowVersion.{uuid.uuid4().hex[:8]}]"
+    run_sql(session, f"CREATE INDEX {number} ON {table.qualified_name} ([RowVersion]) WHERE [RowVersion] > 2")
+    with login_in("sqlqueue_runtime")() as low:
+        inspected = inspect(low, table)
+        assert inspected.layout.shape == inspect(session, table).layout.shape == SHAPES["modern"]
+        assert inspected.layout.seek_index == "Index_RowVersion"
+        assert [finding.code for finding in inspected.findings] == []
+        (overview,) = (each for each in DatabaseOverview(table.catalog).look(low) if each.table == table)
+        assert overview.findings == ()
+        queue, asked = QueueTable(low, table), list[str]()
+        with patch.object(queue, "query", lambda name, **names: asked.append(name) or QueueTable.query(queue, name)):
+            assert queue.depth().messages == 3
+        assert asked == ["queue.depth_by_indexes"]
+        assert len(queue.receive(3)) == 3
 
 
 def test_the_fixed_roles_do_as_well(
@@ -149,6 +173,7 @@ def test_who_else_consumes_takes_a_permission_of_its_own(
             (finding,) = inspect(runtime, audit).findings
             assert (finding.code, finding.severity) == ("consumers-unknown", "note")
             assert "VIEW SERVER STATE" in finding.text
+            assert "Azure SQL Database VIEW DATABASE STATE" in finding.text
             assert competitors(runtime, audit) == []
     finally:
         run_sql(session, f"DROP TABLE {audit.qualified_name}")

@@ -13,16 +13,17 @@ import pytest
 
 from airflow_sqlqueue import sql
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.scan import Span
+from airflow_sqlqueue.errorqueue.scan import window_of
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable, browsing
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.large_messages import lock_large, read_body, take_large
 from airflow_sqlqueue.queue.purge import PurgeOptions
+from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.row import ROW_VERSION
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -89,17 +90,18 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     (first, *_) = queue.rows("queue.peek_page", 500, FIRST, LAST, 2**40, **fragments, readpast=passing)
     assert queue.rows("queue.copy_body", 1, 100, first[ROW_VERSION], str(first[0]), readpast=passing)[0][0] == b"0"
     where = MessageFilter(headers={"NServiceBus.CorrelationId": "c-1"})
-    assert browsing.search(queue, where, browsing.Span(FIRST, LAST)) != []
-    assert browsing.search(queue, where, browsing.Span(FIRST, LAST), wait=True) != []
+    assert browsing.search(queue, where, Window()) != []
+    assert browsing.search(queue, where, Window(), wait=True) != []
     queue.mean_bytes()
     queue.depth("quick")
-    queue.depth(limit=1_000)
+    queue.rows("queue.depth_up_to", 1_000, FIRST)
+    queue.rows("queue.depth_up_to_by_indexes", 1_000, FIRST, 1_000)
     queue.backlog("catalog")
     queue.count_left(LAST)
-    Span.of(queue, ErrorFilter())
+    window_of(queue, ErrorFilter())
     queue.rows("conversation.waiting", 100, FIRST, correlation_id=Fragment("[CorrelationId]"))
     with planning.transaction():
-        large = lock_large(queue, FIRST, LAST, 3)
+        large = lock_large(queue, Window(), 3)
         assert large is not None
         assert b"".join(read_body(queue, large)) == b"1000"
         take_large(queue, large)
@@ -118,16 +120,16 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     planning.begin()
     part = (uuid.uuid4(), uuid.uuid4())
     staged = MessageTable(planning, table.catalog)
-    moved = staged.take(queue, *part, rows=500, after=FIRST, up_to=LAST, max_bytes=2**40, keep_expired=False)
+    moved = staged.take(queue, *part, rows=500, window=Window(), max_bytes=2**40, keep_expired=False)
     assert moved is not None
-    assert moved.rows == 500
+    assert moved[0].rows == 500
     planning.roll_back()
     planning.begin()
     fragments = forwarding(queue.layout.types, queue.layout.types)
     assert queue.rows("queue.forward", 500, FIRST, LAST, target=identifier(table), **fragments)[0][0] == 500
     planning.roll_back()
     planning.begin()
-    assert len(queue.take_head(500, FIRST, LAST, 2**40)) == 500
+    assert len(queue.take_head(500, Window(), 2**40)) == 500
     planning.roll_back()
     assert len(queue.receive(500)) == 500
     # Most of them stay: of a queue that is nearly empty, a scan is as good a way to find the head.

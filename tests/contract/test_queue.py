@@ -16,6 +16,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.row import ROW_VERSION
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -220,7 +221,7 @@ def test_a_drains_statement_is_bounded_by_bytes(session: Session, table: Resolve
     queue.send(Message(body=b"x" * size) for size in sizes)
     after, taken = -1, []
     with session.transaction():
-        while rows := queue.take_head(4, after, 2**62, 4_000):
+        while rows := queue.take_head(4, Window(after), 4_000):
             rows.sort(key=lambda row: row[ROW_VERSION])
             after = rows[-1][ROW_VERSION]
             taken.append([len(row[6]) for row in rows])

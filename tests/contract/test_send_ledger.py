@@ -13,8 +13,10 @@ import pytest
 from airflow_sqlqueue.errors import MessageError, TransactionError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
 from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import Connect, run_sql
 
@@ -43,6 +45,39 @@ def test_a_sending_that_failed_is_made_again(queue: QueueTable, ledger: SendLedg
         ledger.send(queue, send_id, broken)
     assert queue.depth().messages == 0
     assert ledger.send(queue, send_id, MESSAGES) == SendResult(300, repeated=False)
+
+
+def test_a_sweep_passes_over_a_send_under_way(queue: QueueTable, ledger: SendLedger) -> None:
+    """No index has SentAt, so a sweep meets every row; that of a send is locked until all is sent."""
+    old = timedelta(days=3_650)
+    early, locked = uuid.uuid4(), uuid.uuid4()
+    for send_id in (early, locked, uuid.uuid4()):
+        ledger.send(queue, send_id, MESSAGES[:1])
+    table = ledger.query("send_ledger.find").text.partition("FROM ")[2].partition(" WITH")[0]
+    run_sql(queue.session, f"UPDATE {table} SET [SentAt] = '2001-01-01' WHERE [SendId] IN ('{early}', '{locked}')")
+    with Session(queue.session.settings, lock_timeout=0.5) as session:
+        sweeping = SendLedger(session, queue.address.catalog)
+
+        def send() -> int:
+            queue.session.run(ledger.query("send_ledger.count"), 1, str(locked))
+            assert sweeping.count_older(old) >= 1
+            assert sweeping.forget(old) >= 1
+            assert sweeping.count_older(old) == 0
+            return queue.send(MESSAGES[:1])
+
+        assert ledger.once(queue.address, uuid.uuid4(), send).messages == 1
+        assert sweeping.count_older(old) == 1, "of the locked one"
+        assert sweeping.forget(old) == 1
+
+
+@pytest.mark.parametrize("age", [timedelta(days=366 * 69), timedelta.max])
+def test_nothing_is_as_old_as_dateadd_cannot_say(queue: QueueTable, ledger: SendLedger, age: timedelta) -> None:
+    """It takes an int of seconds before SQL Server 2025, some 68 years (error 8115)."""
+    ledger.send(queue, uuid.uuid4(), MESSAGES[:1])
+    outgoing = OutgoingTable(queue.session, queue.address.catalog)
+    outgoing.create()
+    assert (ledger.count_older(age), ledger.forget(age)) == (0, 0)
+    assert (outgoing.count_older(age), outgoing.remove_older(age)) == (0, 0)
 
 
 def test_an_id_belongs_to_one_queue(queue: QueueTable, ledger: SendLedger, address_of: AddressResolver) -> None:
@@ -117,3 +152,10 @@ def test_old_sends_are_forgotten(queue: QueueTable, ledger: SendLedger) -> None:
     assert ledger.send(queue, send_id, MESSAGES[:1]).repeated
     assert ledger.forget(timedelta(seconds=-1)) >= 1
     assert not ledger.send(queue, send_id, MESSAGES[:1]).repeated
+
+
+def test_the_id_of_a_message_is_kept_with_its_send(queue: QueueTable, ledger: SendLedger) -> None:
+    send_id, first, second = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
+    assert ledger.send(queue, send_id, [Message(id=first)], message_id=first) == SendResult(1, False, first)
+    assert ledger.send(queue, send_id, [Message(id=second)], message_id=second) == SendResult(1, True, first)
+    assert ledger.send(queue, send_id, [Message(id=second)]).message_id == first

@@ -17,6 +17,7 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
@@ -248,7 +249,7 @@ def drained(connect: Connect, queue: QueueTable, tmp_path: Path) -> Drained:
         run_sql(queue.session, f"UPDATE {queue.address.qualified_name} SET [Body] = NULL WHERE DATALENGTH([Body]) = 1")
         stage: Stage = TableStage() if stage_name == "table" else FileStage(StagingFolder.of(tmp_path))
         options = DrainOptions(rows_per_statement=30, rows_per_part=100, inline_body_bytes=20_000, workers=1)
-        return Drain(connect, queue.address, stage, options=options).run().batch
+        return Drain(connect, queue.address, stage, DrainRequest(options=options)).run().batch
 
     return run
 
@@ -324,7 +325,7 @@ def test_a_batch_that_there_is_not(access: ServerAccess, connect: Connect, queue
     empty = Drain(connect, queue.address, TableStage()).run().batch
     assert batch_rows(access, empty) == []
     with pytest.raises(BatchNotFoundError, match="does not know batch"):
-        batch_rows(access, Batch(str(uuid.uuid4()), "q", "sealed", (), 0, 0, 0, 0))
+        batch_rows(access, Batch(str(uuid.uuid4()), "q", "sealed", (), 0))
     with pytest.raises(ConfigurationError, match="A batch is read whole: remove the option 'limit'"):
         BatchOptions.of(SourceOptions({"limit": "3"}, *PeekOptions.OPTIONS), uuid.uuid4())
     with pytest.raises(ConfigurationError, match="The option 'batch' must be a UUID"):

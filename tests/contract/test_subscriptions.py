@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_sqlqueue.errors import ConfigurationError, MessageError, NotAQueueError, QueueNotFoundError
+from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, NotAQueueError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.publishing.subscriptions import Subscription, SubscriptionTable, publish, topic_of
 from airflow_sqlqueue.queue import QueueTable
@@ -244,3 +244,30 @@ def test_a_missing_table_and_one_of_another_kind_are_refused(session: Session, t
     create_queue(session, table)
     with pytest.raises(NotAQueueError, match=r"is not a subscription table .* drop it with 'sqlqueue drop'"):
         SubscriptionTable(session, table).subscribers([PLACED])
+
+
+def test_events_go_to_no_subscriber_in_another_database_unless_it_is_allowed(
+    session: Session,
+    subscriptions: SubscriptionTable,
+    make_queue: Callable[..., QueueTable],
+    address_of: AddressResolver,
+    other_catalog: str,
+    schema: str,
+) -> None:
+    """Every endpoint may write the subscription table, and the publisher's login may reach more than it does."""
+    sales, payments = make_queue("sales"), ResolvedAddress("payments", "dbo", other_catalog)
+    create_queue(session, payments)
+    synonym = f"[{schema}].[innocent]"
+    run_sql(session, f"CREATE SYNONYM {synonym} FOR {payments.qualified_name}")
+    subscriptions.subscribe(PLACED, "Sales", sales.address)
+    for address in (payments, replace(sales.address, table="innocent", schema=schema)):
+        subscriptions.subscribe(PLACED, "Payments", address)
+        with pytest.raises(
+            AddressError, match=r"outside of the allowed .* nothing was published.*unsubscribe Payments"
+        ):
+            publish(subscriptions, address_of, [Message()], [PLACED])
+        assert sales.depth().messages == QueueTable(session, payments).depth().messages == 0
+    allowed = replace(address_of, allowed_catalogs=[sales.address.catalog, other_catalog])
+    assert publish(subscriptions, allowed, [Message()], [PLACED]).copies == 2
+    assert QueueTable(session, payments).depth().messages == 1
+    run_sql(session, f"DROP SYNONYM {synonym}")

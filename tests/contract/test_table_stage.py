@@ -15,15 +15,17 @@ from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.quarantine import Quarantine
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.factory import stage_of
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.worker import DrainTask, Worker
+from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.errors import BatchError, ConfigurationError, NotAQueueError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.quarantine import Quarantine
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.tables.discovery import list_tables
 from tests.contract.conftest import Connect, run_sql, staged_rows
 
@@ -33,7 +35,9 @@ SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_second
 def drain(
     connect: Connect, queue: QueueTable, batch_id: uuid.UUID | None = None, options: DrainOptions = SMALL_PARTS
 ) -> DrainResult:
-    return Drain(connect, queue.address, TableStage(), batch_id=batch_id, origin="test", options=options).run()
+    return Drain(
+        connect, queue.address, TableStage(), DrainRequest(batch_id=batch_id, origin="test", options=options)
+    ).run()
 
 
 def fill(queue: QueueTable, count: int, start: int = 0) -> None:
@@ -87,13 +91,15 @@ def test_a_statement_is_bounded_by_bytes(queue: QueueTable) -> None:
     queue.send(Message({}, bytes(10_000)) for _ in range(12))
     Ledger(queue.session, queue.address.catalog).create()
     table, ids = MessageTable(queue.session, queue.address.catalog), (uuid.uuid4(), uuid.uuid4())
-    limits: dict[str, Any] = {"rows": 7, "up_to": 2**62, "max_bytes": 25_000, "keep_expired": False}
-    first = table.take(queue, *ids, after=-1, **limits)
-    assert first is not None
+    limits: dict[str, Any] = {"rows": 7, "max_bytes": 25_000, "keep_expired": False}
+    taken = table.take(queue, *ids, window=Window(), **limits)
+    assert taken is not None
+    first, _ = taken
     assert (first.rows, first.bytes) == (3, 3 * 10_004), "and what begins below the limit"
-    second = table.take(queue, *ids, after=first.high, **limits)
-    assert second is not None
-    assert (second.rows, second.low) == (3, first.high + 1)
+    taken = table.take(queue, *ids, window=Window(first.max_row_version), **limits)
+    assert taken is not None
+    second, _ = taken
+    assert (second.rows, second.min_row_version) == (3, first.max_row_version + 1)
     assert queue.depth().messages == 6
 
 
@@ -119,7 +125,13 @@ def test_an_interrupted_batch_is_resumed(connect: Connect, queue: QueueTable) ->
     def interrupt(_: Any) -> None:
         raise InterruptedError
 
-    first = Drain(connect, queue.address, TableStage(), batch_id=batch_id, options=SMALL_PARTS, on_progress=interrupt)
+    first = Drain(
+        connect,
+        queue.address,
+        TableStage(),
+        DrainRequest(batch_id=batch_id, options=SMALL_PARTS),
+        on_progress=interrupt,
+    )
     with pytest.raises(InterruptedError):
         first.run()
     assert queue.depth().messages < 100
@@ -135,12 +147,12 @@ def test_a_part_that_comes_after_the_seal_is_undone(connect: Connect, queue: Que
     with connect() as session, connect() as driver_session:
         ledger = Ledger(session, queue.address.catalog)
         ledger.create()
-        ledger.open(batch_id, queue.address.canonical, "test", queue.ends()[1], "table")
-        zombie = Worker(session, DrainTask(batch_id, queue.address, TableStage(), SMALL_PARTS))
-        assert zombie.drain_part(-1, 2**62, None) is not None
+        ledger.open(batch_id, queue.address.canonical, queue.ends()[1], "table")
+        zombie = Worker(session, WorkPlan(batch_id, queue.address, TableStage(), SMALL_PARTS))
+        assert zombie.drain_part(Window(), None) is not None
         sealed = Ledger(driver_session, queue.address.catalog).seal(batch_id)
         with pytest.raises(BatchError, match="was sealed meanwhile"):
-            zombie.drain_part(-1, 2**62, None)
+            zombie.drain_part(Window(), None)
         everything = f"SELECT COUNT(*) FROM [sqlqueue].[BatchMessage] WHERE [BatchId] = '{batch_id}'"
         assert run_sql(session, everything)[0][0] == sealed.messages == 20
     assert queue.depth().messages == 10
@@ -177,7 +189,7 @@ def test_null_where_a_queue_has_none_goes_into_quarantine(
     fill(queue, 1)
     run_sql(queue.session, f"INSERT INTO {table} ([Id], [Recoverable]) VALUES (NEWID(), 1)")
     place = stage_of(stage, StagingFolder.of(tmp_path) if stage == "files" else None)
-    batch = Drain(connect, queue.address, place, options=SMALL_PARTS).run().batch
+    batch = Drain(connect, queue.address, place, DrainRequest(options=SMALL_PARTS)).run().batch
     assert (batch.messages, batch.quarantined) == (1, 1)
 
 
@@ -192,7 +204,7 @@ def test_a_batch_is_of_one_stage(connect: Connect, queue: QueueTable, tmp_path: 
     batch_id = uuid.uuid4()
     drain(connect, queue, batch_id)
     with pytest.raises(BatchError, match="is staged as table, not as files"):
-        Drain(connect, queue.address, StagingFolder.of(tmp_path), batch_id=batch_id).run()
+        Drain(connect, queue.address, StagingFolder.of(tmp_path), DrainRequest(batch_id=batch_id)).run()
 
 
 def test_tables_beside_the_ledger_are_no_queues(connect: Connect, queue: QueueTable) -> None:

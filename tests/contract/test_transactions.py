@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from contextlib import suppress
 from dataclasses import replace
 
 import pyodbc
 import pytest
 
+from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.errors import (
     ConfigurationError,
     LockTimeoutError,
@@ -17,6 +19,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
@@ -205,6 +208,89 @@ def test_a_first_statement_that_may_only_stand_alone_is_part_of_it(session: Sess
         run_sql(session, f"CREATE VIEW [{schema}].[v] AS SELECT 1 AS [n]")
         raise Interrupted
     assert run_sql(session, f"SELECT OBJECT_ID(N'[{schema}].[v]')")[0][0] is None
+
+
+@pytest.mark.parametrize("left", ["BEGIN TRANSACTION", "SET IMPLICIT_TRANSACTIONS ON; BEGIN TRANSACTION"])
+def test_a_transaction_that_a_statement_left_open_is_not_taken_for_committed(
+    queue: QueueTable, connect: Connect, left: str
+) -> None:
+    session = queue.session
+    queue.send([Message(body=b"a")])
+
+    def handle(lend: bool) -> None:
+        with session.transaction():
+            queue.receive(1)
+            session.enlisted_connection().execute(left) if lend else run_sql(session, left)
+
+    for lend in (False, True):
+        with pytest.raises(TransactionError, match="began another transaction and left that open"):
+            handle(lend)
+        assert count(session) == 0
+        with connect() as watcher:
+            assert waiting(other(queue, watcher)) == [b"a"]
+    with session.transaction():
+        session.enlisted_connection().execute("BEGIN TRANSACTION; COMMIT TRANSACTION")
+        queue.receive(1)
+    assert waiting(queue) == []
+
+
+def test_neither_is_that_of_a_part(queue: QueueTable) -> None:
+    """Where a trigger of the queue leaves it open."""
+    session, batch_id = queue.session, uuid.uuid4()
+    queue.send([Message(body=b"a")])
+    ledger = Ledger(session, queue.address.catalog)
+    ledger.create()
+    ledger.open(batch_id, queue.address.canonical, 1)
+    session.begin()
+    queue.receive(1)
+    run_sql(session, "BEGIN TRANSACTION")
+    with pytest.raises(TransactionError, match="left that open"):
+        ledger.commit_part(
+            batch_id, Part(uuid.uuid4(), "x", messages=1, bytes=1, min_row_version=1, max_row_version=1), "worker"
+        )
+    session.roll_back()
+    assert (waiting(queue), ledger.parts(batch_id)) == ([b"a"], [])
+
+
+SETTINGS = {
+    "SET XACT_ABORT OFF": "SELECT @@OPTIONS & 16384",
+    "SET IMPLICIT_TRANSACTIONS ON": "SELECT 2 - (@@OPTIONS & 2)",
+    **dict.fromkeys([f"SET TRANSACTION ISOLATION LEVEL {level}" for level in ("READ UNCOMMITTED", "SERIALIZABLE")], ""),
+}
+"""What a statement may leave behind, and the question that 0 is the wrong answer to in the next transaction."""
+
+
+@pytest.mark.parametrize("left", SETTINGS)
+def test_what_a_statement_set_is_as_it_was_in_the_next_transaction(
+    queue: QueueTable, connect: Connect, left: str
+) -> None:
+    session = queue.session
+    queue.send([Message(body=b"a"), Message(body=b"b")])
+    session.enlisted_connection().execute(left)
+    for body in (b"a", b"b"):
+        with session.transaction():
+            # READPAST is an error at any other level than READ COMMITTED and REPEATABLE READ (650).
+            assert [message.body for message in queue.receive(1)] == [body]
+            if SETTINGS[left]:
+                assert run_sql(session, SETTINGS[left])[0][0] != 0
+            session.enlisted_connection().execute(left)
+    with connect() as watcher:
+        assert waiting(other(queue, watcher)) == []
+
+
+@pytest.mark.parametrize("level", ["SERIALIZABLE", "READ UNCOMMITTED"])
+def test_a_connection_begins_at_read_committed(queue: QueueTable, monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+    """Whatever it was before, as one from a pool ("SET TRANSACTION ISOLATION LEVEL", Remarks)."""
+    queue.send([Message(body=b"a")])
+
+    def used(settings: ConnectionSettings) -> pyodbc.Connection:
+        connection = open_connection(settings)
+        connection.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+        return connection
+
+    monkeypatch.setattr("airflow_sqlqueue.session.open_connection", used)
+    with Session(queue.session.settings) as session:
+        assert [message.body for message in other(queue, session).receive(1)] == [b"a"]
 
 
 # Transactions that calls join

@@ -32,10 +32,12 @@ def test_a_part_without_a_file_shares_the_fate_of_its_rows(queue: QueueTable) ->
     queue.send([Message(body=b"a"), Message(body=b"b")])
     ledger, batch_id = Ledger(session, queue.address.catalog), uuid.uuid4()
     ledger.create()
-    ledger.open(batch_id, queue.address.canonical, "test", 2)
+    ledger.open(batch_id, queue.address.canonical, 2)
     session.begin()
     queue.receive(1)
-    ledger.commit_part(batch_id, Part(uuid.uuid4(), None, 1, 0, 2, 1, 1), "worker")
+    ledger.commit_part(
+        batch_id, Part(uuid.uuid4(), None, messages=1, bytes=2, min_row_version=1, max_row_version=1), "worker"
+    )
     session.committed()
     assert [part.path for part in ledger.parts(batch_id)] == [None]
     assert bodies(queue) == [b"b"]
@@ -44,8 +46,8 @@ def test_a_part_without_a_file_shares_the_fate_of_its_rows(queue: QueueTable) ->
 def test_a_batch_of_an_empty_queue_is_opened(queue: QueueTable) -> None:
     ledger, batch_id = Ledger(queue.session, queue.address.catalog), uuid.uuid4()
     ledger.create()
-    assert ledger.open(batch_id, queue.address.canonical, "", None).up_to is None
-    assert ledger.open(batch_id, queue.address.canonical, "", 7).up_to is None
+    assert ledger.open(batch_id, queue.address.canonical, None).up_to is None
+    assert ledger.open(batch_id, queue.address.canonical, 7).up_to is None
 
 
 def by_cursor(session: Session, table: str) -> None:
@@ -128,16 +130,18 @@ def test_error_266_after_the_commit_of_a_part_counts_as_done(queue: QueueTable) 
     queue.send([Message(body=b"a"), Message(body=b"b")])
     ledger = Ledger(session, queue.address.catalog)
     ledger.create()
-    ledger.open(batch_id, queue.address.canonical, "test", 2)
+    ledger.open(batch_id, queue.address.canonical, 2)
     run_sql(session, "SET XACT_ABORT OFF")
     session.begin()
     queue.receive(1)
-    ledger.commit_part(batch_id, Part(uuid.uuid4(), "x", 1, 0, 0, 1, 1), "worker")
+    ledger.commit_part(batch_id, Part(uuid.uuid4(), "x", messages=1, min_row_version=1, max_row_version=1), "worker")
     session.committed()
     assert len(ledger.parts(batch_id)) == 1
     session.begin()
     queue.receive(1)
     with pytest.raises(BatchError, match="was sealed meanwhile"):
-        ledger.commit_part(uuid.uuid4(), Part(uuid.uuid4(), "x", 1, 0, 0, 1, 1), "worker")
+        ledger.commit_part(
+            uuid.uuid4(), Part(uuid.uuid4(), "x", messages=1, min_row_version=1, max_row_version=1), "worker"
+        )
     session.roll_back()
     assert bodies(queue) == [b"b"]

@@ -47,7 +47,8 @@ def test_the_blocks_of_a_page_work_in_their_order(
     database(f"docs_{page.stem}")
     if page.stem in PRESENT:
         PRESENT[page.stem]()
-    shell, names = Shell(dict(os.environ)), {"__name__": "shown"}
+    file = Path.cwd() / "dags" / "shown.py"
+    shell, names = Shell(dict(os.environ)), {"__name__": "shown", "__file__": str(file)}
     with a_session_that_may_be_there():
         for block in blocks(page):
             try:

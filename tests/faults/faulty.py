@@ -13,10 +13,10 @@ from pathlib import Path
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.quarantine import Quarantine
-from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow, PartWriter, Stage
+from airflow_sqlqueue.drain.stages.base import PartCounts, PartPlan, PartWriter, Stage
 from airflow_sqlqueue.errors import DeadlockError, StagingError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.quarantine import Quarantine
 
 KILL, FREEZE, FAIL, HANG, DEADLOCK = "kill", "freeze", "fail", "hang", "deadlock"
 
@@ -44,10 +44,10 @@ class FaultyStage:
     def check(self, options: DrainOptions) -> None:
         self.stage.check(options)
 
-    def copy(self, queue: QueueTable, plan: PartWindow, options: DrainOptions, wait: float | None) -> PartWriter:
+    def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> PartWriter:
         return FaultyPart(self.stage.copy(queue, plan, options, wait), self, plan.batch_id)
 
-    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions) -> PartWriter:
+    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> PartWriter:
         return FaultyPart(self.stage.part(queue, quarantine, plan, options), self, plan.batch_id)
 
     def publish(self, batch: Batch, options: DrainOptions) -> None:
@@ -80,8 +80,8 @@ class FaultyPart:
             threading.Event().wait()
         return path
 
-    def abandon(self) -> None:
-        self._part.abandon()
+    def abandon(self, *, remove: bool) -> None:
+        self._part.abandon(remove=remove)
 
 
 def is_first(mark: Path) -> bool:

@@ -31,6 +31,9 @@ class Store:
     def cat_file(self, path: str) -> bytes:
         return self.files[path]
 
+    def rm_file(self, path: str) -> None:
+        del self.files[path]
+
     def closing(self) -> None:
         """Overridden by stores that hang."""
 

@@ -17,6 +17,7 @@ import psutil
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.errors import BatchError
 from airflow_sqlqueue.queue import MessageFilter
@@ -106,7 +107,9 @@ def _drain(
     address = AddressResolver(default_catalog=settings.database).resolve(queue)
     reports.send(STARTED)
     try:
-        Drain(lambda: Session(settings), address, stage, batch_id=batch_id, options=options, where=where).run()
+        Drain(
+            lambda: Session(settings), address, stage, DrainRequest(batch_id=batch_id, options=options, where=where)
+        ).run()
     except BatchError:
         reports.send(REFUSED)
     else:

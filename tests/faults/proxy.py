@@ -49,6 +49,11 @@ class Link:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
+    @property
+    def port(self) -> int:
+        """The port from which the server sees it come."""
+        return int(self._server.getsockname()[1])
+
     def close(self) -> None:
         self.cut()
         for pump in self._pumps:
@@ -94,11 +99,15 @@ def _ends(data: bytes) -> bool:
 
 
 class Proxy:
-    """Listens on a port of this machine and passes everything on to the server of ``settings``."""
+    """Listens on a port of this machine and passes everything on to the server of ``settings``.
 
-    def __init__(self, settings: ConnectionSettings) -> None:
+    One that is not ``listening`` has its port, at which nobody answers until :meth:`listen`.
+    """
+
+    def __init__(self, settings: ConnectionSettings, *, listening: bool = True) -> None:
         self._target = (settings.host, settings.port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.socket()
+        self._listener.bind(("127.0.0.1", 0))
         self.settings = replace(
             settings,
             host="127.0.0.1",
@@ -110,17 +119,28 @@ class Proxy:
         self._links: list[Link] = []
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self.sprung = threading.Event()
+        if listening:
+            self.listen()
+
+    def listen(self) -> None:
+        """Take connections from now on."""
+        self._listener.listen()
+        self._accepting.start()
 
     def __enter__(self) -> Proxy:
-        self._accepting.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Cut what is connected, and take no connections any more."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
-        self._accepting.join()
+        if self._accepting.ident is not None:
+            self._accepting.join()
         self._listener.close()
         for link in self._links:
             link.close()

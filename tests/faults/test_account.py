@@ -13,6 +13,7 @@ import pytest
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
@@ -27,7 +28,7 @@ def half_drained(
     """A batch of one half of what was sent; the account of it is right."""
     account.send(60)
     options = DrainOptions(max_messages=30)
-    Drain(connect, queue.address, staging, batch_id=batch_id, options=options).run()
+    Drain(connect, queue.address, staging, DrainRequest(batch_id=batch_id, options=options)).run()
     account.check(batch_id)
     assert 0 < account.queued() < 60
     return batch_id
@@ -84,7 +85,7 @@ def test_a_change_in_the_table_shows(
 ) -> None:
     account.send(60)
     options = DrainOptions(max_messages=30)
-    Drain(connect, queue.address, TableStage(), batch_id=batch_id, options=options).run()
+    Drain(connect, queue.address, TableStage(), DrainRequest(batch_id=batch_id, options=options)).run()
     account.check(batch_id)
     assert 0 < account.queued() < 60
     run_sql(queue.session, change.format("[sqlqueue].[BatchMessage]") + f" WHERE [BatchId] = '{batch_id}'")

@@ -8,13 +8,18 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchError, TransientError
+from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -49,7 +54,9 @@ def drain(proxy: Proxy, queue: QueueTable, stage: Stage, batch_id: uuid.UUID) ->
         return Session(proxy.settings, lock_timeout=10)
 
     def attempt() -> DrainResult:
-        return Drain(connect, queue.address, stage, batch_id=batch_id, origin="test", options=OPTIONS).run()
+        return Drain(
+            connect, queue.address, stage, DrainRequest(batch_id=batch_id, origin="test", options=OPTIONS)
+        ).run()
 
     try:
         return attempt()
@@ -84,6 +91,20 @@ def test_one_cut_loses_and_doubles_nothing(
     assert account.queued() == 0
 
 
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_the_files_of_a_part_that_lost_its_server_before_the_commit_are_removed(
+    proxy: Proxy, queue: QueueTable, staging: StagingFolder, batch_id: uuid.UUID, moment: str
+) -> None:
+    """The body was durable when the connection was cut at the DELETE of its row; the next part writes another file."""
+    queue.send([Message({}, bytes([n]) * 9_000_000) for n in range(2)])
+    proxy.set_trap("[RowVersion] = @P1 AND [Id] = @P2", moment)
+    batch = drain(proxy, queue, FileStage(staging), batch_id).batch
+    assert proxy.left == 0, "the connection was cut"
+    assert batch.messages == 2
+    files = [path.name for path in Path(staging.root).rglob("*") if path.is_file()]
+    assert sorted(name.partition("-")[0] for name in files) == ["body", "body"] + ["part"] * batch.parts
+
+
 @pytest.mark.parametrize("moment", MOMENTS if LONG else [DURING])
 def test_cut_after_cut_loses_and_doubles_nothing(
     proxy: Proxy, queue: QueueTable, stage: Stage, account: Account, batch_id: uuid.UUID, moment: str
@@ -115,7 +136,7 @@ def test_a_commit_that_arrives_after_the_seal_is_undone(
         zombie = pool.submit(drain, proxy, queue, stage, batch_id)
         try:
             assert proxy.sprung.wait(30)
-            result = Drain(connect, queue.address, stage, batch_id=batch_id, options=impatient).run()
+            result = Drain(connect, queue.address, stage, DrainRequest(batch_id=batch_id, options=impatient)).run()
         finally:
             released.set()
         with pytest.raises(BatchError, match="was sealed meanwhile"):

@@ -8,10 +8,11 @@ import pytest
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.quarantine import Quarantine
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import MessageNotFoundError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.quarantine import Quarantine
 from tests.contract.conftest import Connect, run_sql
 from tests.faults.account import Account, Row
 
@@ -45,7 +46,7 @@ def test_poison_rows_in_the_middle(
         account.send(40, seed=seed)
         poison.append(send_poison(queue, body))
         account.add(poison[-1][0])
-    result = Drain(connect, queue.address, staging, batch_id=batch_id, options=options).run()
+    result = Drain(connect, queue.address, staging, DrainRequest(batch_id=batch_id, options=options)).run()
     account.check(batch_id)
     assert account.queued() == 0
     assert (result.batch.state, result.batch.quarantined) == ("sealed", 3)
@@ -63,7 +64,11 @@ def test_a_poison_row_counts_against_the_limit(
 ) -> None:
     account.add(send_poison(queue)[0])
     account.send(5)
-    batch = Drain(connect, queue.address, staging, batch_id=batch_id, options=DrainOptions(max_messages=3)).run().batch
+    batch = (
+        Drain(connect, queue.address, staging, DrainRequest(batch_id=batch_id, options=DrainOptions(max_messages=3)))
+        .run()
+        .batch
+    )
     assert (batch.quarantined, batch.messages + batch.expired) == (1, 2)
     account.check(batch_id)
 
@@ -74,7 +79,7 @@ def test_a_message_goes_back_from_quarantine(
     """As it was and once; the next drain meets it again."""
     row, _ = send_poison(queue)
     account.add(row)
-    Drain(connect, queue.address, staging, batch_id=batch_id).run()
+    Drain(connect, queue.address, staging, DrainRequest(batch_id=batch_id)).run()
     with connect() as session:
         quarantine, table = Quarantine(session, queue.address.catalog), QueueTable(session, queue.address)
         (aside,) = quarantine.messages(queue.address)

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -48,7 +49,10 @@ def settings(own_server: FakeServer) -> ConnectionSettings:
 
 def drain(settings: ConnectionSettings, queue: QueueTable, stage: Stage, batch_id: uuid.UUID) -> DrainResult:
     return Drain(
-        lambda: Session(settings, lock_timeout=10), queue.address, stage, batch_id=batch_id, options=SMALL_PARTS
+        lambda: Session(settings, lock_timeout=10),
+        queue.address,
+        stage,
+        DrainRequest(batch_id=batch_id, options=SMALL_PARTS),
     ).run()
 
 

@@ -3,30 +3,54 @@
 from __future__ import annotations
 
 import gc
+import os
 import resource
+import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
+from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.part_file import PartFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import BatchError, LockTimeoutError, StagingError
+from airflow_sqlqueue.errors import BatchError, DeadlockError, LockTimeoutError, StagingError
+from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect, run_sql
 from tests.faults.account import Account
+from tests.faults.faulty import FaultyStage
 from tests.faults.filesystems import DeafStore, HangingStore, Store
 
 SMALL_PARTS = DrainOptions(rows_per_statement=7, inline_body_bytes=8000, rows_per_part=20, settle_seconds=10)
+STAYS = "; the messages of this part stay in the queue"
 
 
-def drain(connect: Connect, queue: QueueTable, staging: StagingFolder, batch_id: uuid.UUID) -> DrainResult:
-    return Drain(connect, queue.address, staging, batch_id=batch_id, origin="test", options=SMALL_PARTS).run()
+def drain(
+    connect: Connect, queue: QueueTable, staging: StagingFolder | Stage, batch_id: uuid.UUID, *, keep: bool = False
+) -> DrainResult:
+    request = DrainRequest(batch_id=batch_id, origin="test", options=SMALL_PARTS, keep=keep)
+    return Drain(connect, queue.address, staging, request).run()
+
+
+def unlisted(connect: Connect, queue: QueueTable, names: list[str], batch_id: uuid.UUID) -> list[str]:
+    """The files of parts that are not in the ledger."""
+    with connect() as session:
+        parts = {str(part.id) for part in Ledger(session, queue.address.catalog).parts(batch_id)}
+    return [name for name in names if not any(part in name for part in parts)]
+
+
+def files_of(staging: StagingFolder) -> list[str]:
+    return [path.name for path in Path(staging.root).rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("room", [0, 3, 100, 50_000, 100_000])
@@ -35,9 +59,10 @@ def test_a_full_store_loses_nothing(connect: Connect, queue: QueueTable, batch_i
     store = Store(room)
     account = Account(connect, queue.address, store.staging)
     account.send(60)
-    with pytest.raises(StagingError, match="No space left on device"):
+    with pytest.raises(StagingError, match=f"No space left on device{STAYS}"):
         drain(connect, queue, store.staging, batch_id)
     account.check(batch_id)
+    assert unlisted(connect, queue, list(store.files), batch_id) == []
     store.room = 2**62
     assert drain(connect, queue, store.staging, batch_id).batch.state == "sealed"
     account.check(batch_id)
@@ -60,12 +85,115 @@ def test_a_full_disk_loses_nothing(
     connect: Connect, queue: QueueTable, staging: StagingFolder, account: Account, batch_id: uuid.UUID, size: int
 ) -> None:
     account.send(60)
-    with no_file_longer_than(size), pytest.raises(StagingError, match="File too large"):
+    with no_file_longer_than(size), pytest.raises(StagingError, match=f"File too large{STAYS}"):
         drain(connect, queue, staging, batch_id)
     account.check(batch_id)
+    assert unlisted(connect, queue, files_of(staging), batch_id) == []
     assert drain(connect, queue, staging, batch_id).batch.state == "sealed"
     account.check(batch_id)
     assert account.queued() == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB, and nothing else in it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"Only root of the machine may make a file system: {done.stderr.strip()}")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def room(disk: Path) -> int:
+    found = os.statvfs(disk)
+    return found.f_bavail * found.f_bsize
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["draining", "copying"])
+@pytest.mark.parametrize("size", [7_000, 300_000], ids=["bodies in the rows", "bodies in files"])
+def test_a_disk_that_a_drain_has_filled_has_its_room_again(
+    connect: Connect, queue: QueueTable, small_disk: Path, batch_id: uuid.UUID, size: int, *, keep: bool
+) -> None:
+    """Every try fails at the same place, others can use the disk meanwhile, and no message is lost."""
+    staging = StagingFolder.of(small_disk / "staging")
+    bodies = [os.urandom(size) for _ in range(1_400_000 // size)]
+    queue.send([Message({}, body) for body in bodies])
+    for _ in range(3):
+        with pytest.raises(StagingError, match=f"No space left on device{STAYS}"):
+            drain(connect, queue, staging, batch_id, keep=keep)
+        assert unlisted(connect, queue, files_of(staging), batch_id) == []
+    with connect() as session:
+        used = sum(part.bytes for part in Ledger(session, queue.address.catalog).parts(batch_id))
+    assert room(small_disk) > 2**20 - used - 100_000
+    (small_disk / "of others").write_bytes(bytes(room(small_disk) // 2))
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    batch = drain(connect, queue, staging, batch_id, keep=keep).batch
+    assert (batch.state, batch.messages) == ("sealed", len(bodies))
+    assert queue.depth().messages == (len(bodies) if keep else 0)
+
+
+class Interrupted(BaseException):
+    """A signal's, as of a task that is ended."""
+
+
+def interrupt() -> None:
+    raise Interrupted
+
+
+def lose_a_deadlock() -> None:
+    raise DeadlockError("1205")
+
+
+@pytest.mark.parametrize("fault", [interrupt, lose_a_deadlock])
+@pytest.mark.parametrize("size", [100, 9000], ids=["rows", "bodies"])
+def test_the_files_of_a_part_that_fails_before_its_commit_are_removed(
+    connect: Connect,
+    queue: QueueTable,
+    staging: StagingFolder,
+    tmp_path: Path,
+    batch_id: uuid.UUID,
+    fault: Callable[[], None],
+    size: int,
+) -> None:
+    """They were durable; the ledger cannot name them any more."""
+    queue.send([Message({}, bytes([n]) * size) for n in range(60)])
+    seen: list[int] = []
+
+    def fail() -> None:
+        seen.append(len(unlisted(connect, queue, files_of(staging), batch_id)))
+        fault()
+
+    faulty = FaultyStage(FileStage(staging), tmp_path / "mark", fail)
+    if fault is interrupt:
+        with pytest.raises(Interrupted):
+            drain(connect, queue, faulty, batch_id)
+    batch = drain(connect, queue, faulty, batch_id).batch
+    assert seen[0] > 0, "the part had files when it failed"
+    assert unlisted(connect, queue, files_of(staging), batch_id) == []
+    assert batch.messages == 60
+    assert len(files_of(staging)) == batch.parts + (60 if size > 8000 else 0)
+
+
+def test_the_files_of_a_part_whose_commit_was_sent_stay(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, tmp_path: Path, batch_id: uuid.UUID
+) -> None:
+    """Here the server says that it rolled the part back, but what it says may as well be lost: one rule for all."""
+    queue.send([Message({}, bytes([n])) for n in range(60)])
+
+    def seal() -> None:
+        with connect() as session:
+            Ledger(session, queue.address.catalog).seal(batch_id)
+
+    stage, alone = FaultyStage(FileStage(staging), tmp_path / "mark", seal), replace(SMALL_PARTS, workers=1)
+    with pytest.raises(BatchError, match="was sealed meanwhile"):
+        Drain(connect, queue.address, stage, DrainRequest(batch_id=batch_id, options=alone)).run()
+    assert len(unlisted(connect, queue, files_of(staging), batch_id)) == 1
+    assert queue.depth().messages == 40
 
 
 @pytest.fixture
@@ -119,7 +247,7 @@ def test_a_worker_that_wakes_up_after_the_seal_is_undone(
     account.send(60)
     zombie = hanging(pool, connect, queue, store, batch_id)
     impatient = DrainOptions(rows_per_statement=7, inline_body_bytes=8000, rows_per_part=20, settle_seconds=0)
-    result = Drain(connect, queue.address, store.staging, batch_id=batch_id, options=impatient).run()
+    result = Drain(connect, queue.address, store.staging, DrainRequest(batch_id=batch_id, options=impatient)).run()
     assert result.batch.state == "sealed"
     assert result.locked >= 1
     store.released.set()
@@ -155,6 +283,6 @@ def test_an_abandoned_file_is_let_go_in_silence(staging: StagingFolder, batch_id
     for folder in (staging, Store().staging):
         file = PartFile(folder, batch_id, uuid.uuid4())
         file.write([(uuid.uuid4(), None, None, True, None, "{}", b"x", 1, False)])
-        file.abandon()
+        file.abandon(remove=False)
         del file
     gc.collect()

@@ -21,6 +21,7 @@ from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.errors import StatementError
 from airflow_sqlqueue.message import Message
@@ -68,7 +69,7 @@ class Losing:
 
 
 def drain(connect: Callable[[], Session], queue: QueueTable, stage: Stage, batch_id: uuid.UUID) -> DrainResult:
-    return Drain(connect, queue.address, stage, batch_id=batch_id, origin="test", options=OPTIONS).run()
+    return Drain(connect, queue.address, stage, DrainRequest(batch_id=batch_id, origin="test", options=OPTIONS)).run()
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)

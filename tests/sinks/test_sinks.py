@@ -20,6 +20,7 @@ import pytest
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
@@ -45,7 +46,11 @@ def send(queue: QueueTable) -> dict[str, bytes]:
 
 def drained(connect: Connect, queue: QueueTable, staging: StagingFolder) -> Batch:
     options = DrainOptions(workers=1, rows_per_statement=6, rows_per_part=6)
-    batch = Drain(connect, queue.address, staging, batch_id=uuid.uuid4(), origin="test", options=options).run().batch
+    batch = (
+        Drain(connect, queue.address, staging, DrainRequest(batch_id=uuid.uuid4(), origin="test", options=options))
+        .run()
+        .batch
+    )
     assert (batch.messages, batch.parts) == (MESSAGES, 2)
     return batch
 

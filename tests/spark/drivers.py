@@ -19,6 +19,7 @@ from spark_cluster import SparkCluster
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
@@ -181,7 +182,11 @@ def _drain(spark: SparkSession, scene: Scene, middle: Callable[[], None] | None,
     engine = SparkEngine(spark, settings, lock_timeout=30, tasks=4, messages_per_task=15)
     options = replace(_SMALL_PARTS, settle_seconds=60)
     drain = Drain(
-        lambda: Session(settings), address, stage, batch_id=scene.batches[work], options=options, engine=engine
+        lambda: Session(settings),
+        address,
+        stage,
+        DrainRequest(batch_id=scene.batches[work], options=options),
+        engine=engine,
     )
     batch = drain.run().batch
     return [batch.messages + batch.expired]

@@ -252,7 +252,7 @@ def test_an_absurd_time_does_not_flatten_the_chart(
 
 
 def test_an_empty_batch_is_reported(spark: SparkSession, tmp_path: Path, job: Any) -> None:
-    batch = Batch("batch-0", "audit@[dbo]@[shop]", "sealed", (), 0, 4, 0, 0)
+    batch = Batch("batch-0", "audit@[dbo]@[shop]", "sealed", (), 0, expired=4)
     counts = job.run(spark, batch, str(tmp_path / "lake"), str(tmp_path / "report.html"))
     assert counts == {"messages": 0, "written": 0, "failed": 0, "malformed": 0, "expired": 4}
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))

@@ -15,11 +15,10 @@ import pytest
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers, encode_headers
+from airflow_sqlqueue.message import MAX_HEADERS, HeaderNames, Message, decode_headers, encode_headers
 from airflow_sqlqueue.message_types import first_type
 from airflow_sqlqueue.row import drained_row_schema
 from airflow_sqlqueue.spark import raw_schema, read_batch, verify_count
-from airflow_sqlqueue.spark.headers import MAX_HEADERS
 from airflow_sqlqueue.traffic import generate
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from .conftest import MakeBatch
 
-EMPTY = Batch("batch-0", "audit@[dbo]@[shop]", "sealed", (), 0, 0, 0, 0)
+EMPTY = Batch("batch-0", "audit@[dbo]@[shop]", "sealed", (), 0)
 
 HEADER_TEXTS = [
     "", " ", "\n", "null", "true", "3", '"text"', "[]", "[{}]", "{}", " { } ", "\t{\r\n}\n", "\ufeff{}", "\u00a0{}",

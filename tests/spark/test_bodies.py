@@ -37,7 +37,7 @@ def batch(tmp_path: Path) -> Batch:
         rows.append(row)
     part = folder / f"part-{PART}.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema=drained_row_schema()), part)
-    return Batch(BATCH, "audit@[dbo]@[shop]", "sealed", (f"file://{part}",), len(rows), 0, 0, 1)
+    return Batch(BATCH, "audit@[dbo]@[shop]", "sealed", (f"file://{part}",), 1, messages=len(rows))
 
 
 def test_large_bodies_stay_in_their_files_until_they_are_asked_for(spark: SparkSession, batch: Batch) -> None:

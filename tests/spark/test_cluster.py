@@ -19,6 +19,7 @@ from spark_cluster import SparkCluster
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.message import Message
@@ -78,7 +79,7 @@ class Accounts:
                 QueueTable(session, self._address_of.resolve(self.scene.queues[work])).send(numbered)
         options = DrainOptions(rows_per_statement=5, rows_per_part=10)
         address = self._address_of.resolve(self.scene.queues["read"])
-        Drain(self._connect, address, TableStage(), batch_id=self.scene.sealed, options=options).run()
+        Drain(self._connect, address, TableStage(), DrainRequest(batch_id=self.scene.sealed, options=options)).run()
 
     def check(self, results: dict[str, list[int]]) -> None:
         """Nothing is lost and nothing doubled, in batches, sink and queues."""

@@ -19,18 +19,20 @@ from airflow_sqlqueue.drain.drain import Drain, DrainResult, Engine
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.progress import Progress
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.worker import DrainTask
+from airflow_sqlqueue.drain.worker import WorkPlan
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError, StagingError
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.table_access import FIRST, LAST
+from airflow_sqlqueue.queue.table_access import LAST
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.actions import Action
-from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, Window, drain_tasks
+from airflow_sqlqueue.spark.errors import error_from_text
+from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskWindow, drain_tasks
 from airflow_sqlqueue.spark.executors import SparkEngine
-from airflow_sqlqueue.spark.task_errors import error_from_text
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Connect
 from tests.faults.account import Account
@@ -57,8 +59,7 @@ def drain(connect: Connect, queue: QueueTable, staging: StagingFolder, batch_id:
             connect,
             queue.address,
             stage,
-            batch_id=batch_id,
-            options=replace(SMALL, **options),
+            DrainRequest(batch_id=batch_id, options=replace(SMALL, **options)),
             engine=engine,
             on_progress=on_progress,
         ).run()
@@ -165,9 +166,9 @@ def plan(
 ) -> ExecutorPlan:
     """The plan of one task for the whole queue, in which 30 messages are, and an open batch."""
     account.send(30)
-    Ledger(queue.session, queue.address.catalog).open(batch_id, queue.address.canonical, "test", LAST)
-    task = DrainTask(batch_id, queue.address, FileStage(staging), SMALL)
-    return ExecutorPlan(settings, 0.1, task, windows=(Window(FIRST, LAST),))
+    Ledger(queue.session, queue.address.catalog).open(batch_id, queue.address.canonical, LAST)
+    work = WorkPlan(batch_id, queue.address, FileStage(staging), SMALL)
+    return ExecutorPlan(settings, 0.1, work, windows=(TaskWindow(Window()),))
 
 
 def errors(plan: ExecutorPlan) -> list[str | None]:
@@ -179,7 +180,7 @@ def test_a_repeated_task_does_not_drain_its_share_twice(
     plan: ExecutorPlan, account: Account, batch_id: uuid.UUID, parts: Callable[[], list[Part]]
 ) -> None:
     """More rows than its share stand in its window: they came after it was cut. While it runs, another one waits."""
-    plan = replace(plan, windows=(Window(FIRST, LAST, limit=15),))
+    plan = replace(plan, windows=(TaskWindow(Window(), limit=15),))
     first = drain_tasks(plan, [0])
     next(first)
     assert sum(part.rows for part in parts()) == 6
@@ -198,7 +199,7 @@ def test_the_time_of_the_batch_is_that_of_executors(
     text = "UPDATE [sqlqueue].[Batch] SET [OpenedAt] = DATEADD(minute, -2, [OpenedAt]) WHERE [BatchId] = ?"
     queue.session.run(Query("age", "make the batch older", text), str(batch_id))
     late, in_time = (
-        replace(plan, task=replace(plan.task, options=replace(SMALL, max_seconds=seconds))) for seconds in (60, 600)
+        replace(plan, work=replace(plan.work, options=replace(SMALL, max_seconds=seconds))) for seconds in (60, 600)
     )
     assert errors(late) == []
     assert account.queued() == 30
@@ -208,7 +209,7 @@ def test_the_time_of_the_batch_is_that_of_executors(
 
 def test_an_executor_takes_large_bodies_as_well(plan: ExecutorPlan, account: Account, batch_id: uuid.UUID) -> None:
     options = DrainOptions(rows_per_statement=3, rows_per_part=6, inline_body_bytes=1000)
-    assert set(errors(replace(plan, task=replace(plan.task, options=options)))) == {None}
+    assert set(errors(replace(plan, work=replace(plan.work, options=options)))) == {None}
     assert account.queued() == 0
     account.check(batch_id)
 
@@ -216,8 +217,8 @@ def test_an_executor_takes_large_bodies_as_well(plan: ExecutorPlan, account: Acc
 def test_an_executor_takes_a_part_anew_that_was_undone(
     plan: ExecutorPlan, account: Account, batch_id: uuid.UUID, tmp_path: Path
 ) -> None:
-    stage = FaultyStage(cast(FileStage, plan.task.stage), tmp_path / "deadlock", DEADLOCK)
-    assert errors(replace(plan, task=replace(plan.task, stage=stage))) == [None] * 5
+    stage = FaultyStage(cast(FileStage, plan.work.stage), tmp_path / "deadlock", DEADLOCK)
+    assert errors(replace(plan, work=replace(plan.work, stage=stage))) == [None] * 5
     assert stage.mark.exists()
     account.check(batch_id)
 
@@ -232,8 +233,8 @@ class DiesAfterwards:
     def __init__(self, engine: SparkEngine) -> None:
         self._engine = engine
 
-    def run(self, task: DrainTask, up_to: int, budget: Budget, on_part: Callable[[Part], None]) -> None:
-        self._engine.run(task, up_to, budget, on_part)
+    def run(self, work: WorkPlan, up_to: int, budget: Budget, on_part: Callable[[Part], None]) -> None:
+        self._engine.run(work, up_to, budget, on_part)
         raise Died
 
 
@@ -275,7 +276,7 @@ def test_an_error_on_an_executor_is_ours(
     tmp_path: Path,
 ) -> None:
     account.send(60)
-    with pytest.raises(StagingError, match=r"On a Spark executor: The disk is full\."):
+    with pytest.raises(StagingError, match=r"On a Spark executor: The disk is full; the messages of this part stay"):
         drain(engine, stage=FaultyStage(FileStage(staging), tmp_path / "failed", FAIL))
     account.check(batch_id)
     assert drain(engine).batch.state == "sealed"
@@ -364,18 +365,19 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
-from airflow_sqlqueue.drain.worker import DrainTask
+from airflow_sqlqueue.drain.worker import WorkPlan
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark import executors
-from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, Window, drain_tasks
+from airflow_sqlqueue.queue.window import Window
+from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskWindow, drain_tasks
 url, queue, folder, batch_id = sys.argv[1:]
 stage = FileStage(StagingFolder.of(folder))
-task = DrainTask(uuid.UUID(batch_id), AddressResolver().resolve(queue), stage, DrainOptions())
-plan = ExecutorPlan(ConnectionSettings.from_url(url), 10, task, windows=(Window(-2**63, 2**63 - 1),))
+work = WorkPlan(uuid.UUID(batch_id), AddressResolver().resolve(queue), stage, DrainOptions())
+plan = ExecutorPlan(ConnectionSettings.from_url(url), 10, work, windows=(TaskWindow(Window()),))
 print(len(list(drain_tasks(plan, [0]))))
 """
-    arguments = [server_url, plan.task.queue.canonical, staging.root, str(batch_id)]
+    arguments = [server_url, plan.work.queue.canonical, staging.root, str(batch_id)]
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         capture_output=True,

@@ -16,6 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
@@ -88,7 +89,9 @@ def test_no_secret_shows_anywhere(
     queue.send([Message({}, b"hush-body")] * 20)
     staging = StagingFolder(LocalFileSystem(secret=key, skip_instance_cache=True), str(tmp_path), tmp_path.as_uri())
     engine = executors.SparkEngine(spark, settings, tasks=2)
-    drained = Drain(connect, queue.address, staging, options=DrainOptions(rows_per_part=5), engine=engine).run()
+    drained = Drain(
+        connect, queue.address, staging, DrainRequest(options=DrainOptions(rows_per_part=5)), engine=engine
+    ).run()
     assert drained.batch.messages == 20
 
     spark.sparkContext.setJobDescription(canary)

@@ -12,6 +12,7 @@ import pytest
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchMismatchError, BatchNotFoundError, ConfigurationError
 from airflow_sqlqueue.message import Message
@@ -29,7 +30,11 @@ def batch(connect: Connect, queue: QueueTable, tmp_path: Path) -> Batch:
     """Of long names, too many for XCom."""
     queue.send(Message({}, b"%d" % n) for n in range(24))
     staging = StagingFolder.of(tmp_path.joinpath(*["x" * 200] * 3))
-    batch = Drain(connect, queue.address, staging, options=DrainOptions(rows_per_part=2, workers=1)).run().batch
+    batch = (
+        Drain(connect, queue.address, staging, DrainRequest(options=DrainOptions(rows_per_part=2, workers=1)))
+        .run()
+        .batch
+    )
     assert not batch.is_listed
     return batch
 

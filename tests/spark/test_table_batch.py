@@ -15,6 +15,7 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
@@ -25,7 +26,10 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark import read_batch, verify_count
-from airflow_sqlqueue.spark.table_reader import TASK_BYTES, read_parts, share_out
+from airflow_sqlqueue.spark.batch import raw_schema
+from airflow_sqlqueue.spark.source.columns import SelectedColumns
+from airflow_sqlqueue.spark.source.options import ServerAccess
+from airflow_sqlqueue.spark.source.staged import TASK_BYTES, BatchShare, read_share, share_out
 from airflow_sqlqueue.traffic import generate
 from tests.contract.conftest import Connect, run_sql
 
@@ -42,7 +46,7 @@ def drained(connect: Connect, queue: QueueTable) -> Drained:
     def run(stage: Stage | None = None, count: int = 0) -> Batch:
         queue.send(Message({"n": f"{n}"}, b"body %d" % n) for n in range(count))
         options = DrainOptions(rows_per_statement=30, rows_per_part=100, keep_expired=True)
-        return Drain(connect, queue.address, stage or TableStage(), options=options).run().batch
+        return Drain(connect, queue.address, stage or TableStage(), DrainRequest(options=options)).run().batch
 
     return run
 
@@ -131,8 +135,9 @@ def test_a_message_that_was_changed_to_poison_is_told_and_not_quoted(
     catalog = queue.address.catalog
     with connect() as session:
         (part,) = Ledger(session, catalog).parts(batch_id)
+    access, columns = ServerAccess(settings=settings), SelectedColumns.of(raw_schema())
     with pytest.raises(StagingError, match=r"\d+ \(RowVersion\) .*half a surrogate pair") as raised:
-        list(read_parts(settings, catalog, "sqlqueue", batch_id, [(part.id, part.messages)]))
+        list(read_share(access, columns, BatchShare(catalog, batch_id, "table", (part,))))
     assert raised.value.__cause__ is raised.value.__context__ is None
 
 
@@ -154,7 +159,7 @@ def test_an_empty_batch(spark: SparkSession, drained: Drained, settings: Connect
 
 
 def test_without_a_connection_or_a_master(settings: ConnectionSettings) -> None:
-    batch = Batch(str(uuid.uuid4()), "audit@[dbo]@[shop]", "sealed", (), 1, 0, 1, 1, stage="table")
+    batch = Batch(str(uuid.uuid4()), "audit@[dbo]@[shop]", "sealed", (), 1, stage="table", messages=1, bytes=1)
     with pytest.raises(ConfigurationError, match="give read_batch the connection to it"):
         read_batch(cast(Any, object()), batch)
     with pytest.raises(ConfigurationError, match="Spark Connect"):
@@ -162,7 +167,10 @@ def test_without_a_connection_or_a_master(settings: ConnectionSettings) -> None:
 
 
 def sizes(parts: list[int], at_least: int) -> list[list[int]]:
-    made = [Part(uuid.uuid4(), None, 1, 0, size, n, n) for n, size in enumerate(parts)]
+    made = [
+        Part(uuid.uuid4(), None, messages=1, bytes=size, min_row_version=n, max_row_version=n)
+        for n, size in enumerate(parts)
+    ]
     return [[part.bytes for part in share] for share in share_out(made, at_least)]
 
 

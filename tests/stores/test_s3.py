@@ -24,6 +24,7 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -50,7 +51,11 @@ def drain(
     connect: Connect, queue: QueueTable, staging: StagingFolder, batch_id: uuid.UUID | None = None, rows: int = 1000
 ) -> Batch:
     options = DrainOptions(rows_per_statement=2, rows_per_part=rows, workers=1)
-    return Drain(connect, queue.address, staging, batch_id=batch_id, origin="test", options=options).run().batch
+    return (
+        Drain(connect, queue.address, staging, DrainRequest(batch_id=batch_id, origin="test", options=options))
+        .run()
+        .batch
+    )
 
 
 def key_of(path: str) -> str:

@@ -12,6 +12,7 @@ import httpx
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.traffic import FAILED_QUEUES, generate, generate_failed
 from fakemssql import FakeServer
@@ -38,6 +39,7 @@ class GuardedAirflow(RunningAirflow):
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in ROLES.items()),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(people),
+            "AIRFLOW__SQLQUEUE__PAGE_CONNECTIONS": "*",
             "AIRFLOW__SQLQUEUE__PAGE_OPEN_CONNECTIONS": "*",
             "AIRFLOW__SQLQUEUE__PAGE_SHOW_BODIES": "True",
         }
@@ -76,7 +78,9 @@ class GuardedAirflow(RunningAirflow):
         client.queue("audit").send(generate(400, seed=1, start=now))
         client.queue("orders").send(generate(30, seed=2, start=now))
         client.queue("error").send(generate_failed(120, seed=3, start=now, catalog="sqlqueue"))
-        client.queue("audit").drain(stage="table", options=DrainOptions(max_messages=100), origin="a notebook")
+        client.queue("audit").drain(
+            request=DrainRequest(options=DrainOptions(max_messages=100), origin="a notebook"), stage="table"
+        )
         client.queue("hostile").send([Message(hostile_headers(), b'{"note": "<b>body</b>"}')])
         client.run_sql("DROP INDEX [Index_Expires] ON [dbo].[hostile]")
         self.add_connection(CONNECTION, server.url("sqlqueue"))

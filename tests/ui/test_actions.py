@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 import httpx
@@ -10,6 +11,10 @@ import pytest
 from playwright.sync_api import Browser, FrameLocator, expect
 
 from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.drain.request import DrainRequest
+from airflow_sqlqueue.errorqueue.options import ReturnOptions
+from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.queue import MessageFilter
 from tests.ui.chromium import Screen, row_of, signed_in
 from tests.ui.guarded_airflow import CONNECTION, ROLES, GuardedAirflow
 
@@ -142,6 +147,55 @@ def test_from_a_drain_to_its_batch(browser: Browser, airflow: GuardedAirflow, cl
         screen.page.wait_for_url(f"**{task.split('/runs/')[0]}/runs/**")
 
 
+def test_an_empty_batch_is_brought_to_its_end(ada: Screen, client: QueueClient) -> None:
+    """Its dry run says that it holds nothing, and has more to offer than Cancel."""
+    nothing = MessageFilter(message_type="No.Such.Type")
+    batch = (
+        client.queue("orders").drain(request=DrainRequest(where=nothing, origin="an empty drain"), stage="table").batch
+    )
+    page = ada.open("c", CONNECTION, "batches", batch.batch_id)
+    page.get_by_role("button", name="Requeue").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("The batch holds no messages")
+    dialog.get_by_role("button", name="Mark requeued").click()
+    expect(page.locator("main .badge")).to_have_text("done", timeout=240_000)
+    found = client.batches.info(uuid.UUID(batch.batch_id))
+    assert found is not None
+    assert found.state == "requeued"
+
+
+def test_a_sweep_is_offered_once_above_the_batches(ada: Screen, client: QueueClient) -> None:
+    nothing = MessageFilter(message_type="No.Such.Type")
+    for _ in range(2):
+        client.batches.mark_consumed(
+            client.queue("orders").drain(request=DrainRequest(where=nothing), stage="table").batch
+        )
+    page = ada.open("c", CONNECTION, "batches")
+    expect(page.locator("tbody tr")).not_to_have_count(0)
+    button = page.get_by_role("button", name="Sweep")
+    expect(button).to_have_count(1)
+    expect(page.locator("tbody").get_by_role("button", name="Sweep")).to_have_count(0)
+    button.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("and what dead runs have left there")
+    expect(dialog.get_by_role("button", name="Sweep")).to_be_visible()
+    dialog.get_by_role("button", name="Cancel").click()
+    assert ada.violations() == []
+
+
+def test_a_dry_run_that_comes_to_nothing_says_so_and_is_closed(ada: Screen, client: QueueClient) -> None:
+    client.queue("error").send([Message({HeaderNames.FAILED_Q: "no.such.queue"}, b"")])
+    last = client.queue("error").find(MessageFilter(headers={HeaderNames.FAILED_Q: "no.such.queue"}))[0]
+    page = ada.open("c", CONNECTION, "q", ERROR, "m", str(last.row_version))
+    page.get_by_role("button", name="Return").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("1 stay, the failed queue does not exist")
+    expect(dialog).to_contain_text("There is nothing to do.")
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+    client.errors.return_to_source(filters={"row_versions": [last.row_version]}, options=ReturnOptions("orders"))
+
+
 def test_viewer_sees_no_button(browser: Browser, airflow: GuardedAirflow, client: QueueClient) -> None:
     assert ROLES["vera"] == "viewer"
     with signed_in(browser, airflow, "vera", airflow.root) as screen:
@@ -155,6 +209,9 @@ def test_viewer_sees_no_button(browser: Browser, airflow: GuardedAirflow, client
         page.get_by_role("heading", name="Headers").wait_for()
         expect(page.get_by_role("button", name="Return")).to_have_count(0)
         expect(page.get_by_role("button", name="Show the body")).to_have_count(0)
+        expect(page.locator("main")).to_contain_text("To see bodies takes the right to read 'SQL Queue Bodies'")
+        # What was said of the view before is not said of this one.
+        expect(page.locator("#live")).to_have_text("")
 
 
 @pytest.mark.parametrize(

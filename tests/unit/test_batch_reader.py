@@ -29,7 +29,8 @@ class Files:
 
     @staticmethod
     def _part(rows: list[int], lowest: int | None) -> Part:
-        return Part(uuid.uuid4(), "file", len(rows), 0, 0, min([*rows, lowest or 10**6]), max([*rows, 0]))
+        low, high = min([*rows, lowest or 10**6]), max([*rows, 0])
+        return Part(uuid.uuid4(), "file", messages=len(rows), min_row_version=low, max_row_version=high)
 
     def read(self, part: Part) -> Iterator[Row]:
         self._open += 1
@@ -83,10 +84,10 @@ def test_any_cut_of_a_queue_comes_back_in_order() -> None:
 )
 def test_the_ledger_cannot_name_files_by_protocols_that_fetch_from_elsewhere(path: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(StagingFolder, "of", lambda location: pytest.fail(f"{location} was opened"))
-    part = Part(uuid.uuid4(), path, 1, 0, 0, 1, 1)
+    part = Part(uuid.uuid4(), path, messages=1, min_row_version=1, max_row_version=1)
     with pytest.raises(StagingError, match="name the folder it was drained to"):
         list(rows_in_order([part]))
-    batch = Batch(str(uuid.uuid4()), "q@[dbo]@[shop]", "consumed", (path,), 1, 0, 0, 1)
+    batch = Batch(str(uuid.uuid4()), "q@[dbo]@[shop]", "consumed", (path,), 1, messages=1)
     with pytest.raises(StagingError, match="name the folder it was drained to"):
         check_files(batch)
 
@@ -95,4 +96,4 @@ def test_the_ledger_cannot_name_files_outside_of_the_staging_folder(tmp_path: Pa
     staging = StagingFolder.of(tmp_path / "staging")
     for path in (f"{staging.uri}/../part.parquet", f"{staging.uri}2/part.parquet", "file:///etc/part.parquet"):
         with pytest.raises(StagingError, match=f"is not under {staging.uri}: name the folder"):
-            list(rows_in_order([Part(uuid.uuid4(), path, 1, 0, 0, 1, 1)], staging))
+            list(rows_in_order([Part(uuid.uuid4(), path, messages=1, min_row_version=1, max_row_version=1)], staging))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import traceback
+from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.allowed import MICROSOFT_DRIVERS
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.server.settings import ConnectionSettings, find_driver
 
@@ -23,12 +25,60 @@ def test_a_url_is_read_whole() -> None:
     assert (settings.database, settings.driver, settings.keywords) == ("my db", "FreeTDS", {"Encrypt": "no"})
 
 
+TRUSTED = {"encrypt": "Mandatory", "trustservercertificate": "Yes"}
+
+
 def test_freetds_has_keywords_of_its_own() -> None:
-    settings = ConnectionSettings("h", "d", 14330, driver="FreeTDS", keywords={"Encrypt": "yes"})
-    text = settings.odbc_connection_string()
+    text = ConnectionSettings("h", "d", 14330, driver="FreeTDS", keywords=TRUSTED).odbc_connection_string()
     assert "SERVER={h};" in text
     assert "PORT={14330};" in text
     assert "Encryption={require};" in text
+    assert "encrypt=" not in text
+    text = ConnectionSettings("h", "d", driver="/usr/lib/libtdsodbc.so", keywords={"Encrypt": "no"})
+    assert "Encryption={off};" in text.odbc_connection_string()
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [{}, {"Encrypt": "yes"}, {"encrypt": "yes", "TrustServerCertificate": "no"}, TRUSTED | {"encrypt": "strict"}],
+)
+def test_freetds_which_checks_no_certificate_is_refused_unless_any_is_trusted(keywords: dict[str, str]) -> None:
+    settings = ConnectionSettings("h", "d", driver="FreeTDS", keywords=keywords)
+    with pytest.raises(ConfigurationError, match=r"FreeTDS cannot check .*airflow-sqlqueue\[driver\]"):
+        settings.odbc_connection_string()
+
+
+@pytest.mark.parametrize("driver", MICROSOFT_DRIVERS)
+def test_microsofts_drivers_encrypt_and_check_the_certificate_unless_told_otherwise(driver: str) -> None:
+    assert "Encrypt={yes};" in ConnectionSettings("h", "d", driver=driver).odbc_connection_string()
+    text = ConnectionSettings("h", "d", driver=driver, keywords={"encrypt": "no"}).odbc_connection_string()
+    assert text.lower().count("encrypt=") == 1
+
+
+@pytest.mark.parametrize("driver", ["FreeTDS", "/usr/lib/libtdsodbc.so", "another"])
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("host", {"host": "{}"}),
+        ("database", {"database": "{}"}),
+        ("login", {"user": "{}"}),
+        ("password", {"user": "u", "password": "{}"}),
+        ("keyword APP", {"keywords": {"APP": "{}"}}),
+        ("keyword Language", {"keywords": {"Language": "{}"}}),
+    ],
+)
+def test_no_value_ends_early_for_a_driver_that_knows_no_doubled_brace(driver: str, name: str, fields: Any) -> None:
+    """FreeTDS would read a keyword behind it, such as DumpFile, which writes a file."""
+    evil = "x};DumpFile={/opt/airflow/airflow.cfg"
+
+    def filled(value: Any) -> Any:
+        return {k: filled(v) for k, v in value.items()} if isinstance(value, dict) else value.replace("{}", evil)
+
+    given = {"host": "h", "database": "d", "driver": driver, **filled(fields)}
+    given["keywords"] = {**TRUSTED, **given.get("keywords", {})}
+    with pytest.raises(ConfigurationError, match=f"The connection's {name} has a closing brace") as raised:
+        ConnectionSettings(**given).odbc_connection_string()
+    assert "DumpFile" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +93,9 @@ def test_freetds_has_keywords_of_its_own() -> None:
         ("mssql://h/d?a;b=x", "'a;b' cannot be set"),
         ("mssql://h/d?driver=FreeTDS&DumpFile=/tmp/x", "'DumpFile' cannot be set"),
         ("mssql://h/d?Trace=yes", "'Trace' cannot be set"),
+        ("mssql://h/d?MARS_Connection=yes", "'MARS_Connection' cannot be set"),
+        ("mssql://h/d?Encrypt=yes&encrypt=no", "'encrypt' is set twice"),
+        ("mssql://h/d?Encryption=off", "'Encryption' cannot be set"),
         ("mssql://h/d?ColumnEncryption=VBS-HGS,http://x", "'ColumnEncryption' has a value that cannot be set"),
         ("mssql://h/d?TrustServerCertificate=maybe", "'TrustServerCertificate' has a value .* give one of no, yes"),
         ("mssql://h/d?Encrypt=perhaps", "'Encrypt' has a value that cannot be set"),

@@ -46,7 +46,10 @@ def test_a_token_goes_to_the_driver_as_utf_16_with_its_length() -> None:
 )
 def test_what_the_driver_is_told(authentication: Any, user: Any, password: Any, written: str) -> None:
     text = settings(authentication, user=user, password=password).odbc_connection_string()
-    assert text == "DRIVER={d};SERVER={h,1433};DATABASE={d};APP={airflow-sqlqueue};" + written
+    assert (
+        text
+        == "DRIVER={d};SERVER={h,1433};DATABASE={d};APP={airflow-sqlqueue};Encrypt={yes};LongAsMax={yes};" + written
+    )
 
 
 @pytest.mark.parametrize(

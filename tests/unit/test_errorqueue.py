@@ -15,7 +15,7 @@ from airflow_sqlqueue.errorqueue.headers import unchanged, without_failure
 from airflow_sqlqueue.errorqueue.options import ReturnOptions
 from airflow_sqlqueue.errorqueue.rate_limit import Clock, RateLimiter
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
-from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
+from airflow_sqlqueue.message import HeaderNames, ReceivedMessage, decode_headers
 from airflow_sqlqueue.traffic import generate
 
 ID = uuid.UUID("0b6f3a52-2d0e-4f4b-9d7e-6a3d0f1c2b3a")
@@ -43,7 +43,7 @@ HEADERS = {
 
 def failed(headers: dict[str, Any] | str = HEADERS, **changes: Any) -> FailedMessage:
     text = headers if isinstance(headers, str) else json.dumps({**headers, **changes})
-    return classify(7, ID, text, 12)
+    return classify(7, ID, decode_headers(text), 12)
 
 
 def received(headers: dict[str, Any] | str, **columns: Any) -> ReceivedMessage:
@@ -87,7 +87,7 @@ def test_every_row_is_of_some_kind(headers: str, kind: str) -> None:
 def test_nothing_that_traffic_makes_raises() -> None:
     for row, message in enumerate(generate(3_000, seed=5)):
         text = message.headers if isinstance(message.headers, str) else json.dumps(message.headers)
-        assert (classify(row, ID, text, 0).kind == MALFORMED) == isinstance(message.headers, str)
+        assert (classify(row, ID, decode_headers(text), 0).kind == MALFORMED) == isinstance(message.headers, str)
 
 
 def test_old_versions_name_no_endpoint() -> None:

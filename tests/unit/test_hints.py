@@ -6,9 +6,11 @@ Source: docs/transport/transactions.md, "Isolation and READPAST" and "Purges bes
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
+from airflow_sqlqueue.queue import browsing
 from airflow_sqlqueue.sql import _queries
 
 HINTS = [
@@ -36,6 +38,51 @@ def test_a_requeue_waits_for_a_seal_under_way() -> None:
     """The condition on the state is not to be tried on the last committed version of the batch's row."""
     text = _queries()["ledger.requeue"].text
     assert re.search(r"UPDATE b SET .*\nFROM \{batch\} AS b WITH \(UPDLOCK, ROWLOCK\)\n", text)
+
+
+def test_a_search_reads_fewer_rows_than_would_lock_the_table() -> None:
+    """A row may cost two locks that last as long as the statement, and 5,000 of one statement escalate."""
+    assert 2 * browsing.STRETCH < 5_000
+
+
+def test_what_is_counted_up_to_a_limit_is_looked_up_nowhere() -> None:
+    """Where an index on Expires is filtered: a look-up that is fetched ahead keeps the keys locked."""
+    text = _queries()["queue.depth_up_to_by_indexes"].text
+    for read in re.findall(r"SELECT TOP \(\?\).*?FROM \{queue\}.*?ORDER BY \S+", text, re.DOTALL):
+        assert set(re.findall(r"\[\w+\]", read)) in ({"[RowVersion]"}, {"[RowVersion]", "[Expires]"})
+    assert len(re.findall(r"FROM \{queue\}", text)) == 2
+
+
+def seeks(text: str) -> Iterator[tuple[str, str]]:
+    """What stands before each seek in the index on RowVersion, from SELECT on, and behind it, to its query's end."""
+    for found in re.finditer(r"\{seek\}\)", text):
+        depth, end = 0, found.end()
+        while end < len(text) and text[end] != ";" and depth >= 0:
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        yield text[text.rindex("SELECT", 0, found.start()) : found.start()], text[found.end() : end].rstrip(" \n)")
+
+
+SOUGHT = [
+    pytest.param(before, after, id=f"{name}-{number}")
+    for name, query in _queries().items()
+    for number, (before, after) in enumerate(seeks(query.text))
+]
+
+
+@pytest.mark.parametrize(("before", "after"), SOUGHT)
+def test_a_seek_has_a_condition_on_row_version_and_its_order(before: str, after: str) -> None:
+    """The condition on the bare column, as FORCESEEK needs it (error 8622), and no other order, which would be a sort.
+
+    What the server makes of it, tests/contract/test_plans.py asks a real one.
+    """
+    assert re.match(r"\s+WHERE (\{window\}|\[RowVersion\] (>=?|<=|=|IN))", after)
+    if "TOP (" in before:
+        assert re.search(r"ORDER BY \[RowVersion\]( DESC)?$", after)
+
+
+def test_every_seek_is_looked_at() -> None:
+    assert len(SOUGHT) == sum(query.text.count("{seek}") for query in _queries().values()) > 20
 
 
 BY_ROW_VERSION = [name for name, query in _queries().items() if "[RowVersion] IN ({row_versions})" in query.text]

@@ -8,19 +8,19 @@ import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.tables.layout import Column, Index, Layout, Trigger, kind_of
+from airflow_sqlqueue.tables.layout import Index, Layout, TableColumn, Trigger, kind_of
 from airflow_sqlqueue.tables.shapes import SHAPES, shape_of
 
 TABLE = ResolvedAddress("audit", "dbo", "nsb")
 COLUMNS = {
-    "Id": Column("uniqueidentifier", 16, nullable=False),
-    "CorrelationId": Column("varchar", 255, nullable=True),
-    "ReplyToAddress": Column("varchar", 255, nullable=True),
-    "Recoverable": Column("bit", 1, nullable=False),
-    "Expires": Column("datetime", 8, nullable=True),
-    "Headers": Column("nvarchar", -1, nullable=False),
-    "Body": Column("varbinary", -1, nullable=True),
-    "RowVersion": Column("bigint", 8, nullable=False, identity=True),
+    "Id": TableColumn("uniqueidentifier", 16, nullable=False),
+    "CorrelationId": TableColumn("varchar", 255, nullable=True),
+    "ReplyToAddress": TableColumn("varchar", 255, nullable=True),
+    "Recoverable": TableColumn("bit", 1, nullable=False),
+    "Expires": TableColumn("datetime", 8, nullable=True),
+    "Headers": TableColumn("nvarchar", -1, nullable=False),
+    "Body": TableColumn("varbinary", -1, nullable=True),
+    "RowVersion": TableColumn("bigint", 8, nullable=False, identity=True),
 }
 ROW_VERSION = Index("Index_RowVersion", "RowVersion", clustered=False)
 EXPIRES = Index("Index_Expires", "Expires", clustered=False, filter="([Expires] IS NOT NULL)")
@@ -66,7 +66,7 @@ def test_a_table_of_another_kind_says_why() -> None:
     without = {name: column for name, column in COLUMNS.items() if name not in {"Expires", "Body"}}
     with pytest.raises(NotAQueueError, match=r"not a queue table \(no column Expires, Body\): check the address"):
         Layout(TABLE, "table", without).require("queue")
-    changed = {**COLUMNS, "RowVersion": Column("timestamp", 8, nullable=False)}
+    changed = {**COLUMNS, "RowVersion": TableColumn("timestamp", 8, nullable=False)}
     with pytest.raises(NotAQueueError, match=r"\(the column RowVersion is timestamp\)"):
         Layout(TABLE, "table", changed).require("queue")
 
@@ -106,6 +106,7 @@ def test_the_index_that_serves_a_column() -> None:
     assert layout.index_on("RowVersion") == ROW_VERSION
     assert replace(layout, indexes=(*layout.indexes, clustered)).index_on("RowVersion") == clustered
     assert replace(layout, indexes=(partial,)).shape.row_version_index == "none"
+    assert replace(layout, indexes=(replace(partial, filter=""),)).seek_index is None, "whatever its filter is"
     assert replace(layout, indexes=(disabled,)).shape.row_version_index == "disabled"
 
 
@@ -115,6 +116,7 @@ def test_the_index_that_serves_a_column() -> None:
         ("([Expires] IS NOT NULL)", False, "filtered"),
         ("([Expires] IS NOT NULL)", True, "disabled"),
         (None, False, "plain"),
+        ("", False, "filtered"),
         ("([Expires]>'2020-01-01')", False, "none"),
     ],
 )
@@ -126,8 +128,8 @@ def test_the_state_of_the_index_on_expires(predicate: str | None, disabled: bool
 def test_differences_are_named_one_by_one() -> None:
     columns = {
         **COLUMNS,
-        "Headers": Column("varchar", 8000, nullable=True),
-        "Note": Column("nvarchar", 40, nullable=True),
+        "Headers": TableColumn("varchar", 8000, nullable=True),
+        "Note": TableColumn("nvarchar", 40, nullable=True),
     }
     del columns["Recoverable"]
     layout = Layout(TABLE, "table", columns, (ROW_VERSION,))
@@ -142,11 +144,11 @@ def test_differences_are_named_one_by_one() -> None:
 
 def test_columns_that_a_sender_must_fill() -> None:
     optional = {
-        "Null": Column("int", 4, nullable=True),
-        "Default": Column("int", 4, nullable=False, has_default=True),
-        "Computed": Column("int", 4, nullable=False, computed=True),
+        "Null": TableColumn("int", 4, nullable=True),
+        "Default": TableColumn("int", 4, nullable=False, has_default=True),
+        "Computed": TableColumn("int", 4, nullable=False, computed=True),
     }
-    needed = {"Tenant": Column("int", 4, nullable=False)}
+    needed = {"Tenant": TableColumn("int", 4, nullable=False)}
     layout = replace(MODERN, columns={**COLUMNS, **optional, **needed})
     assert layout.unknown_columns == ("Null", "Default", "Computed", "Tenant")
     assert layout.unfilled_columns == ("Tenant",)

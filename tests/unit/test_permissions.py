@@ -106,10 +106,10 @@ def test_of_a_text_in_another_language_the_number_is_understood(number: int) -> 
     assert "{" not in str(error)
 
 
-def test_names_with_quotes_and_of_any_length_are_shown_as_they_are() -> None:
+def test_names_with_quotes_and_of_any_length_are_shown_in_one_line() -> None:
     text = "The DELETE permission was denied on the object 'o'', {x}\nb', database 'it's', schema 's'."
     error = permission_denied("receive", 229, PREFIX + text)
-    assert "on the object 'o'', {x}\nb' (database 'it's', schema 's')" in str(error)
+    assert "on the object 'o'', {x}\\x0ab' (database 'it's', schema 's')" in str(error)
     unseen = f'Cannot find the object "{"x" * 400}" because it does not exist or you do not have permissions.'
     assert "x" * 400 in str(permission_denied("send", 1088, unseen))
 

@@ -1,8 +1,4 @@
-"""Queries are named by strings: each name that the code spells exists, and each query is named somewhere.
-
-A name is spelled in full (``query("queue.peek")``), or in pieces: ``query(f"ledger.{name}")`` in a helper, and the
-rest as a string of its own (``ledger.query("seal")``).
-"""
+"""Queries are called by their full names, so that a search for one finds its callers."""
 
 from __future__ import annotations
 
@@ -10,65 +6,26 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 import airflow_sqlqueue
 from airflow_sqlqueue.sql import _queries
 
 QUERIES = frozenset(_queries())
-FILES = frozenset(name.partition(".")[0] for name in QUERIES)
-TREES = {str(path): ast.parse(path.read_text("utf-8")) for path in Path(airflow_sqlqueue.__file__).parent.rglob("*.py")}
-HELPERS = {"query", "_query", "_on"}
-"""Functions that take the name of a query, or its part behind the file's."""
+NAME = re.compile(rf"({'|'.join({name.partition('.')[0] for name in QUERIES})})\.[a-z_]*")
+TREES = [ast.parse(path.read_text("utf-8")) for path in Path(airflow_sqlqueue.__file__).parent.rglob("*.py")]
+NODES = [node for tree in TREES for node in ast.walk(tree)]
+PIECES = {id(piece) for node in NODES if isinstance(node, ast.JoinedStr) for piece in node.values}
+TEXTS = [node for node in NODES if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+NAMES = {node.value for node in TEXTS if NAME.fullmatch(node.value) and id(node) not in PIECES}
 
 
-def literals(tree: ast.AST) -> set[str]:
-    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+def test_every_query_that_is_named_exists_and_every_query_is_named() -> None:
+    assert "ledger.seal" in NAMES
+    assert NAMES == QUERIES
 
 
-def heads(tree: ast.AST) -> set[str]:
-    """What f-strings begin with."""
-    firsts = [node.values[0] for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) and node.values]
-    return {first.value for first in firsts if isinstance(first, ast.Constant) and isinstance(first.value, str)}
-
-
-def prefixes(tree: ast.AST) -> set[str]:
-    """What f-strings begin with that name a query: ``ledger.`` or ``queue.count_``."""
-    return {text for text in heads(tree) if re.fullmatch(rf"({'|'.join(FILES)})\.[a-z_]*", text)}
-
-
-PREFIXES = {prefix for tree in TREES.values() for prefix in prefixes(tree)}
-LITERALS = {text for tree in TREES.values() for text in literals(tree)}
-STEMS = {text for tree in TREES.values() for text in heads(tree) if re.fullmatch("[a-z_]+_", text)}
-"""Pieces between a prefix and the rest: ``expires_`` of ``create.expires_plain``."""
-
-
-def test_the_walk_finds_names_of_each_kind() -> None:
-    assert {"queue.peek", "session.commit", "seal"} <= LITERALS
-    assert {"ledger.", "queue.count_"} <= PREFIXES
-
-
-@pytest.mark.parametrize("path", TREES)
-def test_every_name_that_is_spelled_exists(path: str) -> None:
-    spelled = {text for text in literals(TREES[path]) if re.fullmatch(rf"({'|'.join(FILES)})\.[a-z_]+", text)}
-    spelled -= prefixes(TREES[path])
-    assert spelled <= QUERIES
-    for prefix in prefixes(TREES[path]):
-        assert any(name.startswith(prefix) for name in QUERIES), prefix
-
-
-@pytest.mark.parametrize("path", TREES)
-def test_every_part_of_a_name_that_a_helper_is_given_exists(path: str) -> None:
-    for node in ast.walk(TREES[path]):
-        if not isinstance(node, ast.Call):
-            continue
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
-        given = {arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)}
-        if called in HELPERS:
-            for name in given:
-                assert name in QUERIES or any(prefix + name in QUERIES for prefix in PREFIXES), name
-
-
-def test_no_query_is_unused() -> None:
-    in_pieces = {prefix + stem + rest for prefix in PREFIXES for stem in ["", *STEMS] for rest in LITERALS}
-    assert QUERIES - LITERALS - in_pieces == set()
+def test_no_name_of_a_query_is_put_together() -> None:
+    assert [node.value for node in TEXTS if id(node) in PIECES and NAME.fullmatch(node.value)] == []
+    calls = [node for node in NODES if isinstance(node, ast.Call) and node.args]
+    called = [(getattr(call.func, "attr", getattr(call.func, "id", "")), call.args[0]) for call in calls]
+    names = [argument for name, argument in called if name in ("query", "_query", "statement", "_statement", "_on")]
+    assert [ast.unparse(name) for name in names if isinstance(name, ast.JoinedStr | ast.BinOp)] == []

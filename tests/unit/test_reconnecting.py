@@ -7,8 +7,22 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errors import ConnectionLostError, DeadlockError, PermissionDeniedError, ServerUnreachableError
-from airflow_sqlqueue.reconnecting import MAX_FAILURES, Reconnecting, pause_after
+from airflow_sqlqueue.errors import (
+    ConfigurationError,
+    ConnectionLostError,
+    DeadlockError,
+    DriverNotFoundError,
+    LockTimeoutError,
+    LoginFailedError,
+    PermissionDeniedError,
+    ServerBusyError,
+    ServerUnreachableError,
+    SqlQueueError,
+    StatementError,
+    UnknownHostError,
+    UntrustedServerError,
+)
+from airflow_sqlqueue.reconnecting import MAX_FAILURES, Reconnecting, may_have_lost, passes, pause_after, reconnecting
 
 
 class Session:
@@ -22,15 +36,15 @@ class Session:
 class Server:
     """Opens sessions; ``refusals`` of them fail first."""
 
-    def __init__(self, refusals: int = 0) -> None:
+    def __init__(self, refusals: int = 0, refusal: Exception | None = None) -> None:
         self.sessions: list[Session] = []
         self.pauses: list[float] = []
-        self.refusals = refusals
+        self.refusals, self.refusal = refusals, refusal or ServerUnreachableError("down")
 
     def connect(self) -> Any:
         if self.refusals:
             self.refusals -= 1
-            raise ServerUnreachableError("down")
+            raise self.refusal
         self.sessions.append(Session(len(self.sessions)))
         return self.sessions[-1]
 
@@ -64,6 +78,101 @@ def test_a_server_that_is_restarted_is_waited_for() -> None:
     server = Server(refusals=3)
     assert server.connection().run(failing()) == 0
     assert len(server.pauses) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "at_first", "later"),
+    [
+        (ServerUnreachableError, True, True),
+        (ServerBusyError, True, True),
+        (ConnectionLostError, True, True),
+        (DeadlockError, True, True),
+        (LoginFailedError, False, True),
+        (UnknownHostError, False, True),
+        (UntrustedServerError, False, False),
+        (DriverNotFoundError, False, False),
+        (ConfigurationError, False, False),
+        (PermissionDeniedError, False, False),
+        (StatementError, False, False),
+        (ValueError, False, False),
+    ],
+)
+def test_what_passes_by_itself_at_the_first_connection_and_once_there_was_one(
+    error: type[Exception], at_first: bool, later: bool
+) -> None:
+    assert passes(error("x"), known=False) is at_first
+    assert passes(error("x"), known=True) is later
+
+
+def test_a_login_that_is_refused_at_first_is_not_tried_again() -> None:
+    server = Server(refusals=1, refusal=LoginFailedError("no"))
+    with pytest.raises(LoginFailedError):
+        server.connection().run(failing())
+    assert server.pauses == []
+
+
+@pytest.mark.parametrize("refusals", [1, MAX_FAILURES - 1, MAX_FAILURES])
+def test_a_login_that_was_taken_before_is_tried_again_a_few_times(refusals: int) -> None:
+    """As where a database comes up later than its server."""
+    server = Server()
+    connection = server.connection()
+    connection.run(failing())
+    server.refusals, server.refusal = refusals, LoginFailedError("not yet")
+    work = failing(ConnectionLostError("cut"))
+    if refusals < MAX_FAILURES:
+        assert connection.run(work) == 1
+    else:
+        with pytest.raises(LoginFailedError):
+            connection.run(work)
+
+
+def test_what_is_waited_for_is_logged_in_the_words_of_what_was_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    Server(refusals=1).connection().run(failing())
+    assert [record.getMessage() for record in caplog.records] == ["The work is tried again in 0.4 s: down"]
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (ConnectionLostError("x"), True),
+        (StatementError("x"), True),
+        (OSError("x"), True),
+        (StatementError("x", 2627), False),
+        (PermissionDeniedError("x"), False),
+    ],
+)
+def test_a_session_is_dropped_after_what_may_have_broken_it(error: Exception, lost: bool) -> None:
+    assert may_have_lost(error) is lost
+    server = Server()
+    connection = server.connection()
+    with pytest.raises(type(error)):
+        connection.run(failing(*[error] * (MAX_FAILURES + 1)))
+    if isinstance(error, SqlQueueError):
+        assert server.sessions[-1].closed is lost
+
+
+class Reopened(Session):
+    """A session that is opened again in its place."""
+
+    opened = 0
+
+    def open(self) -> None:
+        self.opened += 1
+
+
+def test_a_unit_of_work_goes_on_with_its_session_where_the_connection_was_lost(monkeypatch: Any) -> None:
+    monkeypatch.setattr("airflow_sqlqueue.reconnecting.pause_after", lambda _: 0)
+    session: Any = Reopened(7)
+    work = failing(ConnectionLostError("cut"), ServerUnreachableError("down"), DeadlockError("1205"))
+    assert reconnecting(session, "The work", lambda: work(session)) == 7
+    assert (session.opened, session.closed) == (2, True)
+
+
+def test_a_unit_of_work_that_others_lock_out_keeps_its_connection() -> None:
+    session: Any = Reopened(7)
+    with pytest.raises(LockTimeoutError):
+        reconnecting(session, "The work", lambda: failing(LockTimeoutError("1222"))(session))
+    assert (session.opened, session.closed) == (0, False)
 
 
 def test_the_first_connection_is_not_retried_where_the_caller_says_so() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from types import ModuleType
 
 import pytest
 
 from airflow_sqlqueue.consuming.failures import FailureStorage
-from airflow_sqlqueue.consuming.recoverability import Action, RecoverabilityOptions, action_for, delay_of
+from airflow_sqlqueue.consuming.recoverability import RecoverabilityAction, RecoverabilityOptions, action_for, delay_of
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errorqueue.failing import Failure
@@ -25,21 +26,23 @@ def message(rounds: str | None, ago: timedelta = timedelta(minutes=1)) -> Envelo
 @pytest.mark.parametrize(
     ("attempts", "envelope", "action"),
     [
-        (1, message(None), Action.RETRY),
-        (5, message(None), Action.RETRY),
-        (6, message(None), Action.DELAY),
-        (5, message("2"), Action.RETRY),
-        (6, message("2"), Action.DELAY),
-        (6, message("3"), Action.GIVE_UP),
-        (6, message("1", timedelta(hours=23)), Action.DELAY),
-        (6, message("1", timedelta(hours=25)), Action.GIVE_UP),
-        (6, message("not a number"), Action.DELAY),
-        (6, message("-5"), Action.DELAY),
+        (1, message(None), RecoverabilityAction.RETRY),
+        (5, message(None), RecoverabilityAction.RETRY),
+        (6, message(None), RecoverabilityAction.DELAY),
+        (5, message("2"), RecoverabilityAction.RETRY),
+        (6, message("2"), RecoverabilityAction.DELAY),
+        (6, message("3"), RecoverabilityAction.GIVE_UP),
+        (6, message("1", timedelta(hours=23)), RecoverabilityAction.DELAY),
+        (6, message("1", timedelta(hours=25)), RecoverabilityAction.GIVE_UP),
+        (6, message("not a number"), RecoverabilityAction.DELAY),
+        (6, message("-5"), RecoverabilityAction.DELAY),
     ],
 )
-def test_retries_at_once_then_rounds_then_the_error_queue(attempts: int, envelope: Envelope, action: Action) -> None:
+def test_retries_at_once_then_rounds_then_the_error_queue(
+    attempts: int, envelope: Envelope, action: RecoverabilityAction
+) -> None:
     assert action_for(DEFAULTS, attempts, envelope, can_delay=True) is action
-    without_table = Action.RETRY if action is Action.RETRY else Action.GIVE_UP
+    without_table = RecoverabilityAction.RETRY if action is RecoverabilityAction.RETRY else RecoverabilityAction.GIVE_UP
     assert action_for(DEFAULTS, attempts, envelope, can_delay=False) is without_table
 
 
@@ -76,3 +79,18 @@ def test_the_inner_exception_is_the_one_that_a_traceback_would_show() -> None:
     assert Failure.of(raised(suppress=False)).headers[inner] == "KeyError"
     assert inner not in Failure.of(raised(suppress=True)).headers
     assert Failure.of(raised(suppress=False)).headers[HeaderNames.EXCEPTION_SOURCE] == __name__
+
+
+def test_a_failure_in_a_dag_file_names_the_file_without_the_hash_of_its_path() -> None:
+    """By Airflow's own name for it one failure would be in another group on each machine and in each version."""
+    from airflow.utils.file import get_unique_dag_module_name
+
+    sources = []
+    for path in ("/opt/airflow/dags/new-orders.py", "/tmp/bundles/7/new-orders.py"):
+        module = ModuleType(get_unique_dag_module_name(path))
+        exec("class Refused(Exception): pass\ndef handle(): raise Refused", module.__dict__)
+        with pytest.raises(module.Refused) as failure:
+            module.handle()
+        headers = Failure.of(failure.value).headers
+        sources.append((headers[HeaderNames.EXCEPTION_SOURCE], headers[HeaderNames.EXCEPTION_TYPE]))
+    assert sources == [("new_orders", "new_orders.Refused")] * 2

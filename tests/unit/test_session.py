@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import traceback
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from airflow_sqlqueue.errors import (
     LockTimeoutError,
     PermissionDeniedError,
     QueueNotFoundError,
+    RowRefusedError,
     ServerBusyError,
     SqlQueueError,
     StatementError,
@@ -20,7 +23,7 @@ from airflow_sqlqueue.errors import (
     TransactionLostError,
     TransientError,
 )
-from airflow_sqlqueue.reconnecting import RETRIED
+from airflow_sqlqueue.reconnecting import passes
 from airflow_sqlqueue.server.translation import quiet, translate
 from airflow_sqlqueue.session import retrying
 
@@ -40,10 +43,12 @@ def driver_error(state: str, number: int | None, text: str = "text") -> Exceptio
         ("S0001", 40515, QueueNotFoundError),
         ("42000", 229, PermissionDeniedError),
         ("42S02", 3701, PermissionDeniedError),
-        ("08S01", 0, ConnectionLostError),
+        *((state, 0, ConnectionLostError) for state in ("08S01", *(f"IMC0{number}" for number in range(1, 7)))),
+        *(("HY000", number, ConnectionLostError) for number in (596, 6005)),
         ("42000", 601, DataMovedError),
-        *(("42000", number, ServerBusyError) for number in (976, 978, 983, 3906, 40613)),
-        ("23000", 2627, StatementError),
+        *(("42000", number, ServerBusyError) for number in (952, 976, 978, 983, 3906)),
+        *(("42000", number, ServerBusyError) for number in (921, 1204, 4221, 17187, 18401, 40143, 40613)),
+        ("23000", 2627, RowRefusedError),
         ("HY000", None, StatementError),
     ],
 )
@@ -57,7 +62,7 @@ def test_the_number_of_a_lost_transaction_may_be_that_of_a_trigger() -> None:
     ours, another = driver_error("42000", 50002, "The transaction is gone."), driver_error("42000", 50002, "Sold out.")
     assert type(translate(ours, "send")) is TransactionLostError
     assert isinstance(translate(ours, "send"), TransactionError)
-    assert type(translate(another, "send")) is StatementError
+    assert type(translate(another, "send")) is RowRefusedError
 
 
 def test_a_table_that_is_missing_may_be_one_that_the_login_must_not_see() -> None:
@@ -104,11 +109,32 @@ def test_the_servers_text_is_kept_where_it_helps() -> None:
     assert quiet(drivers) is drivers
 
 
-@pytest.mark.parametrize("number", [601, 976, 978, 983, 1205, 1222, 3906, 40501])
+def numbers_of_the_manual() -> list[int]:
+    """Those of the page on transactions that the server itself gives; the others are of sockets."""
+    text = Path("docs/transport/transactions.md").read_text().split("## Transient errors\n\n")[1].split("\n\n")[0]
+    return [int(number) for number in re.findall(r"\b\d{3,5}\b", text) if int(number) not in SOCKETS]
+
+
+SOCKETS = {233, 10053, 10054, 10060}
+
+
+@pytest.mark.parametrize("number", numbers_of_the_manual())
 def test_what_passes_is_retried(number: int) -> None:
     error = translate(driver_error("42000", number), "look")
-    assert isinstance(error, RETRIED)
     assert isinstance(error, TransientError)
+    assert passes(error, known=False)
+
+
+def test_a_broken_connection_is_known_by_what_the_driver_says_where_it_cannot_restore_an_idle_one() -> None:
+    """As pyodbc packs it, with number 0."""
+    text = (
+        "[IMC06] [Microsoft][ODBC Driver 18 for SQL Server]The connection is broken and recovery is not possible. The "
+        "connection is marked by the client driver as unrecoverable. No attempt was made to restore the connection. "
+        "(0) (SQLExecDirectW)"
+    )
+    error = translate(Exception("IMC06", text), "take a part")
+    assert type(error) is ConnectionLostError
+    assert str(error) == "Could not take a part: the connection to the server was lost; run it again."
 
 
 def test_work_is_run_again_after_a_deadlock_and_only_so_often() -> None:

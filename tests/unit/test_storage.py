@@ -20,7 +20,8 @@ from fsspec.spec import AbstractBufferedFile
 
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.storage.object_stores import error_text, raise_staging_error, spark_uri, without_secrets
+from airflow_sqlqueue.drain.storage.object_stores import error_text, raise_staging_error, without_secrets
+from airflow_sqlqueue.drain.stores import spark_uri
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
 
 
@@ -233,6 +234,8 @@ class NameNode:
     def rm(self, path: str) -> None:
         del self.files[path]
 
+    rm_file = rm
+
     def invalidate_cache(self, path: str) -> None: ...
 
     def _parent(self, path: str) -> str:
@@ -250,6 +253,25 @@ def test_a_closed_file_is_never_discarded() -> None:
     cut.write(b"x" * 2**21)
     cut.abandon()
     assert store.files == {"/staging/whole": b"x" * 2**21}
+
+
+def test_a_file_of_a_part_that_was_undone_is_removed_closed_or_not(tmp_path: Path) -> None:
+    store = NameNode()
+    for staging in (StagingFolder.of(tmp_path), StagingFolder(store, "/staging", "webhdfs://host/staging")):
+        whole, cut = DurableFile(staging, "whole"), DurableFile(staging, "cut")
+        for file in (whole, cut):
+            file.write(b"x" * 2**21)
+        whole.close()
+        for file in (whole, cut, whole):
+            file.abandon(remove=True)
+    assert (store.files, list(tmp_path.iterdir())) == ({}, [])
+
+
+def test_a_file_that_another_has_made_is_not_removed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"mine")
+    with pytest.raises(StagingError, match="File exists"):
+        DurableFile(StagingFolder.of(tmp_path), "file")
+    assert (tmp_path / "file").read_bytes() == b"mine"
 
 
 class Streams:
@@ -315,3 +337,44 @@ def test_a_time_limit_of_the_store_is_told_as_its_own() -> None:
     staging = StagingFolder(SimpleNamespace(open=late), "bucket/a", "s3a://bucket/a")
     with pytest.raises(StagingError, match="read timed out"):
         DurableFile(staging, "file")
+
+
+class Listed:
+    """A store that answers a look at some folders with an error."""
+
+    def __init__(self, errors: dict[str, Exception]) -> None:
+        self.errors, self.asked = errors, []
+
+    def ls(self, path: str) -> list[str]:
+        self.asked.append(path)
+        if path in self.errors:
+            raise self.errors[path]
+        return []
+
+
+@pytest.mark.parametrize(
+    ("errors", "says"),
+    [
+        ({}, None),
+        ({"bucket/a": FileNotFoundError("bucket/a")}, None),
+        ({"bucket/a": PermissionError("Forbidden")}, None),
+        ({"bucket/a": FileNotFoundError("bucket/a"), "bucket": PermissionError("Forbidden")}, None),
+        ({"bucket/a": FileNotFoundError("a"), "bucket": FileNotFoundError("no such bucket")}, "no such bucket"),
+        ({"bucket/a": ValueError("no credentials")}, "cannot be reached: ValueError: no credentials"),
+        ({"bucket/a": TimeoutError("read timed out")}, "read timed out"),
+    ],
+)
+def test_a_store_is_found_out_to_be_out_of_reach_by_one_look(errors: dict[str, Exception], says: str | None) -> None:
+    """A folder that the first file makes, and one that may be written and not listed, are not out of reach."""
+    store = Listed(errors)
+    staging = StagingFolder(store, "bucket/a", "s3a://bucket/a")
+    if says is None:
+        staging.check_reachable()
+    else:
+        with pytest.raises(StagingError, match=says):
+            staging.check_reachable()
+    assert store.asked[0] == "bucket/a"
+
+
+def test_a_folder_on_a_disk_is_not_looked_at_again(tmp_path: Path) -> None:
+    StagingFolder.of(tmp_path / "nowhere").check_reachable()

@@ -11,7 +11,7 @@ from airflow_sqlqueue.errors import (
     StagingError,
     StatementError,
 )
-from airflow_sqlqueue.spark.task_errors import error_from_text, error_to_text
+from airflow_sqlqueue.spark.errors import error_from_text, error_to_text
 
 
 @pytest.mark.parametrize(

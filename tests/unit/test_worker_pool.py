@@ -17,6 +17,7 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.worker import CancelledError, CommittedPart
 from airflow_sqlqueue.drain.worker_pool import Windows, WorkerPool
 from airflow_sqlqueue.errors import ConnectionLostError, DeadlockError, StagingError
+from airflow_sqlqueue.queue.window import Window
 
 
 class Queue:
@@ -48,13 +49,15 @@ class Worker:
     def __init__(self, queue: Queue, before: Callable[[], None]) -> None:
         self.queue, self.before, self.rows_per_part, self.most_rows = queue, before, 10, 10
 
-    def drain_part(self, after: int, up_to: int, limit: int, *, max_bytes: int | None = None) -> CommittedPart | None:
+    def drain_part(self, window: Window, limit: int, *, max_bytes: int | None = None) -> CommittedPart | None:
         self.before()
-        rows = self.queue.between(after, up_to)[:limit]
+        rows = self.queue.between(window.after, window.up_to)[:limit]
         if not rows:
             return None
         self.queue.row_versions = [number for number in self.queue.row_versions if number not in rows]
-        return CommittedPart(Part(uuid.uuid4(), "file", len(rows), 0, 0, rows[0], rows[-1]), False)
+        return CommittedPart(
+            Part(uuid.uuid4(), "file", messages=len(rows), min_row_version=rows[0], max_row_version=rows[-1]), False
+        )
 
 
 def pool_of(
@@ -87,7 +90,7 @@ def test_windows_cover_every_row_once(numbers: set[int], size: int, up_to: int) 
     queue, windows = Queue(list(numbers)), Windows(up_to)
     covered: list[int] = []
     while (window := windows.take(queue, size)) is not None:  # type: ignore[arg-type]
-        inside = queue.between(*window)
+        inside = queue.between(window.after, window.up_to)
         assert 1 <= len(inside) <= size
         covered += inside
     assert covered == [number for number in sorted(numbers) if number <= up_to]

@@ -3,59 +3,24 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from airflow_sqlqueue.drain.counts import PartCounts
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.quarantine import Quarantine
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.browsing import Span
+from airflow_sqlqueue.queue.quarantine import Quarantine
+from airflow_sqlqueue.queue.window import Window
 
 
 @dataclass(frozen=True)
-class PartCounts:
-    """What one statement took out of the queue: counts, bytes of headers and bodies staged, and the RowVersions."""
-
-    messages: int
-    expired: int
-    quarantined: int
-    bytes: int
-    low: int
-    high: int
-
-    @property
-    def rows(self) -> int:
-        return self.messages + self.expired + self.quarantined
-
-    def __add__(self, other: PartCounts) -> PartCounts:
-        return PartCounts(
-            self.messages + other.messages,
-            self.expired + other.expired,
-            self.quarantined + other.quarantined,
-            self.bytes + other.bytes,
-            min(self.low, other.low),
-            max(self.high, other.high),
-        )
-
-
-@dataclass(frozen=True)
-class PartWindow:
-    """The part to be taken: its ids, and the window, RowVersions above ``after`` and not above ``up_to``.
-
-    With ``chosen``, which ascend, only the rows of the window that have these RowVersions.
-    """
+class PartPlan:
+    """A part to be taken: its ids, and the window that its rows come from."""
 
     batch_id: uuid.UUID
     part_id: uuid.UUID
-    after: int
-    up_to: int
-    chosen: tuple[int, ...] | None = None
-
-    def pieces_above(self, after: int) -> Iterator[Span]:
-        """What is above a RowVersion, in pieces each of which one statement can name."""
-        return Span(self.after, self.up_to, self.chosen).above(after).pieces()
+    window: Window
 
 
 class PartWriter(Protocol):
@@ -67,8 +32,11 @@ class PartWriter(Protocol):
     def close(self) -> str | None:
         """Make durable what was staged and return the URI of its file, None where there is none."""
 
-    def abandon(self) -> None:
-        """Abandon what was staged: the transaction is rolled back."""
+    def abandon(self, *, remove: bool) -> None:
+        """Abandon what was staged: the transaction is rolled back. With ``remove`` its files go.
+
+        They go only where COMMIT was never sent: a COMMIT whose answer is lost may have put them into the ledger.
+        """
 
 
 class Stage(Protocol):
@@ -81,13 +49,13 @@ class Stage(Protocol):
     def check(self, options: DrainOptions) -> None:
         """Raise :class:`StagingError` where nothing can be staged; asked before a batch is opened."""
 
-    def copy(self, queue: QueueTable, plan: PartWindow, options: DrainOptions, wait: float | None) -> PartWriter:
+    def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> PartWriter:
         """A part that copies the queue's rows; ``wait`` as :meth:`~airflow_sqlqueue.drain.worker.Worker.copy_part` has.
 
         Raises :class:`ConfigurationError` for a stage that copies nothing.
         """
 
-    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions) -> PartWriter:
+    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> PartWriter:
         """A part that stages the queue's rows."""
 
     def publish(self, batch: Batch, options: DrainOptions) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from airflow_sqlqueue.drain.counts import PartCounts
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow
+from airflow_sqlqueue.drain.stages.base import PartPlan
 from airflow_sqlqueue.drain.stages.part_file import PartFile, UnwritableError
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.queue import QueueTable
@@ -28,12 +29,12 @@ class FileCopyWriter:
     """
 
     def __init__(
-        self, queue: QueueTable, file: PartFile, plan: PartWindow, options: DrainOptions, wait: float | None
+        self, queue: QueueTable, file: PartFile, plan: PartPlan, options: DrainOptions, wait: float | None
     ) -> None:
         self._queue, self._file, self._plan, self._options = queue, file, plan, options
         self._readpast = readpast(wait is None)
         self._wait = wait
-        self._after = plan.after
+        self._after = plan.window.after
         self._has_rows = self._has_large = False
 
     def take(self, rows: int) -> PartCounts | None:
@@ -51,7 +52,7 @@ class FileCopyWriter:
         return None
 
     def _read(self, rows: int) -> list[Any]:
-        values = (rows, self._after, self._plan.up_to, self._options.bytes_per_statement)
+        values = (rows, self._after, self._plan.window.up_to, self._options.bytes_per_statement)
         fragments = copied_page(self._queue.layout.types, self._options.inline_body_bytes)
         with self._waiting():
             rows_found = self._queue.rows("queue.peek_page", *values, **fragments, readpast=self._readpast)
@@ -96,11 +97,18 @@ class FileCopyWriter:
             kept = [row for row in kept if row[ROW_VERSION] not in error.reasons]
             size = self._file.write(kept, body_file)
         size += body_bytes if kept else 0
-        return PartCounts(len(kept), expired, left_out, size, low, self._after)
+        return PartCounts(
+            messages=len(kept),
+            expired=expired,
+            quarantined=left_out,
+            bytes=size,
+            min_row_version=low,
+            max_row_version=self._after,
+        )
 
     def close(self) -> str | None:
         self._file.close()
         return self._file.path
 
-    def abandon(self) -> None:
-        self._file.abandon()
+    def abandon(self, *, remove: bool) -> None:
+        self._file.abandon(remove=remove)

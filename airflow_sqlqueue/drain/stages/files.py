@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from airflow_sqlqueue.drain.counts import PartCounts
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.quarantine import Quarantine
-from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow
+from airflow_sqlqueue.drain.stages.base import PartPlan
 from airflow_sqlqueue.drain.stages.file_copy import FileCopyWriter
 from airflow_sqlqueue.drain.stages.part_file import PartFile, UnwritableError
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -18,6 +18,7 @@ from airflow_sqlqueue.drain.storage.manifest_file import write_manifest
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.large_messages import lock_large, read_body, take_large
+from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.row import EXPIRED, ROW_VERSION
 
 _UNDECIDED, _INLINE, _LARGE = range(3)
@@ -33,13 +34,11 @@ class FileStage:
     def check(self, options: DrainOptions) -> None:
         self.folder.check(options.file_mode)
 
-    def copy(self, queue: QueueTable, plan: PartWindow, options: DrainOptions, wait: float | None) -> FileCopyWriter:
+    def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> FileCopyWriter:
         file = PartFile(self.folder, plan.batch_id, plan.part_id, options.file_mode)
         return FileCopyWriter(queue, file, plan, options, wait)
 
-    def part(
-        self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions
-    ) -> FilePartWriter:
+    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> FilePartWriter:
         file = PartFile(self.folder, plan.batch_id, plan.part_id, options.file_mode)
         return FilePartWriter(queue, quarantine, file, plan, options)
 
@@ -55,11 +54,11 @@ class FilePartWriter:
     """
 
     def __init__(
-        self, queue: QueueTable, quarantine: Quarantine, file: PartFile, plan: PartWindow, options: DrainOptions
+        self, queue: QueueTable, quarantine: Quarantine, file: PartFile, plan: PartPlan, options: DrainOptions
     ) -> None:
         self._queue, self._quarantine, self._file = queue, quarantine, file
         self._plan, self._options = plan, options
-        self._after = plan.after
+        self._after = plan.window.after
         self._kind = _UNDECIDED
 
     def take(self, rows: int) -> PartCounts | None:
@@ -71,8 +70,8 @@ class FilePartWriter:
 
     def _take_inline(self, rows: int) -> PartCounts | None:
         limits = (self._options.bytes_per_statement, self._options.inline_body_bytes)
-        pieces = self._plan.pieces_above(self._after)
-        head = (self._queue.take_head(rows, piece.after, piece.up_to, *limits, chosen=piece.chosen) for piece in pieces)
+        pieces = self._plan.window.above(self._after).pieces()
+        head = (self._queue.take_head(rows, piece, *limits) for piece in pieces)
         taken = next(filter(None, head), None)
         if not taken:
             return None
@@ -80,14 +79,14 @@ class FilePartWriter:
         taken.sort(key=itemgetter(ROW_VERSION))
         counts = self._stage(taken)
         if not counts.quarantined:
-            self._after = counts.high
+            self._after = counts.max_row_version
         return counts
 
     def _take_large(self) -> PartCounts | None:
         """Take one message that ``take_head`` passes over."""
         self._queue.session.save()
-        pieces, limit = self._plan.pieces_above(self._after), self._options.inline_body_bytes
-        large = (lock_large(self._queue, piece.after, piece.up_to, limit, chosen=piece.chosen) for piece in pieces)
+        pieces, limit = self._plan.window.above(self._after).pieces(), self._options.inline_body_bytes
+        large = (lock_large(self._queue, piece, limit) for piece in pieces)
         found = next(filter(None, large), None)
         if found is None:
             return None
@@ -104,7 +103,8 @@ class FilePartWriter:
             size = self._file.write(kept, body_file) + (body_bytes if kept else 0)
         except UnwritableError as error:
             return self._set_aside(error.reasons, low, high)
-        return PartCounts(len(kept), len(rows) - len(kept), 0, size, low, high)
+        expired = len(rows) - len(kept)
+        return PartCounts(messages=len(kept), expired=expired, bytes=size, min_row_version=low, max_row_version=high)
 
     def _set_aside(self, reasons: dict[int, str], low: int, high: int) -> PartCounts:
         """Undo the statement, and nothing else of the part, and move what cannot be written into quarantine.
@@ -117,11 +117,11 @@ class FilePartWriter:
             )
         self._queue.session.roll_back_to_savepoint()
         moved = self._quarantine.move(self._queue, self._plan.batch_id, reasons)
-        return PartCounts(0, 0, moved, 0, min(reasons), max(reasons))
+        return PartCounts(quarantined=moved, min_row_version=min(reasons), max_row_version=max(reasons))
 
     def close(self) -> str | None:
         self._file.close()
         return self._file.path
 
-    def abandon(self) -> None:
-        self._file.abandon()
+    def abandon(self, *, remove: bool) -> None:
+        self._file.abandon(remove=remove)

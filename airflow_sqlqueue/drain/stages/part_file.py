@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import run_in_thread
-from airflow_sqlqueue.row import BODY_FILE, HALF_A_PAIR, ROW_VERSION, Row, drained_row_schema
+from airflow_sqlqueue.row import BODY_FILE, COLUMN_HEADERS, HALF_A_PAIR, ROW_VERSION, Row, drained_row_schema
 
 # The first array of a process loads pandas where it is installed, for a second: not while rows are locked.
 pa.array([], pa.int64())
@@ -43,10 +43,9 @@ class PartFile:
         """Begin a part without files. ``mode`` are their permissions on a local disk."""
         self._staging, self._folder, self._part_id, self._mode = staging, str(batch_id), part_id, mode
         self._file: DurableFile | None = None
-        self._body: DurableFile | None = None
+        self._bodies: list[DurableFile] = []
         self._writer: pq.ParquetWriter | None = None
         self._writing: Future[None] | None = None
-        self._bodies = 0
         self.messages = 0
 
     @property
@@ -79,15 +78,14 @@ class PartFile:
 
     def write_body(self, pieces: Iterable[bytes]) -> tuple[str, int]:
         """Write a body to a file of its own, made durable; return its URI and its size in bytes."""
-        self._bodies += 1
-        name = f"{self._folder}/body-{self._part_id}-{self._bodies:06}.bin"
-        self._body = DurableFile(self._staging, name, self._mode)
+        name = f"{self._folder}/body-{self._part_id}-{len(self._bodies) + 1:06}.bin"
+        body = DurableFile(self._staging, name, self._mode)
+        self._bodies.append(body)
         size = 0
         for piece in pieces:
-            self._body.write(piece)
+            body.write(piece)
             size += len(piece)
-        self._body.close()
-        self._body = None
+        body.close()
         return f"{self._staging.uri}/{name}", size
 
     def _settle(self) -> None:
@@ -103,7 +101,7 @@ class PartFile:
             drained_row_schema(),
             compression="zstd",
             compression_level=1,
-            use_dictionary=["CorrelationId", "ReplyToAddress"],
+            use_dictionary=list(COLUMN_HEADERS),
             write_statistics=["RowVersion"],
         )
 
@@ -114,13 +112,13 @@ class PartFile:
             self._writer.close()
             self._file.close()
 
-    def abandon(self) -> None:
-        """Abandon the streams. What is durable stays for the sweep: after a COMMIT was sent it must not be removed."""
+    def abandon(self, *, remove: bool) -> None:
+        """Abandon the streams, as :meth:`.DurableFile.abandon` does: after a COMMIT was sent no file may be removed."""
         with suppress(Exception):
             self._settle()
-        for file in (self._file, self._body):
+        for file in (self._file, *self._bodies):
             if file is not None:
-                file.abandon()
+                file.abandon(remove=remove)
         if self._writer is not None:
             # Now, when its complaint that the stream is closed can be caught: else its finalizer complains on stderr.
             with suppress(Exception):

@@ -6,16 +6,17 @@ batch until it is swept, and that Spark reads it from the server.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from airflow_sqlqueue.drain.counts import PartCounts
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.quarantine import Quarantine
-from airflow_sqlqueue.drain.stages.base import PartCounts, PartWindow, PartWriter
-from airflow_sqlqueue.drain.stages.message_table import MessageTable, MovedRows
+from airflow_sqlqueue.drain.stages.base import PartPlan, PartWriter
+from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.browsing import Span
+from airflow_sqlqueue.queue.quarantine import Quarantine
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.row import unreadable
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
@@ -30,12 +31,10 @@ class TableStage:
     def check(self, options: DrainOptions) -> None:
         """Nothing: the table is made with the ledger."""
 
-    def copy(self, queue: QueueTable, plan: PartWindow, options: DrainOptions, wait: float | None) -> PartWriter:
+    def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> PartWriter:
         raise ConfigurationError('A copy goes to files: leave out stage="table" and name a staging folder.')
 
-    def part(
-        self, queue: QueueTable, quarantine: Quarantine, plan: PartWindow, options: DrainOptions
-    ) -> TablePartWriter:
+    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> TablePartWriter:
         table = MessageTable(queue.session, queue.address.catalog, self.ledger_schema)
         return TablePartWriter(queue, quarantine, table, plan, options)
 
@@ -47,37 +46,36 @@ class TablePartWriter:
     """One part that is moved into the table. The transaction is all there is: a rollback leaves nothing behind."""
 
     def __init__(
-        self, queue: QueueTable, quarantine: Quarantine, table: MessageTable, plan: PartWindow, options: DrainOptions
+        self, queue: QueueTable, quarantine: Quarantine, table: MessageTable, plan: PartPlan, options: DrainOptions
     ) -> None:
         self._queue, self._quarantine, self._table = queue, quarantine, table
         self._plan, self._options = plan, options
-        self._after = plan.after
+        self._after = plan.window.after
 
     def take(self, rows: int) -> PartCounts | None:
-        pieces = self._plan.pieces_above(self._after)
+        pieces = self._plan.window.above(self._after).pieces()
         moved = next(filter(None, (self._move(rows, piece) for piece in pieces)), None)
         if moved is None:
             return None
-        quarantined, size = self._set_aside() if moved.suspect else (0, 0)
-        self._after = moved.high
-        messages = moved.rows - moved.expired - quarantined
-        return PartCounts(messages, moved.expired, quarantined, moved.bytes - size, moved.low, moved.high)
+        counts, suspect = moved
+        if suspect:
+            counts = self._set_aside(counts)
+        self._after = counts.max_row_version
+        return counts
 
-    def _move(self, rows: int, piece: Span) -> MovedRows | None:
+    def _move(self, rows: int, piece: Window) -> tuple[PartCounts, int] | None:
         return self._table.take(
             self._queue,
             self._plan.batch_id,
             self._plan.part_id,
             rows=rows,
-            after=piece.after,
-            up_to=piece.up_to,
-            chosen=piece.chosen,
+            window=piece,
             max_bytes=self._options.bytes_per_statement,
             keep_expired=self._options.keep_expired,
         )
 
-    def _set_aside(self) -> tuple[int, int]:
-        """Move what Spark cannot read from the last statement's rows into quarantine; how many, and their bytes."""
+    def _set_aside(self, counts: PartCounts) -> PartCounts:
+        """Move what Spark cannot read from the last statement's rows, which are counted, into quarantine."""
         plan = self._plan
         reasons, size = {}, 0
         for row, row_bytes in self._table.suspect(self._queue, plan.batch_id, plan.part_id, self._after):
@@ -85,10 +83,11 @@ class TablePartWriter:
                 reasons[row.row_version] = reason
                 size += row_bytes
         where = (self._table.address, self._queue.address, plan.batch_id, plan.part_id)
-        return self._quarantine.move_staged(*where, reasons) if reasons else 0, size
+        moved = self._quarantine.move_staged(*where, reasons) if reasons else 0
+        return replace(counts, messages=counts.messages - moved, quarantined=moved, bytes=counts.bytes - size)
 
     def close(self) -> None:
         """Nothing: the COMMIT makes it durable."""
 
-    def abandon(self) -> None:
+    def abandon(self, *, remove: bool) -> None:
         """Nothing: the rollback undoes it."""

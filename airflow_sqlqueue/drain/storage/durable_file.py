@@ -20,7 +20,7 @@ _PIECE = 2**20
 """Bytes that go to a store's stream at once. Each time takes a thread."""
 
 _CANCEL_SECONDS = 15.0
-"""Seconds that cancelling an upload may take. The store may be the reason for it."""
+"""Seconds that cancelling an upload, or removing a file, may take. The store may be the reason for it."""
 
 
 class DurableFile:
@@ -37,18 +37,21 @@ class DurableFile:
         self._staging = staging
         self._name = name
         self._durable = False
+        self._stream: Any = None
         self._waiting = bytearray()
         path = f"{staging.root}/{name}"
         try:
             if staging.is_local:
                 make_folder(Path(path).parent, mode)
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-                self._stream: Any = os.fdopen(descriptor, "wb")
+                self._stream = os.fdopen(descriptor, "wb")
                 grant(descriptor, mode)
             else:
                 # In a transaction of fsspec's, close() would not finish the upload.
                 self._stream = self._within_timeout(lambda: staging.filesystem.open(path, "wb", autocommit=True))
         except Exception as error:
+            if self._stream is not None:
+                self.abandon(remove=True)
             self._fail("written", error)
 
     @property
@@ -92,27 +95,43 @@ class DurableFile:
             self._fail("made durable", error)
         self._durable = True
 
-    def abandon(self) -> None:
+    def abandon(self, *, remove: bool = False) -> None:
         """Abandon the stream, and raise nothing. An upload that was not finished is cancelled, so it leaves no object.
 
-        A file that :meth:`close` has made durable stays: after a COMMIT was sent it must not be removed, and the sweep
-        finds it. What was begun on a file system, or on a store that cannot be reached, is left to the sweep.
+        With ``remove`` the file goes, durable or not: only where no COMMIT that names it was ever sent. Without it a
+        file that :meth:`close` has made durable stays, and what was begun on a file system. The sweep finds what stays,
+        as it finds what a store that cannot be reached still has.
         """
-        if self._durable:
-            # discard() of WebHDFS and FTP would remove it.
-            return
+        # Not for a durable one: discard() of WebHDFS and FTP would remove it.
+        if not self._durable:
+            self._close_unfinished()
+        if remove:
+            self._remove()
+
+    def _remove(self) -> None:
+        path = f"{self._staging.root}/{self._name}"
+        with suppress(Exception):
+            if self._staging.is_local:
+                os.unlink(path)
+            elif self._durable:
+                call_within(lambda: self._staging.filesystem.rm_file(path), self._cancel_timeout)
+
+    @property
+    def _cancel_timeout(self) -> float:
+        return min(self._staging.timeout, _CANCEL_SECONDS)
+
+    def _close_unfinished(self) -> None:
         if self._staging.is_local:
             with suppress(Exception):
                 self._stream.close()
             return
-        timeout = min(self._staging.timeout, _CANCEL_SECONDS)
         with suppress(Exception):
-            call_within(self._stream.discard, timeout)
+            call_within(self._stream.discard, self._cancel_timeout)
         if isinstance(self._stream, AbstractBufferedFile):
             # Its close(), which its finalizer calls if no other code does, would finish the upload otherwise.
             self._stream.forced = True
         with suppress(Exception):
-            call_within(self._stream.close, timeout)
+            call_within(self._stream.close, self._cancel_timeout)
 
     def _within_timeout(self, call: Callable[[], T]) -> T:
         return call_within(call, self._staging.timeout)
@@ -124,7 +143,8 @@ class DurableFile:
 def replace_file(staging: StagingFolder, name: str, content: bytes, mode: int = PRIVATE) -> None:
     """Write a whole file durably, also where there is one: whoever reads finds the one or the other, and no half.
 
-    On a local disk it is ``new-<uuid>.json`` until it is whole, which a sweep removes. Raises :class:`StagingError`.
+    On a local disk it is ``new-<uuid>.json`` until it is whole, which a sweep removes where the process died before.
+    Raises :class:`StagingError`.
     """
     new = f"{name.rpartition('/')[0]}/new-{uuid.uuid4()}.json" if staging.is_local else name
     file = DurableFile(staging, new, mode)
@@ -137,7 +157,8 @@ def replace_file(staging: StagingFolder, name: str, content: bytes, mode: int = 
     except OSError as error:
         raise_staging_error(f"The file {name} cannot be written under {staging.root}", error)
     finally:
-        file.abandon()
+        # In a store a finished upload has the file's own name; here nothing but an unfinished file has that name.
+        file.abandon(remove=staging.is_local)
 
 
 def _sync_folder(folder: Path) -> None:

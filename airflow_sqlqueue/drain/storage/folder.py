@@ -7,19 +7,29 @@ import re
 import stat
 import tempfile
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import fsspec
 from fsspec.implementations.dirfs import DirFileSystem
 
-from airflow_sqlqueue.drain.manifest import is_staged
-from airflow_sqlqueue.drain.storage.object_stores import error_text, spark_uri, without_secrets
+from airflow_sqlqueue.drain.storage.object_stores import (
+    call_within,
+    error_text,
+    raise_staging_error,
+    without_secrets,
+)
+from airflow_sqlqueue.drain.stores import is_staged, spark_uri, store_of
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
+from airflow_sqlqueue.extras import not_installed
 
 PRIVATE = 0o600
 """Permissions of files that their owner alone may read."""
 
+
+_LOOK_SECONDS = 15.0
+"""After which a store that is only looked at does not answer."""
 
 _LONGEST_URI = 850
 """In characters of SQL Server; the names of batch and part come behind it."""
@@ -58,6 +68,11 @@ class StagingFolder:
             else:
                 filesystem, root = fsspec.core.url_to_fs(os.fspath(location))
         except Exception as error:
+            protocol = str(location).partition("://")[0]
+            # A path of Airflow's needs more than the package, as its error says.
+            store = store_of(protocol) if isinstance(location, (str, os.PathLike)) else None
+            if store is not None and store.package is not None and find_spec(store.package) is None:
+                raise not_installed(f"A staging location of {protocol}", store.package) from None
             # Libraries raise errors of any class. Their text, without secrets, is all that can be reported.
             raise ConfigurationError(
                 f"The staging location {without_secrets(str(location))} cannot be used: {error_text(error)}."
@@ -103,6 +118,27 @@ class StagingFolder:
             raise StagingError(
                 f"The staging folder {self.root} cannot be written ({error.strerror}): name another one."
             ) from error
+
+    def check_reachable(self) -> None:
+        """Raise :class:`StagingError` for a store that does not answer, or that has no such bucket.
+
+        A folder that is not there yet is no error, nor one that the login may not list: it may be allowed to write.
+        """
+        if self.is_local:
+            return
+
+        def look() -> None:
+            try:
+                self.filesystem.ls(self.root)
+            except FileNotFoundError:
+                self.filesystem.ls("/" if self.root.startswith("/") else self.root.partition("/")[0])
+
+        try:
+            call_within(look, min(self.timeout, _LOOK_SECONDS))
+        except PermissionError:
+            return
+        except Exception as error:
+            raise_staging_error(f"The staging folder {self.uri} cannot be reached", error)
 
 
 def make_folder(folder: Path, mode: int) -> None:

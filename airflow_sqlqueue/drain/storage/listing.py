@@ -11,16 +11,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from airflow_sqlqueue.drain.manifest import GUID
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
+from airflow_sqlqueue.drain.stores import store_at
 
-_GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_FOLDER = re.compile(_GUID)
-_FILE = re.compile(
-    rf"part-({_GUID})\.parquet|body-({_GUID})-\d+\.bin|new-({_GUID})\.json|manifest-[0-9a-f]{{64}}\.json"
-)
-_MODIFIED = ("mtime", "LastModified", "last_modified", "updated")
-"""What filesystems call the time of the last change in their listings."""
+_FOLDER = re.compile(GUID)
+_FILE = re.compile(rf"part-({GUID})\.parquet|body-({GUID})-\d+\.bin|new-({GUID})\.json|manifest-[0-9a-f]{{64}}\.json")
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,9 @@ def _file(staging: StagingFolder, found: tuple[str, dict[str, Any]]) -> StagedFi
 
 
 def _modified(staging: StagingFolder, entry: dict[str, Any]) -> datetime | None:
-    value = next((entry[name] for name in _MODIFIED if entry.get(name) is not None), None)
+    store = store_at(staging.uri)
+    names = () if store is None else store.modified
+    value = next((entry[name] for name in names if entry.get(name) is not None), None)
     if isinstance(value, (int, float)):
         return datetime.fromtimestamp(value, timezone.utc)
     if not isinstance(value, datetime):

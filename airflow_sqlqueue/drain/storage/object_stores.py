@@ -1,4 +1,4 @@
-"""What differs from store to store: how Spark finds a folder, how long they take, and the text of their errors."""
+"""Calls to object stores: their time limits, and errors without the secrets that stores quote."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
-from airflow_sqlqueue.drain.manifest import SCHEMES
-from airflow_sqlqueue.errors import ConfigurationError, StagingError
+from airflow_sqlqueue.errors import StagingError
 
 T = TypeVar("T")
-
-_SCHEMES = {"s3": "s3a", "gcs": "gs"}
-_AZURE = {"abfs", "abfss", "az"}
-_HADOOP = {"hdfs", "webhdfs", "webHDFS"}
 
 _LONGEST = 2_000
 """Characters of a text in which secrets are looked for; the rest is cut off first."""
@@ -38,56 +33,6 @@ _SECRETS = (
 Each looks at a character a fixed number of times, however it goes on: a store's text may be anything, and rows may be
 locked while it is read.
 """
-
-
-def spark_uri(protocol: str, filesystem: Any, root: str) -> str:
-    """The URI by which Spark (Hadoop's file systems) finds ``root``, a path as the ``fsspec`` file system has it.
-
-    Raises :class:`ConfigurationError` where there is none, or where it would take credentials to say it.
-    """
-    if protocol not in SCHEMES | _SCHEMES.keys() | _AZURE | _HADOOP:
-        raise ConfigurationError(
-            f"Spark reads no batches from {protocol}: stage on a local disk that all share, on S3, Google Cloud "
-            "Storage, Azure (abfss) or HDFS."
-        )
-    if protocol in _HADOOP:
-        return _hadoop_uri(protocol.lower(), filesystem, root)
-    container, _, path = root.lstrip("/").partition("/")
-    if not container or "@" in container:
-        raise ConfigurationError(
-            f"The staging location names no bucket that {protocol} could have: write {protocol}://bucket/folder, and "
-            "give an Airflow connection by an ObjectStoragePath and credentials by the store's own settings."
-        )
-    if protocol in _AZURE:
-        return f"abfss://{container}@{_azure_host(filesystem)}/{path}".rstrip("/")
-    return f"{_SCHEMES.get(protocol, protocol)}://{container}/{path}".rstrip("/")
-
-
-def _hadoop_uri(scheme: str, filesystem: Any, root: str) -> str:
-    """Paths there do not name the host. None, or "default", is what ``fs.defaultFS`` of Hadoop's settings says."""
-    if scheme == "webhdfs":
-        scheme = "swebhdfs" if filesystem.url.startswith("https:") else scheme
-        return f"{scheme}://{filesystem.url.split('/')[2]}{root}"
-    options = {**dict(zip(("host", "port"), filesystem.storage_args, strict=False)), **filesystem.storage_options}
-    host = str(options.get("host") or "default").rpartition("://")[2]
-    if host == "default":
-        return f"{scheme}://{root}"
-    port = f":{options['port']}" if options.get("port") else ""
-    return f"{scheme}://{host}{port}{root}"
-
-
-def _azure_host(filesystem: Any) -> str:
-    """The host of Azure's Data Lake endpoint, where ``fsspec`` uses that of Blob Storage."""
-    host = getattr(filesystem, "account_host", None)
-    if host:
-        return str(host).replace(".blob.", ".dfs.", 1)
-    account = getattr(filesystem, "account_name", None)
-    if account:
-        return f"{account}.dfs.core.windows.net"
-    raise ConfigurationError(
-        "Spark finds a folder on Azure by its storage account: name it, as in "
-        "abfss://container@account.dfs.core.windows.net/folder or as account_name of the Airflow connection."
-    )
 
 
 def run_in_thread(call: Callable[[], T]) -> Future[T]:

@@ -59,11 +59,16 @@ function offer(page, conn, action) {
       ? post(action.at, { ...request, dry_run: true }, page.signal)
       : post(path("connections", conn, "actions", "preview"), request, page.signal);
     const answer = await asked;
-    content.replaceChildren(h("p", { class: "preview" }, foreign(answer.sentence)), note("Nothing has been done yet."));
-    if (answer.messages) {
+    const possible = answer.messages > 0 || answer.possible;
+    content.replaceChildren(
+      h("p", { class: "preview" }, foreign(answer.sentence)),
+      note(possible ? "Nothing has been done yet." : "There is nothing to do."),
+    );
+    if (possible) {
       const step = action.at ? () => doNow(request) : () => confirm(answer);
       ask(action.verb(answer.messages), step, action.danger ? "danger" : "primary");
     } else {
+      cancel.textContent = "Close";
       buttons.replaceChildren(cancel);
     }
     cancel.focus();

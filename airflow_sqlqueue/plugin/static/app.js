@@ -112,6 +112,8 @@ async function navigate(session) {
   current = page;
   const found = find(parts(location.hash || "#/") ?? [""]);
   tellAddressBar();
+  // What was said is of the view before.
+  say("");
   if (!found) {
     page.place("Nothing here");
     const back = h("a", { href: to.connections() }, "See the connections");

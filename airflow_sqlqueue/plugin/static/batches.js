@@ -11,13 +11,15 @@ import { Table } from "./table.js";
 const LIMIT = 100;
 const STATES = { open: "info", sealed: "warning", consumed: "good", requeued: "plain" };
 const ACTIONS = {
-  requeue: { label: "Requeue", verb: (count) => `Requeue ${plural(count, "message")}` },
-  sweep: {
-    label: "Sweep finished batches",
-    verb: (count) => `Remove ${plural(count, "finished batch", "finished batches")}`,
-    danger: true,
+  requeue: { label: "Requeue", verb: (count) => (count ? `Requeue ${plural(count, "message")}` : "Mark requeued") },
+  mark_consumed: {
+    label: "Mark consumed",
+    verb: (count) => (count ? `Mark ${plural(count, "message")} consumed` : "Mark consumed"),
   },
-  mark_consumed: { label: "Mark consumed", verb: (count) => `Mark ${plural(count, "message")} consumed` },
+};
+const SWEEP = {
+  verb: (count) => (count ? `Remove ${plural(count, "finished batch", "finished batches")}` : "Sweep"),
+  danger: true,
 };
 
 export async function batches(page, conn) {
@@ -43,6 +45,7 @@ export async function batches(page, conn) {
   const parts = [
     answer.problem && problem(answer.problem),
     rights.reason && note(foreign(rights.reason)),
+    rights.mayAct && sweeps(page, conn, answer.ledgers),
     list.element,
     most,
   ];
@@ -75,6 +78,16 @@ function columns(page, conn, rights) {
   return all;
 }
 
+/** A sweep is of a whole ledger, so its button stands above the batches: one for each database that has some to sweep. */
+function sweeps(page, conn, ledgers) {
+  if (!ledgers.length) return null;
+  const all = ledgers.map(({ database, queue }) => {
+    const label = ledgers.length > 1 ? `Sweep finished batches of ${database}…` : "Sweep finished batches…";
+    return actionButton(page, conn, { ...SWEEP, label, request: { action: "sweep", queue } });
+  });
+  return h("p", { class: "buttons" }, all);
+}
+
 const origin = (batch) =>
   batch.dag_id && batch.run_id ? runLink(batch.dag_id, batch.run_id, batch.task_id) : foreign(batch.origin ?? "–");
 
@@ -82,13 +95,13 @@ function buttons(page, conn, batch, small = false) {
   const offered = batch.actions.filter((name) => name in ACTIONS);
   if (!offered.length) return null;
   const all = offered.map((name) => {
-    // A sweep is of the ledger that the batch stands in.
-    const what = name === "sweep" ? { queue: batch.queue } : { batch_id: batch.batch_id };
-    const button = actionButton(page, conn, { ...ACTIONS[name], request: { action: name, ...what } });
+    const button = actionButton(page, conn, {
+      ...ACTIONS[name],
+      request: { action: name, batch_id: batch.batch_id },
+    });
     if (small) {
       button.classList.add("small");
-      const where = name === "sweep" ? `beside ${batch.queue}` : `batch ${batch.batch_id.slice(0, 8)}`;
-      button.setAttribute("aria-label", `${ACTIONS[name].label} ${where}`);
+      button.setAttribute("aria-label", `${ACTIONS[name].label} batch ${batch.batch_id.slice(0, 8)}`);
     }
     return button;
   });

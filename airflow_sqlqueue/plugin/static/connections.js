@@ -18,7 +18,10 @@ export async function connections(page) {
   if (!all.length) {
     page.show(
       h("h1", {}, "SQL queues"),
-      note("There is no connection of type sqlqueue that you may read. Add one under Admin, Connections."),
+      note(
+        "There is no connection to show that you may read: an administrator names those of Airflow's database in " +
+          "[sqlqueue] page_connections of Airflow's configuration, * for all.",
+      ),
     );
     return;
   }
@@ -87,7 +90,7 @@ function summary(conn, answer) {
             )
           : "–",
       ],
-      ["Oldest", ages.length ? span(Math.max(...ages)) : "–"],
+      ["Oldest, not failed", ages.length ? span(Math.max(...ages)) : "–"],
     ]),
     severe.length
       ? h(

@@ -83,7 +83,7 @@ function headers(one) {
 function body(page, where, rights) {
   const section = h("section", {}, h("h2", {}, "Body"));
   if (!rights.maySeeBodies) {
-    section.append(note("You may not see the bodies of this connection’s messages."));
+    section.append(note(foreign(rights.bodiesRefused)));
     return section;
   }
   const place = h("div", {});

@@ -61,7 +61,8 @@ export async function rightsOf(page, get, conn) {
   return {
     mayAct: Boolean(mine?.may_act) && available,
     mayEdit: Boolean(mine?.may_act),
-    maySeeBodies: Boolean(mine?.may_see_bodies),
+    maySeeBodies: mine?.bodies_refused === null,
+    bodiesRefused: mine?.bodies_refused ?? "You may not see the bodies of this connection’s messages.",
     reason: mine?.may_act && !available ? reason : null,
   };
 }

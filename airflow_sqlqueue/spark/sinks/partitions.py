@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
-from airflow_sqlqueue.spark.read_errors import is_read_error
+from airflow_sqlqueue.spark.errors import is_read_error
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 
 if TYPE_CHECKING:

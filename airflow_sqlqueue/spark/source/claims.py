@@ -21,6 +21,7 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.liveness import BatchLocks
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError, WrongBatchError
@@ -30,8 +31,7 @@ from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.source.options import MAX_PARTITIONS, ServerAccess, SourceOptions
-from airflow_sqlqueue.spark.source.staged import BatchShare
-from airflow_sqlqueue.spark.table_reader import share_out
+from airflow_sqlqueue.spark.source.staged import BatchShare, share_out
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class Claims:
             if self._up_to == LAST:
                 time.sleep(_IDLE_SECONDS)
             return start
-        opened.locks.take(batch_id)
+        opened.lock(batch_id)
         size = DrainOptions.bytes_per_statement
         options = DrainOptions(
             max_messages=max_messages,
@@ -138,10 +138,12 @@ class Claims:
             opened.client.session,
             opened.address,
             TableStage(self.access.ledger_schema),
-            batch_id=batch_id,
-            origin=f"Spark stream {state.name}, claim {number}",
-            owner=opened.lock_id,
-            options=options,
+            DrainRequest(
+                batch_id=batch_id,
+                origin=f"Spark stream {state.name}, claim {number}",
+                owner=opened.lock_id,
+                options=options,
+            ),
             ledger_schema=self.access.ledger_schema,
         ).run()
         return opened.offset(state, number)
@@ -157,7 +159,7 @@ class Claims:
         found = []
         for number in range(start["number"] + 1, end["number"] + 1):
             batch_id = state.batch_id(number)
-            opened.locks.take(batch_id)
+            opened.lock(batch_id)
             parts = opened.run(lambda session, _, batch_id=batch_id: opened.sealed_parts(session, state, batch_id))
             if parts:
                 shares = share_out(parts, self.options.partitions)
@@ -188,12 +190,12 @@ class _Opened:
     def __init__(self, access: ServerAccess, queue: str, consumer: str) -> None:
         self.client: QueueClient = access.client()
         self.schema = access.ledger_schema
-        self.address: ResolvedAddress = self.client.find(queue)
         self._consumer = consumer
-        self._connection = Reconnecting(self.client.session, f"A step of the consumer {consumer!r}")
+        self._connection = Reconnecting(self.client.session, f"Reading {queue} as the consumer {consumer!r}")
+        self.address: ResolvedAddress = self._connection.run(lambda _: self.client.find(queue))
         self.locks = BatchLocks(self.client.session, self.address.catalog, self.schema)
         self.lock_id = lock_of(consumer)
-        if not self.locks.take(self.lock_id, _LOCK_SECONDS):
+        if not self.lock(self.lock_id, _LOCK_SECONDS):
             self.locks.close()
             raise WrongBatchError(
                 f"Another query reads as the consumer {consumer!r}: stop it, or give this one a name of its own."
@@ -212,6 +214,10 @@ class _Opened:
     def run(self, work: Any) -> Any:
         """What ``work(session, queue)`` returns, again on a new connection where one was lost."""
         return self._connection.run(lambda session: work(session, QueueTable(session, self.address)))
+
+    def lock(self, batch_id: uuid.UUID, wait: float = 0.0) -> bool:
+        """:meth:`.BatchLocks.take`, again where its connection was lost."""
+        return self._connection.run(lambda _: self.locks.take(batch_id, wait))
 
     def state(self) -> ConsumerState:
         """The consumer as it is now."""

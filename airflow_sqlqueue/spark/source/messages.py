@@ -15,8 +15,8 @@ from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, decode_headers, encode_headers, escape_non_ascii
 from airflow_sqlqueue.message_types import first_type
-from airflow_sqlqueue.row import BODY_FILE, Row
-from airflow_sqlqueue.spark.batch import TEXT_HEADERS, TIME_HEADERS
+from airflow_sqlqueue.row import BODY_FILE, COLUMN_HEADERS, NAMES, SENT_BITS, Row
+from airflow_sqlqueue.spark.headers import TEXT_HEADERS, TIME_HEADERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,13 +34,13 @@ _HEADERS = {
 _TYPES = {
     **dict.fromkeys(_HEADERS, _TEXT),
     **dict.fromkeys(TIME_HEADERS, _INSTANT),
-    **dict.fromkeys(("Id", "CorrelationId", "ReplyToAddress", "headers_raw"), _TEXT),
+    **dict.fromkeys(("Id", *COLUMN_HEADERS, "headers_raw"), _TEXT),
     "Expires": _INSTANT,
     "Body": _BYTES,
     "headers": _MAP,
     BODY_FILE: _TEXT,
 }
-_PASSED_OVER = ("RowVersion", "Expired", "Recoverable", "headers_malformed", "processing_ms")
+_PASSED_OVER = ("RowVersion", "Expired", *SENT_BITS, "headers_malformed", "processing_ms")
 """What a read gives besides, and what the queue or the reader finds out anew."""
 
 
@@ -92,17 +92,16 @@ def message_row(values: Mapping[str, Any]) -> Row:
     body, expires = values.get("Body"), values.get("Expires")
     row_id = _row_id(values.get("Id"))
     headers, text = _headers(values, row_id)
-    return Row(
-        id=row_id,
-        correlation_id=_column(values.get("CorrelationId"), headers.get(HeaderNames.CORRELATION_ID)),
-        reply_to_address=_column(values.get("ReplyToAddress"), headers.get(HeaderNames.REPLY_TO_ADDRESS)),
-        recoverable=None,
-        expires=None if expires is None else _aware(expires).astimezone(timezone.utc).replace(tzinfo=None),
-        headers=text,
-        body=body.encode() if isinstance(body, str) else body,
-        row_version=0,
-        expired=False,
-    )
+    columns = {
+        "Id": row_id,
+        "Expires": None if expires is None else _aware(expires).astimezone(timezone.utc).replace(tzinfo=None),
+        "Headers": text,
+        "Body": body.encode() if isinstance(body, str) else body,
+        "RowVersion": 0,
+        "Expired": False,
+        **{name: _column(values.get(name), headers.get(header)) for name, header in COLUMN_HEADERS.items()},
+    }
+    return Row._make(columns.get(name) for name in NAMES)
 
 
 def _headers(values: Mapping[str, Any], row_id: uuid.UUID) -> tuple[Mapping[str, str | None], str]:

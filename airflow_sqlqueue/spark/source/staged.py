@@ -1,22 +1,31 @@
-"""Reading a sealed batch: its parts shared out to tasks, in files or in the table of staged messages."""
+"""Reading a sealed batch: its parts shared out to tasks, in files or in the table of staged messages.
+
+A batch is immutable once it is sealed, so a task that is run again, or twice at the same time, reads the same rows.
+
+Source: docs/design.md, "Batches in a table".
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.drain.ledger import Ledger, Part
+from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
-from airflow_sqlqueue.errors import BatchNotFoundError
+from airflow_sqlqueue.errors import BatchMismatchError, BatchNotFoundError
 from airflow_sqlqueue.row import NAMES
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.options import BatchOptions, ServerAccess
-from airflow_sqlqueue.spark.table_reader import share_out
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+TASK_BYTES = 64 * MIB
+"""Bytes of headers and bodies for one task, and one part more. A task may have several small parts."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +38,12 @@ class BatchShare:
     parts: tuple[Part, ...]
 
 
-def plan_shares(access: ServerAccess, options: BatchOptions) -> list[BatchShare]:
+def plan_shares(access: ServerAccess, options: BatchOptions, known: Batch | None = None) -> list[BatchShare]:
     """The parts of a batch as the ledger lists them now, for as many tasks as the options say, or more large ones.
 
-    Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch that is open or was put back, and
-    :class:`BatchMismatchError` where the ledger contradicts itself or names files that are not the drain's.
+    ``known`` is the batch as a manifest has it. Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch
+    that is open or was put back, and :class:`BatchMismatchError` where the ledger contradicts itself or the manifest,
+    or names files that are not the drain's.
     """
     client = access.client()
     catalog = client.settings.database if options.queue is None else client.find(options.queue).catalog
@@ -44,10 +54,28 @@ def plan_shares(access: ServerAccess, options: BatchOptions) -> list[BatchShare]
             raise BatchNotFoundError(f"There is no ledger in {catalog!r} to know batch {batch_id}: name its queue.")
         batch = ledger.manifest(batch_id)
         batch.check_readable()
+        if known is not None and (batch.messages, batch.stage) != (known.messages, known.stage):
+            raise BatchMismatchError(
+                f"The manifest of batch {batch_id} has {known.messages} messages, the ledger {batch.messages}: "
+                "is it another database's?"
+            )
         batch.check_files()
         parts = [part for part in ledger.parts(batch_id) if part.messages]
-    shares = share_out(parts, options.partitions)
-    return [BatchShare(catalog, batch_id, batch.stage, tuple(share)) for share in shares]
+    return [BatchShare(catalog, batch_id, batch.stage, tuple(share)) for share in share_out(parts, options.partitions)]
+
+
+def share_out(parts: Sequence[Part], at_least: int) -> list[list[Part]]:
+    """Parts for tasks, in order: ``at_least`` tasks where there are as many parts, more where they would be large."""
+    size = min(TASK_BYTES, sum(part.bytes for part in parts) // at_least)
+    shares: list[list[Part]] = [[]]
+    taken = 0
+    for part in parts:
+        if shares[-1] and taken + part.bytes > size:
+            shares.append([])
+            taken = 0
+        shares[-1].append(part)
+        taken += part.bytes
+    return shares
 
 
 def read_share(access: ServerAccess, columns: SelectedColumns, share: BatchShare) -> Iterator[pa.RecordBatch]:

@@ -150,7 +150,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def announce(options: argparse.Namespace, facts: dict[str, Any], database: str) -> None:
-    """One line, the URL, when the server takes connections; with the password only if it was made here."""
+    """One line, the URL, when the server takes connections; with the password only if it was made here.
+
+    Of a password that was given, standard error says where it goes in the URL.
+    """
     if options.ready_fd is not None:
         with os.fdopen(options.ready_fd, "w") as file:
             file.write(json.dumps(facts) + "\n")
@@ -160,6 +163,9 @@ def announce(options: argparse.Namespace, facts: dict[str, Any], database: str) 
     else:
         login = odbc.ServerLogin(options.host, facts["port"], options.user, facts.get("password", "..."))
         line = odbc.url(login, database)
+        if "password" not in facts:
+            sys.stderr.write("The password that was given is not shown: put it in place of the ... in the URL.\n")
+            sys.stderr.flush()
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

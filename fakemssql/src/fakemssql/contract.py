@@ -125,6 +125,13 @@ class Engine(Protocol):
     def transaction_descriptor(self) -> int:
         """Names the open transaction; 0 outside one."""
 
+    def session_state(self) -> tuple[bytes, bool]:
+        """The settings of the session, but for its database, and whether it has nothing else that would be lost with
+        its connection."""
+
+    def restore(self, state: bytes) -> bool:
+        """Take over the settings of a session whose connection was lost; False where that is refused."""
+
     def introduce(self, client: Client) -> None:
         """Who the client is, for the views and functions that tell of sessions."""
 

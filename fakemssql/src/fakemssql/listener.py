@@ -185,7 +185,9 @@ class Listener:
                 if not found:
                     continue
                 if os.WIFSIGNALED(status):
-                    log.warning("the process of a connection was killed by signal %d", os.WTERMSIG(status))
+                    # One that was asked to end, as by _end_children or by Ctrl-C, is nothing to look into.
+                    level = logging.INFO if os.WTERMSIG(status) in STOP_SIGNALS else logging.WARNING
+                    log.log(level, "the process of a connection was killed by signal %d", os.WTERMSIG(status))
             del self._workers[pid]
             self._free_place(worker)
             self._let_go(worker)

@@ -235,20 +235,20 @@ class FakeServer:
         lose_transaction_at: int | None = None,
         page_locks: bool = False,
         failing_dirty_reads: int = 0,
+        refuse_recovery: bool = False,
     ) -> Iterator[None]:
         """Faults and pretences for the connections that are opened in the block.
 
         :param properties: what SERVERPROPERTY says, by name: ``{"EngineEdition": 6}``.
         :param lose_transaction_at: each connection loses an open transaction once, without an error, just before the
             request of that number; only requests in a transaction count, from 1.
-        :param page_locks: statements without ROWLOCK lock pages, as SQL Server may choose to: READPAST waits there for
-            rows that others have locked.
-        :param failing_dirty_reads: so many statements of each connection that read a table under NOLOCK fail with error
-            601, as where rows are moved under them.
+        :param page_locks: statements without ROWLOCK lock pages, as may be, and READPAST waits for what others locked.
+        :param failing_dirty_reads: so many statements of each connection that read a table under NOLOCK fail (601).
+        :param refuse_recovery: restore no session whose connection broke while it was idle.
         """
-        file = self.data / switches.FILE
+        file, more = self.data / switches.FILE, (page_locks, failing_dirty_reads, refuse_recovery)
         before = switches.read(file)
-        switches.write(file, switches.Switches(properties or {}, lose_transaction_at, page_locks, failing_dirty_reads))
+        switches.write(file, switches.Switches(properties or {}, lose_transaction_at, *more))
         try:
             yield
         finally:

@@ -25,12 +25,16 @@ class Switches:
     ``page_locks``: statements without ROWLOCK lock pages, over which READPAST does not step ("Table hints
     (Transact-SQL)"). ``failing_dirty_reads``: of each connection so many statements that read a table under NOLOCK fail
     with error 601 ("MSSQLSERVER_601").
+
+    ``refuse_recovery``: the server does not restore a session for a client whose connection broke while it was idle
+    ("Connection resiliency in the ODBC driver": IMC02 and what follows).
     """
 
     properties: Mapping[str, str | int | None] = field(default_factory=dict)
     lose_transaction_at: int | None = None
     page_locks: bool = False
     failing_dirty_reads: int = 0
+    refuse_recovery: bool = False
 
     def __post_init__(self) -> None:
         if self.lose_transaction_at is not None and self.lose_transaction_at < 1:

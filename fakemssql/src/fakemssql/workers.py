@@ -15,6 +15,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from fakemssql import killing
 from fakemssql.connections import Connections, Place
 from fakemssql.tds.connection import Front, serve
 from fakemssql.tds.request_loop import describe
@@ -87,6 +88,7 @@ def _child(
         for number in (*STOP_SIGNALS, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        killing.heed()
         for fd in closed:
             os.close(fd)
         serve(client, front, place)

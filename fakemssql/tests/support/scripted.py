@@ -34,6 +34,13 @@ class Scripted:
         self.database, self.transaction_descriptor, self.wait = database, 0, wait
         self.seen: list[object] = []
 
+    def session_state(self) -> tuple[bytes, bool]:
+        return b"", True
+
+    def restore(self, state: bytes) -> bool:
+        self.seen.append(("restore", state))
+        return True
+
     def introduce(self, client: object) -> None:
         self.client = client
 

@@ -6,7 +6,7 @@ import socket
 import struct
 from dataclasses import dataclass, field
 
-from fakemssql.tds import login
+from compat.relay import obscure
 from fakemssql.tds.packets import EOM, HEADER
 from fakemssql.tds.reader import Reader
 from fakemssql.tds.versions import TDS_7_4
@@ -59,7 +59,7 @@ def login7(
             extension_at = len(body)
             body += b"\0" * length
             continue
-        data = login.obscure(text) if index == 2 else text.encode("utf-16-le")
+        data = obscure(text) if index == 2 else text.encode("utf-16-le")
         table += struct.pack("<HH", start + len(body), len(text))
         body += data
     table += b"\0" * 6 + struct.pack("<HHHHHHI", 0, 0, 0, 0, 0, 0, 0)

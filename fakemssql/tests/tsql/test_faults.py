@@ -47,7 +47,7 @@ def test_a_fault_of_the_planner(
     severity: int,
     logged: str,
 ) -> None:
-    monkeypatch.setattr("fakemssql.tsql.runtime.plans.compile_statement", broken(change))
+    monkeypatch.setattr("fakemssql.tsql.runtime.execution.plans.compile_statement", broken(change))
     # Plans are kept with their texts, so each case has a text of its own.
     found = client.run(f"SELECT N'secret' AS [{logged}]; SELECT 1")
     (error,) = found.messages

@@ -14,8 +14,8 @@ from fakemssql.tsql.compiler.compiler import STATEMENTS as COMPILED
 from fakemssql.tsql.definitions.security.authorization import CHECKS
 from fakemssql.tsql.definitions.statements import DEFINITIONS
 from fakemssql.tsql.parser import nodes
-from fakemssql.tsql.runtime.rows import rows
-from fakemssql.tsql.runtime.statements import STATEMENTS
+from fakemssql.tsql.runtime.statements.rows import rows
+from fakemssql.tsql.runtime.statements.table import STATEMENTS
 
 BODIES = {nodes.Select, nodes.SetOperation, nodes.Values, nodes.Query}
 PARTS = {
@@ -27,7 +27,8 @@ PARTS = {
 
 def concrete(base: type) -> set[type]:
     """The classes of the syntax tree below ``base`` of which there are nodes."""
-    found = {each for each in vars(nodes).values() if inspect.isclass(each) and issubclass(each, base)}
+    classes = [each for each in vars(nodes).values() if inspect.isclass(each)]
+    found = {each for each in classes if each.__module__.startswith(nodes.__name__) and issubclass(each, base)}
     return {each for each in found if each is not base and not any(each in other.__mro__[1:] for other in found)}
 
 

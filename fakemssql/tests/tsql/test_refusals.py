@@ -44,3 +44,12 @@ def test_what_stays_allowed(client: Any, table: str) -> None:
     assert client.value(f"DECLARE @a int; EXEC @a = {table} 4; SELECT @a") == 5
     client.ok("SELECT a FROM (VALUES (1)) v(a) GROUP BY a HAVING COUNT(*) > 0 ORDER BY ROW_NUMBER() OVER (ORDER BY a)")
     assert "#2" in client.error("CREATE TABLE #m (a int, b nosuchtype)").message
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["SQRT(4)", "STDEV(a)", "NTILE(2) OVER (ORDER BY a)", "STDEV(a) OVER ()", "CHOOSE(1, 2)", "SESSION_CONTEXT(N'k')"],
+)
+def test_a_function_that_nobody_needs_is_refused_by_its_name(client: Any, call: str) -> None:
+    error = client.error(f"SELECT {call} FROM (VALUES (1)) v(a)")
+    assert (error.number, error.message) == (40517, f"{call.split('(')[0]} is not supported by fakemssql.")

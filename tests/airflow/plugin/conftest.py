@@ -25,10 +25,10 @@ def airflow_app(metadata_db: None) -> Iterator[Any]:
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """No look is kept from one request to the next, nor from other tests."""
-    from airflow_sqlqueue.plugin import looks
+    from airflow_sqlqueue.plugin import snapshots
 
-    monkeypatch.setattr(looks, "FRESH_SECONDS", 0.0)
-    monkeypatch.setattr(looks.LOOKS, "_watched", OrderedDict())
+    monkeypatch.setattr(snapshots, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(snapshots.SNAPSHOTS, "_watched", OrderedDict())
 
 
 @pytest.fixture

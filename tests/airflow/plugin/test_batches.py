@@ -11,11 +11,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import BatchError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainOperator
-from airflow_sqlqueue.operators.links import BatchLink
+from airflow_sqlqueue.operators.drain import BatchLink
 from airflow_sqlqueue.plugin.actions_dag import actions_dag
 from tests.airflow.plugin.actions import Task, conf_of, execute
 
@@ -50,7 +51,7 @@ def test_a_batch_is_shown_with_who_drained_it(get: Any, page: Any, drained: Any,
 
 def test_the_newest_batches_come_first(get: Any, hook: SqlQueueHook, queue_name: str) -> None:
     for _ in range(3):
-        hook.drain(queue_name, stage="table", batch_id=uuid.uuid4())
+        hook.drain(queue_name, request=DrainRequest(batch_id=uuid.uuid4()), stage="table")
     created = [each["created"] for each in get(BATCHES, params={"limit": 2})["batches"]]
     assert len(created) == 2
     assert created == sorted(created, reverse=True)
@@ -81,7 +82,7 @@ def test_a_batch_is_marked_consumed_and_swept_from_its_staging_folder(
     started = post(ACTIONS, {"token": preview["token"], "count": preview["messages"]})
     execute(dag, started["run_id"], conf_of(started["run_id"]))
     shown = get(f"{BATCHES}/{batch['batch_id']}")
-    assert (shown["state"], shown["actions"]) == ("consumed", ["sweep"])
+    assert (shown["state"], shown["actions"]) == ("consumed", [])
     table = f"[{hook.client.settings.database}].[sqlqueue].[Batch]"
     long_ago = ", ".join(f"[{name}] = DATEADD(day, -30, [{name}])" for name in ("OpenedAt", "SealedAt", "ConsumedAt"))
     hook.client.run_sql(f"UPDATE {table} SET {long_ago} WHERE [BatchId] = ?", batch["batch_id"])
@@ -95,6 +96,30 @@ def test_a_batch_is_marked_consumed_and_swept_from_its_staging_folder(
     said = execute(with_folder, started["run_id"], conf_of(started["run_id"]))[-1]
     assert "1 batches, 1 files" in said["sentence"]
     assert not file.exists()
+
+
+@pytest.mark.parametrize(("action", "state"), [("requeue", "requeued"), ("mark_consumed", "consumed")])
+def test_an_empty_batch_can_be_brought_to_its_end(
+    post: Any, get: Any, hook: SqlQueueHook, queue_name: str, dag: Any, action: str, state: str
+) -> None:
+    batch_id = str(hook.drain(queue_name, request=DrainRequest(batch_id=uuid.uuid4()), stage="table").batch.batch_id)
+    preview = post(f"{ACTIONS}/preview", {"action": action, "batch_id": batch_id})
+    assert (preview["messages"], preview["possible"]) == (0, True)
+    assert preview["sentence"].startswith(f"The batch holds no messages: it would be marked {state}")
+    started = post(ACTIONS, {"token": preview["token"], "count": 0})
+    execute(dag, started["run_id"], conf_of(started["run_id"]))
+    assert get(f"{BATCHES}/{batch_id}")["state"] == state
+
+
+def test_a_sweep_is_offered_once_for_each_ledger_that_has_finished_batches(
+    get: Any, hook: SqlQueueHook, queue_name: str
+) -> None:
+    for _ in range(2):
+        batch = hook.drain(queue_name, request=DrainRequest(batch_id=uuid.uuid4()), stage="table").batch
+        hook.mark_consumed(batch)
+    answer = get(BATCHES)
+    assert [ledger["database"] for ledger in answer["ledgers"]] == [hook.client.settings.database]
+    assert not any("sweep" in each["actions"] for each in answer["batches"])
 
 
 def test_a_failed_action_says_why(post: Any, drained: Any, queue_name: str, dag: Any, hook: SqlQueueHook) -> None:
@@ -164,4 +189,4 @@ def test_only_what_can_be_done_with_a_batch_is_offered() -> None:
         ("sealed", False): ["requeue", "mark_consumed"],
         ("sealed", True): ["mark_consumed"],
     }
-    assert actions_for(info("consumed")) == actions_for(info("requeued")) == ["sweep"]
+    assert actions_for(info("consumed")) == actions_for(info("requeued")) == []

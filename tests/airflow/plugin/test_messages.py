@@ -12,6 +12,7 @@ import pytest
 
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
+from tests import zoo
 
 pytestmark = pytest.mark.airflow
 
@@ -249,3 +250,36 @@ def test_half_a_character_hides_no_other_message(post: Any, get: Any, hook: SqlQ
     shown = get(f"{path}/{first['row_version']}")
     assert ["x", "\udc00"] in [list(each) for each in shown["headers"]]
     assert second["message_type"] is None
+
+
+def test_a_zoo_of_hostile_rows_is_shown(
+    post: Any, get: Any, hook: SqlQueueHook, queue_name: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every view answers, in bounded size, and what is good is found behind it."""
+    from airflow_sqlqueue.plugin import failures, messages
+
+    monkeypatch.setattr(failures, "SECONDS", 120.0)
+    monkeypatch.setattr(messages, "SEARCH_SECONDS", 120.0)
+    with hook.client.queue(queue_name).open() as queue:
+        sent = zoo.insert(queue.session, queue.address, zoo.ROWS, **zoo.QUEUE)
+    hook.send(queue_name, [Message({"NServiceBus.CorrelationId": "good"})] * 100)
+    found, after, ended = [], None, False
+    while not ended:
+        answer = post(path, {"limit": 200, "after": after})
+        assert len(json.dumps(answer)) < 2_000_000
+        found += answer["messages"]
+        after, ended = answer["next"], answer["ended"]
+    assert len(found) == sent + 100
+    assert sum(not each["is_readable"] for each in found) >= len(zoo.TEXTS) - 5
+    for each in found[:sent]:
+        one = get(f"{path}/{each['row_version']}")
+        assert (one["problem"] is None) == each["is_readable"]
+    too_long = [get(f"{path}/{each['row_version']}") for each in found if each["bytes"] > 4 * 1024 * 1024]
+    assert {one["problem"] for one in too_long} == {"the headers have more than 1,048,576 characters"}
+    assert all(len(one["raw_headers"]) == 100_000 for one in too_long)
+    good = post(path, {"limit": 200, "header": {"name": "NServiceBus.CorrelationId", "value": "good"}})
+    assert len(good["messages"]) == 100
+    for key in ("exception", "message_type", "endpoint", "hour"):
+        groups = post(path.replace(f"queues/{queue_name}/messages", "failures"), {"queue": queue_name, "group_by": key})
+        assert groups["messages"] == sent + 100
+        assert len(json.dumps(groups)) < 1_000_000

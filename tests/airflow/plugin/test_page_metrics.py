@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.plugin.metrics import FAMILIES, exposition
@@ -42,7 +43,7 @@ def test_a_scrape_has_every_connection(
     down = {**json.loads(os.environ["AIRFLOW_CONN_SQLQUEUE_DEFAULT"]), "port": 1}
     monkeypatch.setenv("AIRFLOW_CONN_DOWN", json.dumps(down))
     hook.send(queue_name, [Message({"NServiceBus.TimeSent": "2026-01-01 12:00:00:000000 Z"})] * 3)
-    hook.drain(queue_name, stage="table", batch_id=uuid.uuid4())
+    hook.drain(queue_name, request=DrainRequest(batch_id=uuid.uuid4()), stage="table")
     hook.send(queue_name, [Message()])
     answer = page("GET", "metrics", role=None, headers={"Authorization": f"Bearer {token}"})
     assert answer.status_code == 200
@@ -87,9 +88,9 @@ def test_a_look_sets_airflows_gauges_too(
     """Airflow has its statistics twice: for its servers, and for tasks, of which the tests have a listener."""
     from airflow.sdk.observability import stats
 
-    from airflow_sqlqueue.plugin import gauges
+    from airflow_sqlqueue.plugin import airflow_metrics
 
-    monkeypatch.setattr(gauges, "stats", stats)
+    monkeypatch.setattr(airflow_metrics, "stats", stats)
     hook.send(queue_name, [Message({"NServiceBus.TimeSent": "2026-01-01 12:00:00:000000 Z"})] * 2)
     for _ in range(2):
         get("api/connections/sqlqueue_default/queues")

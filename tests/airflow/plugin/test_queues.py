@@ -11,7 +11,9 @@ import pytest
 from bench_page import crowded
 from bench_setting import connection_fields
 
+from airflow_sqlqueue.errors import LockTimeoutError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.inspection.overview import DatabaseOverview
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
@@ -68,6 +70,28 @@ def test_findings_come_with_the_statement_that_mends_them(get: Any, hook: SqlQue
     assert SqlQueueHook("sqlqueue_default").client.tables.inspect(queue_name).findings == ()
 
 
+def test_queues_stay_as_they_were_while_the_catalog_is_locked(
+    get: Any, hook: SqlQueueHook, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a CREATE or ALTER that is not committed, for which the catalog views of SQL Server wait."""
+    hook.send(queue_name, [Message()] * 5)
+    assert one(get(QUEUES), queue_name)["messages"] == 5
+
+    def wait(overview: DatabaseOverview, session: Session) -> None:
+        raise LockTimeoutError("Could not look at the queues of the database: others hold the locks for too long.")
+
+    with monkeypatch.context() as locked:
+        locked.setattr(DatabaseOverview, "look", wait)
+        for _ in range(2):
+            answer = get(QUEUES)
+            assert one(answer, queue_name)["messages"] == 5
+            assert "others hold the locks" in answer["problem"]
+            assert "are shown as they were seen last" in answer["problem"]
+    hook.send(queue_name, [Message()])
+    answer = get(QUEUES)
+    assert (one(answer, queue_name)["messages"], answer["problem"]) == (6, None)
+
+
 def test_a_server_that_is_down_is_a_sentence(get: Any, page: Any, connection: Any) -> None:
     connection(host="127.0.0.1", port=1)
     answer = get(QUEUES)
@@ -102,15 +126,15 @@ def test_a_database_that_is_missing_leaves_the_others(get: Any, live: str, monke
 def test_who_asks_while_another_looks_gets_the_last_look(
     get: Any, page: Any, hook: SqlQueueHook, queue_name: str, statements: list[str], monkeypatch: Any
 ) -> None:
-    from airflow_sqlqueue.plugin import looks
+    from airflow_sqlqueue.plugin import snapshots
 
     get(QUEUES)
-    (watched,) = looks.LOOKS._watched.values()
+    (watched,) = snapshots.SNAPSHOTS._watched.values()
     looks_before = statements.count("overview")
     with watched.mutex:
         assert one(get(QUEUES), queue_name)["messages"] == 0
     assert statements.count("overview") == looks_before
-    monkeypatch.setattr(looks, "FRESH_SECONDS", 60.0)
+    monkeypatch.setattr(snapshots, "FRESH_SECONDS", 60.0)
     assert one(get(QUEUES, user="ulf"), queue_name)["messages"] == 0
     assert statements.count("overview") == looks_before
 
@@ -132,9 +156,9 @@ def test_too_many_at_once_are_told_so(page: Any, live: str, queue_name: str, mon
 
 
 def test_who_waits_for_the_first_look_holds_no_thread_of_all(page: Any, live: str) -> None:
-    from airflow_sqlqueue.plugin import looks, servers
+    from airflow_sqlqueue.plugin import servers, snapshots
 
-    watched = looks.LOOKS._watch(live, servers.client_of(live))
+    watched = snapshots.SNAPSHOTS._watch(live, servers.client_of(live))
     while watched.waiting.acquire(blocking=False):
         pass
     answer = page("GET", QUEUES)

@@ -111,7 +111,8 @@ def test_an_open_connection_is_read_by_all_and_acted_on_by_few(
     assert not {status for status in refusals(page, READ, role).values() if status in REFUSED}
     assert refusals(page, ACT | BODIES, role) == all_of(ACT | BODIES, 403)
     (shown,) = get("api/connections", role=role)["connections"]
-    assert shown == {"id": live, "host": None, "may_act": False, "may_see_bodies": False}
+    assert shown == {"id": live, "host": None, "may_act": False, "bodies_refused": shown["bodies_refused"]}
+    assert "the right to read 'SQL Queue Bodies'" in shown["bodies_refused"]
     assert len(logged()) == before
 
 
@@ -120,12 +121,17 @@ def test_who_may_edit_the_connection_may_do_all_but_see_bodies(page: Any, get: A
     assert not {status for status in refusals(page, PAGE | READ | ACT, role).values() if status in REFUSED}
     assert refusals(page, BODIES, role) == all_of(BODIES, 403)
     (shown,) = get("api/connections", role=role)["connections"]
-    assert shown == {"id": live, "host": "127.0.0.1", "may_act": True, "may_see_bodies": False}
+    refusal = "Bodies are shown to nobody: [sqlqueue] page_show_bodies in Airflow's configuration is off."
+    assert shown == {"id": live, "host": "127.0.0.1", "may_act": True, "bodies_refused": refusal}
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_bodies_are_switched_on_for_those_who_may_edit(page: Any, live: str, monkeypatch: Any, role: str) -> None:
+def test_bodies_are_switched_on_for_those_who_may_edit(
+    page: Any, get: Any, live: str, monkeypatch: Any, role: str
+) -> None:
     monkeypatch.setenv("AIRFLOW__SQLQUEUE__PAGE_SHOW_BODIES", "True")
+    for shown in get("api/connections", role=role)["connections"]:
+        assert (shown["bodies_refused"] is None) is (role in ("ADMIN", "OP"))
     statuses = refusals(page, BODIES, role).values()
     assert set(statuses) == ({404} if role in ("ADMIN", "OP") else {403})
 

@@ -16,6 +16,7 @@ import pytest
 
 from airflow_sqlqueue import reply
 from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from fakemssql import FakeServer
@@ -108,8 +109,8 @@ def waiting(running_airflow: RunningAirflow, received: Path) -> Iterator[Waiting
     many = [f"many.{number}" for number in range(SENSORS)]
     patient = {"deferrable": True, "timeout": 3600}
     sensors = {
-        "classic": {"queue_name": "classic", "min_messages": 3, "deferrable": False},
-        "deferred": {"queue_name": "deferred", "min_messages": "{{ 1 + 2 }}", **patient},
+        "classic": {"queue_name": "classic", "wait_for": {"min_messages": 3}, "deferrable": False},
+        "deferred": {"queue_name": "deferred", "wait_for": {"min_messages": "{{ 1 + 2 }}"}, **patient},
         "missing": {"queue_name": "missing", **patient},
         "late": {"queue_name": "late", "deferrable": True, "timeout": 15},
         "quiet": {"queue_name": "quiet", "deferrable": True, "timeout": 15, "soft_fail": True},
@@ -170,7 +171,7 @@ def test_a_drain_waits_deferred_and_then_drains(waiting: Waiting) -> None:
 def test_a_deferred_sensor_finds_a_batch_that_was_left(waiting: Waiting, tmp_path: Path) -> None:
     waiting.wait_for("left", "deferred")
     waiting.send("left", 2)
-    waiting.client.queue("left").drain(tmp_path, origin="a test")
+    waiting.client.queue("left").drain(tmp_path, DrainRequest(origin="a test"))
     waiting.wait_for("left", "success")
     assert (waiting.xcom("left")["count"], waiting.xcom("left")["messages"]) == (1, 2)
 

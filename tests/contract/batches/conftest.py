@@ -13,14 +13,16 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
-from airflow_sqlqueue.drain.worker import DrainTask, Worker
+from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect, run_sql
@@ -78,9 +80,7 @@ def drain(connect: Connect, queue: QueueTable, staging: StagingFolder) -> DrainI
                 connect,
                 queue.address,
                 staging,
-                batch_id=batch_id,
-                origin="test",
-                options=SMALL_PARTS,
+                DrainRequest(batch_id=batch_id, origin="test", options=SMALL_PARTS),
                 ledger_schema=SCHEMA,
             )
             .run()
@@ -92,15 +92,15 @@ def drain(connect: Connect, queue: QueueTable, staging: StagingFolder) -> DrainI
 
 def worker_of(queue: QueueTable, batch_id: uuid.UUID, staging: StagingFolder | Stage) -> Worker:
     stage = FileStage(staging) if isinstance(staging, StagingFolder) else staging
-    return Worker(queue.session, DrainTask(batch_id, queue.address, stage, SMALL_PARTS, SCHEMA))
+    return Worker(queue.session, WorkPlan(batch_id, queue.address, stage, SMALL_PARTS, SCHEMA))
 
 
 def open_batch(queue: QueueTable, ledger: Ledger, staging: StagingFolder | Stage, parts: int) -> uuid.UUID:
     """A batch that was interrupted after so many parts."""
     batch_id = uuid.uuid4()
     name = "files" if isinstance(staging, StagingFolder) else staging.name
-    ledger.open(batch_id, queue.address.canonical, "test", queue.ends()[1], name)
+    ledger.open(batch_id, queue.address.canonical, queue.ends()[1], name, DrainRequest(origin="test"))
     worker = worker_of(queue, batch_id, staging)
     for _ in range(parts):
-        assert worker.drain_part(-1, 2**62, None) is not None
+        assert worker.drain_part(Window(), None) is not None
     return batch_id

@@ -13,7 +13,9 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from tests.contract.batches.conftest import DrainIt, open_batch
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from tests.contract.batches.conftest import SCHEMA, DrainIt, open_batch
 
 
 def test_each_state_is_listed_with_its_times_and_figures(
@@ -58,13 +60,32 @@ def test_the_list_is_filtered_by_state_queue_id_and_age(queue: QueueTable, ledge
         batches(ledger, states=["done"])
 
 
+def test_a_batch_that_is_being_put_back_hides_no_other(
+    queue: QueueTable, ledger: Ledger, drain: DrainIt, settings: ConnectionSettings
+) -> None:
+    """Its row is locked as long as that takes; where READ_COMMITTED_SNAPSHOT is off, a reader would wait for it."""
+    kept, put_back = drain(1), drain(1)
+    with Session(settings, lock_timeout=0.5) as session:
+        beside = Ledger(session, ledger.catalog, SCHEMA)
+        ledger.session.begin()
+        assert ledger.session.value(ledger.query("ledger.requeue"), put_back.batch_id) == 1
+        for further in ({"states": ["sealed"]}, {"newest": 100}, {}):
+            found = batches(beside, queue=queue.address.canonical, **further)  # type: ignore[arg-type]
+            assert [str(info.batch_id) for info in found] == [kept.batch_id]
+        assert "sealed" in {state for state, *_ in session.run(beside.query("ledger.unfinished_by_state"))}
+        ledger.session.roll_back()
+        assert len(batches(beside, queue=queue.address.canonical)) == 2
+
+
 def test_a_database_without_a_ledger_has_no_batches(queue: QueueTable) -> None:
     assert batches(Ledger(queue.session, queue.address.catalog, "no ledger here")) == []
 
 
 def test_a_batch_as_json_values() -> None:
     opened, age = datetime(2026, 3, 5, 7, tzinfo=timezone.utc), timedelta(minutes=1)
-    info = BatchInfo(uuid.UUID(int=1), "q", "o", "open", "files", age, opened, None, None, None, 1, 2, 3, 0, 4)
+    info = BatchInfo(
+        uuid.UUID(int=1), "q", "o", "open", "files", age, opened, None, None, None, 1, messages=2, expired=3, bytes=4
+    )
     assert info.to_dict() == {
         "batch_id": "00000000-0000-0000-0000-000000000001",
         "queue": "q",

@@ -18,6 +18,7 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.session import Session
 from tests.conftest import Connect
 from tests.contract.batches.conftest import SCHEMA, open_batch, worker_of
@@ -165,5 +166,5 @@ def test_a_zombie_adds_nothing_to_a_batch_that_was_abandoned(
         zombie = worker_of(QueueTable(session, queue.address), batch_id, staging)
         client.batches.abandon(batch_id)
         with pytest.raises(BatchError, match="was sealed meanwhile"):
-            zombie.drain_part(-1, 2**62, None)
+            zombie.drain_part(Window(), None)
     assert queue.depth().messages == 50

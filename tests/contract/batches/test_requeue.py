@@ -17,6 +17,7 @@ import pytest
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.requeue import RequeueResult, requeue
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.table import TableStage
@@ -30,6 +31,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql.columns import row_columns
 from tests.contract.batches.conftest import SCHEMA, SMALL_PARTS, DrainIt, open_batch, worker_of
@@ -58,7 +60,7 @@ def test_a_requeued_batch_is_in_the_queue_as_it_was(any_queue: QueueTable, conne
         changes = "[CorrelationId] = '', [ReplyToAddress] = 'x ', [Recoverable] = 0"
         run_sql(queue.session, f"UPDATE {table} SET {changes} WHERE [RowVersion] % 5 = 0")
     before = rows(queue)
-    batch = Drain(connect, queue.address, stage, options=SMALL_PARTS, ledger_schema=SCHEMA).run().batch
+    batch = Drain(connect, queue.address, stage, DrainRequest(options=SMALL_PARTS), ledger_schema=SCHEMA).run().batch
     assert rows(queue) == []
     queue.send([Message(body=b"came meanwhile")])
     done = requeue(Ledger(queue.session, queue.address.catalog, SCHEMA), uuid.UUID(batch.batch_id))
@@ -98,15 +100,15 @@ def test_parts_that_interleave_come_back_in_the_order_of_the_queue(
     queue.send(Message({}, b"%d" % n) for n in range(60))
     first = queue.browse(1)[0].row_version
     batch_id = uuid.uuid4()
-    ledger.open(batch_id, queue.address.canonical, "test", queue.ends()[1], stage.name)
+    ledger.open(batch_id, queue.address.canonical, queue.ends()[1], stage.name)
     worker = worker_of(queue, batch_id, stage)
     with connect() as other, other.transaction():
         QueueTable(other, queue.address).take([first + n for n in range(0, 60, 3)])
-        while worker.drain_part(-1, 2**62, None):
+        while worker.drain_part(Window(), None):
             pass
         other.roll_back()
         other.begin()
-    while worker.drain_part(-1, 2**62, None):
+    while worker.drain_part(Window(), None):
         pass
     assert ledger.seal(batch_id).parts == 3
     requeue(ledger, batch_id)

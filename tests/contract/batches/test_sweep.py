@@ -22,6 +22,7 @@ from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, Configuratio
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.session import Session
 from tests.contract.batches.conftest import NOW, SCHEMA, DrainIt, open_batch, worker_of
 from tests.contract.conftest import run_sql
@@ -81,7 +82,7 @@ def test_nothing_of_an_open_batch_is_touched(queue: QueueTable, ledger: Ledger, 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("airflow_sqlqueue.drain.stages.files.PartFile", Stopped)
-        assert worker_of(queue, batch_id, staging).drain_part(-1, 2**62, None) is not None
+        assert worker_of(queue, batch_id, staging).drain_part(Window(), None) is not None
     assert swept == [SweepResult()]
     batch = ledger.seal(batch_id)
     assert sweep(ledger, staging, NOW) == SweepResult()
@@ -98,7 +99,7 @@ def test_a_zombies_file_is_an_orphan_once_the_batch_is_sealed(
     with Session(ledger.session.settings) as session:
         batch = Ledger(session, ledger.catalog, SCHEMA).seal(batch_id)
     with pytest.raises(BatchError, match="sealed meanwhile"):
-        worker_of(queue, batch_id, staging).drain_part(-1, 2**62, None)
+        worker_of(queue, batch_id, staging).drain_part(Window(), None)
     assert len(staged(staging)) == 2
     assert sweep(ledger, staging, NOW).orphans == 1
     assert staged(staging) == set(batch.paths)

@@ -106,6 +106,32 @@ def test_statements_and_batches_of_sends_are_part_of_it(
     assert (done.handled, done.failed) == (1, 1)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("level", ["READ UNCOMMITTED", "SERIALIZABLE"])
+def test_an_isolation_level_that_a_handler_sets_is_gone_with_its_message(
+    client: QueueClient, orders: Queue, consume: Consume, mode: str, level: str
+) -> None:
+    orders.send(numbered(3))
+    seen = Seen(lambda message: client.run_sql(f"SET TRANSACTION ISOLATION LEVEL {level}"))
+    done = consume(seen, transaction_mode=mode)
+    assert (done.handled, done.failed, len(seen.bodies), bodies(orders)) == (3, 0, 3, [])
+
+
+@pytest.mark.parametrize("mode", ["sends_atomic_with_receive", "receive_only"])
+def test_a_transaction_that_a_handler_leaves_open_fails_its_message_alone(
+    client: QueueClient, orders: Queue, consume: Consume, mode: str
+) -> None:
+    orders.send(numbered(3))
+
+    def leave_open(message: Envelope) -> None:
+        if message.body == b"1":
+            client.run_sql("BEGIN TRANSACTION")
+
+    done = consume(leave_open, transaction_mode=mode)
+    assert (done.handled, done.failed, bodies(orders)) == (2, 1, [])
+    assert bodies(client.queue("error")) == [b"1"]
+
+
 def test_a_statement_that_failed_is_not_forgotten_where_the_handler_goes_on(
     client: QueueClient, orders: Queue, consume: Consume, sent_texts: Any
 ) -> None:

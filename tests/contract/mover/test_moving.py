@@ -114,7 +114,7 @@ def test_a_move_ends_with_its_limits_and_says_that_more_is_due(endpoint: Endpoin
     assert (limited.moved, limited.complete) == (7, False)
     assert limited.next_due is not None
     assert limited.next_due <= datetime.now(timezone.utc) + timedelta(minutes=5)
-    assert endpoint.move(max_seconds=0).moved == 0
+    assert endpoint.move(max_seconds=1e-9).moved == 0
     rest = endpoint.move()
     assert (rest.moved, rest.complete, rest.next_due) == (3, True, None)
 

@@ -9,12 +9,14 @@ import socket
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from fakemssql import killing
 from fakemssql.contract import Client, ClientGone, Engine, OpenEngine, SqlError
-from fakemssql.tds import access_tokens, prelogin, tls, tokens, versions
+from fakemssql.tds import access_tokens, prelogin, recovery, tls, tokens, versions
 from fakemssql.tds import login as login7
 from fakemssql.tds.packets import MAX_SIZE, MIN_SIZE, Message, PacketType
 from fakemssql.tds.prelogin import Encryption
 from fakemssql.tds.reader import Truncated
+from fakemssql.tds.recovery import Recovery
 from fakemssql.tds.request_loop import RequestLoop, describe
 from fakemssql.tds.stream import Stream
 from fakemssql.tds.tokens import Change, Done, DoneKind
@@ -48,6 +50,7 @@ class Admission(Protocol):
 
 def serve(sock: socket.socket, front: Front, admission: Admission) -> None:
     """Serve one client until it leaves. Never raises for what the client does."""
+    killing.begin()
     transport = Transport(sock, front.limits)
     try:
         Connection(Stream(transport, os.getpid()), front, admission).run()
@@ -68,6 +71,7 @@ class Connection:
         self._admission = admission
         self._encryption = Encryption.NOT_SUPPORTED
         self._version = versions.TDS_7_4
+        self._recovery: Recovery | None = None
 
     def run(self) -> None:
         """From the first byte to the end. Raises :class:`ClientGone` when the client left."""
@@ -79,7 +83,11 @@ class Connection:
             if self._stream.gone:
                 raise ClientGone
             self._stream.transport.logged_in()
-            RequestLoop(self._stream, engine, self._version).run()
+            RequestLoop(self._stream, engine, self._version, self._recovery).run()
+        except killing.Killed:
+            # Before the session is gone for others: who sees that it is finds its client's connection closed as well.
+            self._stream.transport.close()
+            raise
         finally:
             engine.close()
 
@@ -144,7 +152,9 @@ class Connection:
             self._version = version
             self._admission.enter()
             account = self._front.credentials.admit(login)
-            engine = self._front.open_engine(login.database, account.name, stream.wait, account.password)
+            broken = recovery.parse(login.features.get(recovery.FEATURE, b""))
+            database = login.database if broken is None else broken.database
+            engine = self._front.open_engine(database, account.name, stream.wait, account.password)
         except SqlError as error:
             log.info("login refused: error %d", error.number)
             self._refuse(error, login)
@@ -160,12 +170,20 @@ class Connection:
         stream.write(tokens.text_change(Change.LANGUAGE, "us_english", ""))
         stream.write(_info(version, 5703, "Changed language setting to us_english."))
         stream.write(tokens.login_ack(version))
-        if account.nonce is not None:
-            stream.write(tokens.feature_ack({access_tokens.FEDAUTH: account.nonce}))
+        features = {} if account.nonce is None else {access_tokens.FEDAUTH: account.nonce}
+        if recovery.FEATURE in login.features:
+            beginning = Recovery(engine)
+            if broken is None or engine.restore(broken.state):
+                self._recovery = beginning
+                features[recovery.FEATURE] = beginning.acknowledgement()
+        if features:
+            stream.write(tokens.feature_ack(features))
         size = stream.framer.size
         if login.packet_size:
             size = min(MAX_SIZE, max(MIN_SIZE, login.packet_size))
         stream.write(tokens.text_change(Change.PACKET_SIZE, str(size), str(stream.framer.size)))
+        if self._recovery is not None:
+            stream.write(self._recovery.change())
         stream.write(tokens.done(self._version, DoneKind.DONE, Done.FINAL))
         stream.end()
         stream.framer.size = size

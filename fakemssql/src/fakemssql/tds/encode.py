@@ -10,9 +10,9 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
 
-from fakemssql import text
+from fakemssql import pgvalues, text
 from fakemssql.contract import ResultColumn, Rows, SqlError
-from fakemssql.tds import pgvalues, temporal, typeinfo, values
+from fakemssql.tds import temporal, typeinfo, values
 from fakemssql.tds.tokens import b_varchar, us_varchar
 from fakemssql.tds.versions import Version
 from fakemssql.types import SqlType

@@ -87,17 +87,11 @@ def parse_features(data: bytes, position: int) -> dict[int, bytes]:
 
 
 _REVEAL = bytes(((b ^ 0xA5) >> 4 | ((b ^ 0xA5) << 4 & 0xF0)) for b in range(256))
-_OBSCURE = bytes(((b >> 4 | (b << 4 & 0xF0)) ^ 0xA5) for b in range(256))
 
 
 def reveal(obscured: bytes) -> str:
     """The password of a LOGIN7 message: each byte was nibble-swapped, then XORed with 0xA5."""
     return obscured.translate(_REVEAL).decode("utf-16-le", "replace")
-
-
-def obscure(password: str) -> bytes:
-    """The way a client writes a password."""
-    return password.encode("utf-16-le", "surrogatepass").translate(_OBSCURE)
 
 
 @dataclass(frozen=True)

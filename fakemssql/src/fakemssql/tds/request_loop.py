@@ -7,10 +7,12 @@ import traceback
 
 from fakemssql.contract import Attention, ClientGone, Engine, SqlError
 from fakemssql.faults import fault
+from fakemssql.killing import Killed
 from fakemssql.tds import requests
 from fakemssql.tds.packets import RESET, RESET_KEEP_TRANSACTION, Message, PacketType
 from fakemssql.tds.procedures import Procedures
 from fakemssql.tds.reader import Truncated
+from fakemssql.tds.recovery import Recovery
 from fakemssql.tds.response import Response
 from fakemssql.tds.stream import Stream
 from fakemssql.tds.versions import Version
@@ -19,7 +21,8 @@ from fakemssql.tds.versions import Version
 class RequestLoop:
     """Answers what one client asks of its engine."""
 
-    def __init__(self, stream: Stream, engine: Engine, version: Version) -> None:
+    def __init__(self, stream: Stream, engine: Engine, version: Version, recovery: Recovery | None = None) -> None:
+        self._recovery = recovery
         self._stream = stream
         self._version = version
         self._engine = engine
@@ -31,7 +34,7 @@ class RequestLoop:
         while not fatal:
             message = self._stream.read_message()
             self._stream.begin()
-            response = Response(self._stream, self._version)
+            response = Response(self._stream, self._version, self._recovery)
             # An attention that came after the response is acknowledged all the same.
             attention = message.type == PacketType.ATTENTION
             if not attention:
@@ -57,6 +60,11 @@ class RequestLoop:
                 response.reset_done()
             self._dispatch(message, response)
         except Attention:
+            response.cut_off()
+        except Killed:
+            response.message(
+                SqlError(596, "Cannot continue the execution because the session is in the kill state.", severity=21)
+            )
             response.cut_off()
 
     def _dispatch(self, message: Message, response: Response) -> None:

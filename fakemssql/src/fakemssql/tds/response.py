@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fakemssql.contract import Parameter, ResultColumn, Rows, SqlError
 from fakemssql.tds import tokens, typeinfo, values
 from fakemssql.tds.encode import RowEncoder, column_metadata
+from fakemssql.tds.recovery import Recovery
 from fakemssql.tds.stream import Stream
 from fakemssql.tds.tokens import Change, Done, DoneKind
 from fakemssql.tds.versions import Version
@@ -27,8 +28,9 @@ class Response:
     something always follows; output parameters wait for the return status, which comes before them.
     """
 
-    def __init__(self, stream: Stream, version: Version) -> None:
+    def __init__(self, stream: Stream, version: Version, recovery: Recovery | None = None) -> None:
         self._stream = stream
+        self._recovery = recovery
         self._version = version
         self._rows: RowEncoder | None = None
         self._held: tuple[int, int, int] | None = None
@@ -106,6 +108,8 @@ class Response:
         for output in self._outputs:
             self._write(output)
         self._outputs, self._in_call, self._failed = [], False, False
+        if last:
+            self._tell_state()
         bits = (Done.FINAL if last else Done.MORE | Done.RPC_IN_BATCH) | (Done.ERROR if failed else 0)
         self._write(tokens.done(self._version, DoneKind.PROC, bits))
 
@@ -117,7 +121,13 @@ class Response:
         if self._held is None or self._failed:
             self._release()
             self._held = (Done.ERROR if self._failed else Done.FINAL, 0, 0)
+        self._tell_state()
         self._release(more=False)
+
+    def _tell_state(self) -> None:
+        """Changes of the session's state, which stand before the last DONE alone."""
+        if self._recovery is not None and (change := self._recovery.change()):
+            self._stream.write(change)
 
     def cut_off(self) -> None:
         """The end of a response to a request that was cancelled, or of one that the client took back (2.2.1.7)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 
+from fakemssql import killing
 from fakemssql.contract import Attention, ClientGone
 from fakemssql.tds.packets import EOM, HEADER, IGNORE, Framer, Message, PacketType
 from fakemssql.tds.transport import Transport
@@ -78,7 +79,7 @@ class Stream:
             # A client that sent its next request early gets it read in its turn.
             if len(self.transport.received) < HEADER.size:
                 poll.register(client, select.POLLIN)
-            ready = dict(poll.poll())
+            ready = dict(killing.poll(poll))
             if client in ready:
                 self.look()
                 self.check()
@@ -86,7 +87,8 @@ class Stream:
                 return
 
     def check(self) -> None:
-        """Raise what the client did, if anything."""
+        """Raise what the client did, if anything, or that another session has killed this one."""
+        killing.check()
         if self.gone:
             raise ClientGone
         if self.attention:

@@ -6,12 +6,14 @@ and 2.2.6.5) and may be taken off again after the login.
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import ssl
 import time
 from dataclasses import dataclass
 
+from fakemssql import killing
 from fakemssql.contract import ClientGone
 
 _CHUNK = 1 << 18
@@ -69,6 +71,9 @@ class Transport:
         return self._tls is not None
 
     def close(self) -> None:
+        # The listener may not have come to closing its own descriptor of the socket yet.
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
     def logged_in(self) -> None:
@@ -115,7 +120,7 @@ class Transport:
         poll = select.poll()
         poll.register(self._sock, events)
         if self._limits is None:
-            poll.poll()
+            killing.poll(poll)
             return
         left = self._deadline - time.monotonic()
         if left <= 0 or not poll.poll(left * 1000):

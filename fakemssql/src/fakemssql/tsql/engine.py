@@ -7,10 +7,10 @@ from collections.abc import Callable
 from fakemssql.contract import Client, SqlError, Wait
 from fakemssql.switches import Switches
 from fakemssql.tsql.procedures.table import PROCEDURES
-from fakemssql.tsql.runtime.backend import Backend
+from fakemssql.tsql.runtime.connection.backend import Backend
 from fakemssql.tsql.runtime.requests import SessionEngine
-from fakemssql.tsql.runtime.session import StatementTables
-from fakemssql.tsql.runtime.statements import STATEMENTS
+from fakemssql.tsql.runtime.session.session import StatementTables
+from fakemssql.tsql.runtime.statements.table import STATEMENTS
 from fakemssql.tsql.security.accounts import administrator, authenticate
 
 TABLES = StatementTables(STATEMENTS, PROCEDURES)

@@ -7,7 +7,7 @@ from importlib.resources import files
 from fakemssql.tsql.definitions.databases import create_database as _create
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.pg import Pg
-from fakemssql.tsql.runtime import activity
+from fakemssql.tsql.runtime.connection import activity
 
 SCRIPTS = (
     "10_values.sql",

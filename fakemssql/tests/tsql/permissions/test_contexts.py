@@ -67,6 +67,17 @@ def test_definitions_are_seen_with_view_definition(client: Any, someone: Someone
     assert mine.value(default) == "('x')"
 
 
+def test_the_filter_of_an_index_is_seen_with_view_definition(client: Any, someone: Someone, things: str) -> None:
+    """ "sys.indexes (Transact-SQL)": NULL for insufficient permissions on the table; that it has one, is seen."""
+    client.ok(
+        f"CREATE INDEX filtered ON {things} (word) WHERE word IS NOT NULL; GRANT SELECT ON {things} TO {someone.name}"
+    )
+    mine, text = someone.session(), "SELECT has_filter, filter_definition FROM sys.indexes WHERE name = 'filtered'"
+    assert mine.rows(text) == [(True, None)]
+    client.ok(f"GRANT VIEW DEFINITION ON {things} TO {someone.name}")
+    assert mine.rows(text) == [(True, "([word] IS NOT NULL)")]
+
+
 def test_databases_and_schemas_are_seen_by_all(client: Any, someone: Someone) -> None:
     mine = someone.session()
     names = "SELECT name FROM sys.databases WHERE name IN ('shop', 'master', 'Other.Catalog') ORDER BY name"

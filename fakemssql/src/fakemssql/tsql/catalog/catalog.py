@@ -89,6 +89,7 @@ class Catalog:
         self._versioned: dict[str, bool] = {}
         self.version = 0
         self.generation = 0  # as version, but for what other sessions see too
+        self.is_changed = False  # by this session, and the others do not know yet
         self.default_schema: Callable[[str], str] = lambda database: "dbo"
 
     def forget(self) -> None:

@@ -76,12 +76,8 @@ def _expand(c: Compilation, select: nodes.Select, names: Names) -> list[Typed]:
                     items.append(column)
             continue
         value = c.scalar(node, names)
-        name = item.alias
-        if name is None:
-            name = value.name if isinstance(node, nodes.Column) else ""
-            if isinstance(node, nodes.Column):
-                name = value.name
-        items.append(value.with_(name=name))
+        shown = value.name if isinstance(node, nodes.Column) else ""
+        items.append(value.with_(name=shown if item.alias is None else item.alias))
     return items
 
 

@@ -1,4 +1,4 @@
-"""Values between Python and PostgreSQL's binary formats, by SQL Server type."""
+"""Values between Python and PostgreSQL's binary format, by SQL Server type."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
-from fakemssql.text import from_cp1252, from_pg, to_cp1252, to_pg
-from fakemssql.tsql.datatypes.sqltypes import storage
+from fakemssql import pgvalues
+from fakemssql.text import from_cp1252, to_cp1252, to_pg
+from fakemssql.tsql.datatypes.sqltypes import oid, storage
 from fakemssql.types import MAX, SqlType
 
 _EPOCH = dt.datetime(2000, 1, 1)  # noqa: DTZ001 - PostgreSQL's timestamp has no zone
@@ -17,45 +18,6 @@ _DAY = dt.date(2000, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _PACK = {"int2": struct.Struct("!h"), "int4": struct.Struct("!i"), "int8": struct.Struct("!q")}
 _FLOAT8, _FLOAT4 = struct.Struct("!d"), struct.Struct("!f")
-
-
-def _numeric(value: Decimal) -> bytes:
-    """PostgreSQL's binary numeric: digits to the base of 10,000."""
-    sign, digits, exponent = value.as_tuple()
-    if not isinstance(exponent, int):
-        return struct.pack("!HhHH", 0, 0, 0xC000, 0)
-    scale = max(-exponent, 0)
-    whole = "".join(map(str, digits)) + "0" * max(exponent, 0)
-    integer, fraction = (whole[: len(whole) - scale], whole[len(whole) - scale :]) if scale else (whole, "")
-    fraction = "0" * (scale - len(fraction)) + fraction
-    integer = integer.rjust(-(-len(integer) // 4) * 4, "0")
-    groups = [int(integer[i : i + 4]) for i in range(0, len(integer), 4)]
-    weight = len(groups) - 1
-    fraction = fraction.ljust(-(-len(fraction) // 4) * 4, "0")
-    groups += [int(fraction[i : i + 4]) for i in range(0, len(fraction), 4)]
-    while groups and groups[0] == 0:
-        groups.pop(0)
-        weight -= 1
-    while groups and groups[-1] == 0:
-        groups.pop()
-    if not groups:
-        sign, weight = 0, 0
-    return struct.pack(f"!hhHH{len(groups)}h", len(groups), weight, 0x4000 if sign else 0, scale, *groups)
-
-
-def _from_numeric(data: bytes) -> Decimal:
-    count, weight, sign, scale = struct.unpack_from("!hhHH", data)
-    groups = struct.unpack_from(f"!{count}h", data, 8)
-    number = 0
-    for group in groups:
-        number = number * 10000 + group
-    exponent = (weight - count + 1) * 4
-    digits = tuple(map(int, str(number)))
-    value = Decimal((1 if sign == 0x4000 else 0, digits, exponent))
-    # The context's precision (28) must not round a decimal(38): build the digits by hand.
-    text = format(value, "f")
-    whole, _, fraction = text.partition(".")
-    return Decimal(whole + ("." + fraction.ljust(scale, "0")[:scale] if scale else ""))
 
 
 def _datetime_ms(value: dt.datetime) -> dt.datetime:
@@ -86,7 +48,7 @@ def encode(kind: SqlType, value: Any) -> bytes | None:
     if pg == "uuid":
         return value.bytes if isinstance(value, uuid.UUID) else uuid.UUID(str(value)).bytes
     if pg == "numeric":
-        return _numeric(value if isinstance(value, Decimal) else Decimal(str(value)))
+        return pgvalues.of_decimal(value if isinstance(value, Decimal) else Decimal(str(value)))
     if pg == "float8":
         return _FLOAT8.pack(value)
     if pg == "float4":
@@ -112,25 +74,5 @@ def decode(kind: SqlType, data: bytes | None) -> Any:
     """The Python value of PostgreSQL's binary form."""
     if data is None:
         return None
-    pg = storage(kind)
-    if pg == "text":
-        return from_pg(data)
-    if pg == "bytea":
-        return data
-    if pg in _PACK:
-        number = _PACK[pg].unpack(data)[0]
-        return bool(number) if kind.name == "bit" else number
-    if pg == "uuid":
-        return uuid.UUID(bytes=bytes(data))
-    if pg == "numeric":
-        return _from_numeric(data)
-    if pg == "float8":
-        return _FLOAT8.unpack(data)[0]
-    if pg == "float4":
-        return _FLOAT4.unpack(data)[0]
-    if pg == "date":
-        return _DAY + dt.timedelta(days=_PACK["int4"].unpack(data)[0])
-    if pg == "time":
-        return (_EPOCH + dt.timedelta(microseconds=_PACK["int8"].unpack(data)[0])).time()
-    moment = _EPOCH + dt.timedelta(microseconds=_PACK["int8"].unpack(data)[0])
-    return moment.replace(tzinfo=dt.timezone.utc) if pg == "timestamptz" else moment
+    value = pgvalues.decoder(oid(kind))(data)
+    return bool(value) if kind.name == "bit" else value

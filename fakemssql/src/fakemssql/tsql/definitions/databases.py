@@ -37,9 +37,7 @@ def drop_schema(d: Definer, name: str, exists: bool) -> None:
     if found is None:
         if exists:
             return
-        raise SqlError(
-            15151, f"Cannot drop the schema '{name}', because it does not exist or you do not have permission."
-        )
+        raise errors.missing("schema", name, "drop")
     if found[0] in (1, 3, 4):
         raise SqlError(15150, f"Cannot drop the schema '{name}'.")
     inside = d.pg.query(
@@ -58,11 +56,7 @@ def drop_database(d: Definer, name: str, exists: bool) -> None:
     if entry is None:
         if exists:
             return
-        raise SqlError(
-            3701,
-            f"Cannot drop the database '{name}', because it does not exist or you do not have permission.",
-            severity=11,
-        )
+        raise errors.not_dropped("database", name)
     if fold(name) == fold(d.session.database):
         raise SqlError(3702, f'Cannot drop database "{name}" because it is currently in use.', state=3)
     if entry[0] < 5:

@@ -4,52 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.catalog.catalog import Catalog
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.environment import Environment
 from fakemssql.tsql.names import fold, literal
-from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.nodes import Name
-from fakemssql.tsql.pg import Pg
-from fakemssql.tsql.security.context import SecurityContext
-
-
-class TemporaryTables(Protocol):
-    """The connection's temporary tables."""
-
-    def find(self, name: Name) -> TableInfo: ...
-
-    def create(self, node: nodes.CreateTable) -> TableInfo: ...
-
-    def alter(self, node: nodes.AlterTable) -> None: ...
-
-    def drop(self, name: Name, exists: bool) -> None: ...
-
-
-class DefiningSession(Protocol):
-    """What data definition needs of the session it runs for."""
-
-    @property
-    def pg(self) -> Pg: ...
-
-    @property
-    def catalog(self) -> Catalog: ...
-
-    @property
-    def database(self) -> str: ...
-
-    @property
-    def temporary(self) -> TemporaryTables: ...
-
-    @property
-    def security(self) -> SecurityContext: ...
-
-    def info(self, message: SqlError) -> None: ...
-
-    def keep_identities(self) -> None: ...
+from fakemssql.tsql.security import errors
+from fakemssql.tsql.state import SessionState
 
 
 @dataclass
@@ -67,12 +29,13 @@ class ObjectPlace:
 class Definer:
     """Data definition for one session. Every method is called inside a PostgreSQL transaction."""
 
-    def __init__(self, session: DefiningSession) -> None:
+    def __init__(self, session: SessionState) -> None:
         self.session, self.pg, self.catalog = session, session.pg, session.catalog
 
     def changed(self) -> None:
         """Let this session and the others read the catalog anew."""
         self.catalog.forget()
+        self.catalog.is_changed = True
         self.run("NOTIFY mssql_catalog")
 
     @property
@@ -100,10 +63,7 @@ class Definer:
             raise SqlError(911, f"Database '{database}' does not exist. Make sure that the name is entered correctly.")
         found = self.catalog.schema(database, schema)
         if found is None:
-            raise SqlError(
-                2760,
-                f'The specified schema name "{schema}" either does not exist or you do not have permission to use it.',
-            )
+            raise errors.no_schema(schema)
         return ObjectPlace(entry[0], entry[1], found[0], found[1], found[2], table.rstrip(" "))
 
     def located(self, name: Name) -> list[list[str | None]]:
@@ -125,15 +85,19 @@ class Definer:
                 return rows
         return []
 
+    def temporary_table(self, name: Name) -> TableInfo:
+        """A temporary table of the connection; error 208."""
+        table = self.catalog.temporary.get(fold(name[-1]))
+        if table is None:
+            raise SqlError(208, f"Invalid object name '{name[-1]}'.", state=0)
+        return table
+
     def target(self, name: Name, what: str = "table") -> TableInfo:
         found = self.catalog.named(name, self.session.database)
         if found is not None and found.type != "U":
             raise SqlError(4909, f"Cannot alter '{'.'.join(name)}' because it is not a table.")
         if found is None:
-            raise SqlError(
-                4902,
-                f'Cannot find the object "{".".join(name)}" because it does not exist or you do not have permissions.',
-            )
+            raise errors.no_object(".".join(name), 1, 4902)
         return found
 
     def check_new(self, place: ObjectPlace) -> None:
@@ -161,11 +125,7 @@ class Definer:
         if table is not None and table.type == "V":
             raise SqlError(40517, "An index on a view is not supported by fakemssql.")
         if table is None:
-            raise SqlError(
-                1088,
-                f'Cannot find the object "{".".join(name)}" because it does not exist or you do not have permissions.',
-                state=state,
-            )
+            raise errors.no_object(".".join(name), state)
         return table
 
     def known(self, table: TableInfo, name: str) -> ColumnInfo:

@@ -16,6 +16,7 @@ from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.batches import Batch
 from fakemssql.tsql.parser.lexer import tokenize
 from fakemssql.tsql.parser.nodes import IndexDefinition, Name
+from fakemssql.tsql.security import errors
 
 _KEPT = (
     "PAD_INDEX",
@@ -30,7 +31,7 @@ _KEPT = (
 
 def create_index(d: Definer, node: IndexDefinition) -> None:
     if node.table[-1].startswith("#"):
-        table = d.session.temporary.find(node.table)
+        table = d.temporary_table(node.table)
         add_local_index(d, table, node)
         return
     table = d.indexed(node.table, 12)
@@ -271,14 +272,7 @@ def drop_named_index(d: Definer, node: nodes.Drop, name: Name) -> None:
     if table is None or table.type != "U" or not drop_index(d, table, name[-1], False):
         if node.if_exists:
             return
-        raise SqlError(
-            3701,
-            f"Cannot drop the index '{'.'.join((*node.table, name[-1]))}',"
-            " because it does not exist or you do not have"
-            " permission.",
-            severity=11,
-            state=7,
-        )
+        raise errors.not_dropped("index", ".".join((*node.table, name[-1])), state=7)
 
 
 def _kept(options: dict[str, str]) -> str:

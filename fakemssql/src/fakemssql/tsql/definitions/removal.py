@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
+from fakemssql.tsql.definitions import temporary
 from fakemssql.tsql.definitions.databases import drop_database, drop_schema
 from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.definitions.indexes import drop_named_index
@@ -11,6 +12,7 @@ from fakemssql.tsql.definitions.triggers import refresh_triggers
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.nodes import Name
+from fakemssql.tsql.security import errors
 
 _CODES = {
     "TABLE": "U",
@@ -36,7 +38,7 @@ def drop(d: Definer, node: nodes.Drop) -> None:
 
 def _drop_object(d: Definer, kind: str, name: Name, exists: bool) -> None:
     if kind == "TABLE" and name[-1].startswith("#"):
-        d.session.temporary.drop(name, exists)
+        temporary.drop(d, name, exists)
         return
     rows = d.located(name)
     if not rows or rows[0][3] != _CODES[kind]:
@@ -47,13 +49,7 @@ def _drop_object(d: Definer, kind: str, name: Name, exists: bool) -> None:
                 3705,
                 f"Cannot use DROP {kind} with '{'.'.join(name)}' because '{'.'.join(name)}' is another kind of object.",
             )
-        raise SqlError(
-            3701,
-            f"Cannot drop the {kind.lower()} '{'.'.join(name)}',"
-            " because it does not exist or you do not have permission.",
-            severity=11,
-            state=5,
-        )
+        raise errors.not_dropped(kind.lower(), ".".join(name), state=5)
     identifier, pg, schema_pg, *_ = rows[0]
     if kind == "TABLE":
         referencing = d.value(

@@ -10,6 +10,7 @@ from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.typed import Typed
 from fakemssql.tsql.datatypes.sqltypes import storage
+from fakemssql.tsql.definitions import temporary
 from fakemssql.tsql.definitions.columns import (
     add_column,
     check_added,
@@ -26,19 +27,16 @@ from fakemssql.tsql.definitions.metadata import metadata_columns, object_row, sq
 from fakemssql.tsql.definitions.triggers import set_triggers
 from fakemssql.tsql.names import fold, literal, pg_name, quoted
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.security import errors
 
 
 def create_table(d: Definer, node: nodes.CreateTable) -> None:
     if node.name[-1].startswith("#"):
-        d.session.temporary.create(node)
+        temporary.create(d, node)
         return
     place = d.place(node.name)
     if place.schema.lower() in ("sys", "information_schema"):
-        raise SqlError(
-            2760,
-            f'The specified schema name "{place.schema}" either does'
-            " not exist or you do not have permission to use it.",
-        )
+        raise errors.no_schema(place.schema)
     d.check_new(place)
     pg = pg_name(place.name)
     compression = node.options.get("DATA_COMPRESSION")
@@ -94,7 +92,7 @@ def alter_table(d: Definer, node: nodes.AlterTable) -> None:
     if table.local and (node.action == "add" or any(kind != "COLUMN" for kind, _, _ in node.names)):
         if any(kind == "COLUMN" for kind, _, _ in node.names):
             raise SqlError(40517, "Dropping columns and constraints of a temporary table at once is not supported.")
-        d.session.temporary.alter(node)
+        temporary.alter(d, node)
         return
     place = d.place((table.database, table.schema, table.name))
     object_id = str(table.object_id)

@@ -11,6 +11,7 @@ from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.definitions.metadata import object_row
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.security import errors
 
 
 def create_module(d: Definer, node: nodes.CreateModule) -> None:
@@ -97,12 +98,7 @@ def refresh_triggers(d: Definer) -> None:
 def change_trigger_state(d: Definer, node: nodes.TriggerState) -> None:
     table = d.catalog.named(node.table, d.session.database)
     if table is None or table.type not in ("U", "V"):
-        raise SqlError(
-            1088,
-            f'Cannot find the object "{".".join(node.table)}" because it does not exist or you do not have'
-            " permissions.",
-            state=22,
-        )
+        raise errors.no_object(".".join(node.table), 22)
     set_triggers(d, table, node.name, node.enabled)
 
 

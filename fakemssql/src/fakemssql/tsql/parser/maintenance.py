@@ -58,6 +58,16 @@ def _count(p: Parser) -> int:
     return int(float(number.value))
 
 
+def kill(p: Parser) -> nodes.Kill:
+    p.expect("KILL")
+    if p.token.kind == lexer.STRING:
+        p.unsupported("KILL of a distributed transaction")
+    session = _count(p)
+    if p.upper == "WITH":
+        p.unsupported("KILL WITH STATUSONLY")
+    return nodes.Kill(session)
+
+
 def dbcc(p: Parser) -> nodes.Dbcc:
     p.expect("DBCC")
     command = p.identifier().upper()

@@ -161,6 +161,7 @@ _STATEMENTS: dict[str, Rule] = {
     "DECLARE": variables.declare,
     "DROP": _drop,
     "IF": control.if_,
+    "KILL": maintenance.kill,
     "PRINT": control.print_,
     "RAISERROR": control.raiserror,
     "RETURN": control.return_,
@@ -177,7 +178,7 @@ _STATEMENTS: dict[str, Rule] = {
 }
 
 _REFUSED = {
-    **{word: word for word in ("BACKUP", "RESTORE", "KILL", "RECONFIGURE", "SHUTDOWN", "GOTO", "SETUSER", "REVERT")},
+    **{word: word for word in ("BACKUP", "RESTORE", "RECONFIGURE", "SHUTDOWN", "GOTO", "SETUSER", "REVERT")},
     **{word: word for word in ("READTEXT", "WRITETEXT", "UPDATETEXT")},
     **dict.fromkeys(["OPEN", "FETCH", "CLOSE", "DEALLOCATE"], "A cursor"),
     **dict.fromkeys(["MOVE", "SEND", "RECEIVE"], "Service Broker"),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fakemssql.contract import Parameter, SqlError
-from fakemssql.tsql.runtime.arguments import Arguments
 from fakemssql.tsql.runtime.frames import Frame, Raised
-from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.session.arguments import Arguments
+from fakemssql.tsql.runtime.session.session import Session
 
 
 def _userlock(session: Session, frame: Frame, number: int, message: str) -> int:
@@ -39,7 +39,7 @@ def sp_getapplock(session: Session, arguments: Arguments, frame: Frame, outputs:
     modes = ("shared", "update", "exclusive", "intentexclusive", "intentshared")
     if mode.lower() not in modes or owner not in ("transaction", "session"):
         return -999
-    if owner == "transaction" and not session.transactions.count:
+    if owner == "transaction" and not session.transaction_count:
         return _no_transaction(session, frame, "acquire")
     if timeout is not None and timeout < -1:
         return -999
@@ -54,7 +54,7 @@ def sp_releaseapplock(session: Session, arguments: Arguments, frame: Frame, outp
     owner = (owner or "Transaction").lower()
     if resource is None or owner not in ("transaction", "session"):
         return -999
-    if owner == "transaction" and not session.transactions.count:
+    if owner == "transaction" and not session.transaction_count:
         return _no_transaction(session, frame, "release")
     if not session.applocks.release(resource[:255], owner):
         return _userlock(

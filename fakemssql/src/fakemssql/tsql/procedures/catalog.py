@@ -8,10 +8,10 @@ from typing import Any
 from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.sqltypes import INT, NMAX, SYSNAME, varchar
 from fakemssql.tsql.names import fold
-from fakemssql.tsql.runtime.arguments import Arguments
+from fakemssql.tsql.runtime.execution.result_sets import result_set
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.runtime.result_sets import result_set
-from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.session.arguments import Arguments
+from fakemssql.tsql.runtime.session.session import Session
 from fakemssql.tsql.security.visibility import own_objects
 from fakemssql.types import SqlType
 

@@ -16,12 +16,12 @@ from fakemssql.tsql.datatypes.sqltypes import BIT, INT, SYSNAME, nvarchar, oid, 
 from fakemssql.tsql.parser import batches, nodes
 from fakemssql.tsql.pg import Request
 from fakemssql.tsql.procedures.execution import declarations
-from fakemssql.tsql.procedures.guesses import Guess
+from fakemssql.tsql.procedures.parameter_types import Guess
 from fakemssql.tsql.procedures.typefacts import TDS_IDS, type_row
-from fakemssql.tsql.runtime.arguments import Arguments
+from fakemssql.tsql.runtime.execution.plans import environment
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.runtime.plans import environment
-from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.session.arguments import Arguments
+from fakemssql.tsql.runtime.session.session import Session
 from fakemssql.types import SqlType
 
 _SMALL, _TINY = SqlType("smallint"), SqlType("tinyint")

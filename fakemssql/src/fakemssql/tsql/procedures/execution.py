@@ -8,11 +8,11 @@ from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.codec import decode, encode
 from fakemssql.tsql.parser import batches, nodes, types
 from fakemssql.tsql.parser.lexer import VARIABLE, tokenize
-from fakemssql.tsql.runtime.arguments import Arguments
-from fakemssql.tsql.runtime.frames import Code, Frame
-from fakemssql.tsql.runtime.interpreter import run
-from fakemssql.tsql.runtime.plans import evaluate
-from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.execution.interpreter import run
+from fakemssql.tsql.runtime.execution.plans import converted
+from fakemssql.tsql.runtime.frames import Frame
+from fakemssql.tsql.runtime.session.arguments import Arguments
+from fakemssql.tsql.runtime.session.session import Session
 
 
 def declarations(text: str) -> list[nodes.Declare]:
@@ -79,5 +79,4 @@ def _fitting(session: Session, item: nodes.Declare, parameter: Parameter | None,
     """A value as the declared type: converted by PostgreSQL where its own type is another."""
     if parameter is None or value is None or parameter.type.name == item.type.name:
         return value
-    box = Frame(Code([]), frame.output, {"@v": parameter.type}, {"@v": encode(parameter.type, value)})
-    return decode(item.type, evaluate(session, nodes.Variable("@v"), item.type, box)[1])
+    return decode(item.type, converted(session, parameter.type, encode(parameter.type, value), item.type, frame))

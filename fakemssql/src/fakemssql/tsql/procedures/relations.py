@@ -7,10 +7,10 @@ from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.sqltypes import INT, SYSNAME, nvarchar, varchar
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.procedures.catalog import ODBC, SMALLINT, like, qualified_id, unquoted
-from fakemssql.tsql.runtime.arguments import Arguments
+from fakemssql.tsql.runtime.execution.result_sets import result_set
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.runtime.result_sets import result_set
-from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.session.arguments import Arguments
+from fakemssql.tsql.runtime.session.session import Session
 from fakemssql.tsql.security.visibility import own_objects
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.definitions.renaming import rename
 from fakemssql.tsql.parser import nodes
-from fakemssql.tsql.runtime.arguments import Arguments, parse_name
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.runtime.session import Session
+from fakemssql.tsql.runtime.session.arguments import Arguments, parse_name
+from fakemssql.tsql.runtime.session.session import Session
 
 
 def sp_rename(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fakemssql.tsql.procedures import applocks, catalog, describe, execution, relations, renaming, session
-from fakemssql.tsql.runtime.session import Procedure
+from fakemssql.tsql.runtime.session.session import Procedure
 
 PROCEDURES: dict[str, Procedure] = {
     "sp_getapplock": applocks.sp_getapplock,
@@ -33,7 +33,7 @@ PROCEDURES: dict[str, Procedure] = {
     "sp_updatestats": session.nothing,
     "sp_recompile": session.nothing,
     "sp_refreshview": session.nothing,
-    "sp_set_session_context": session.sp_set_session_context,
+    "sp_set_session_context": session.refused,
     "sp_sproc_columns": session.refused,
     "sp_sproc_columns_100": session.refused,
     "sp_addrolemember": session.refused,

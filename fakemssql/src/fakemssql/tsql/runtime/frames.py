@@ -60,5 +60,10 @@ class Frame:
     procedure: str = ""
     caught: list[SqlError] = field(default_factory=list)
     parent: Frame | None = None
-    line_offset: int = 0
     kept: bool = False  # its tables are dropped by who made them
+
+    def for_expression(self) -> Frame:
+        """A frame for one expression of this one: its variables and tables, with types of its own."""
+        return Frame(
+            self.code, self.output, dict(self.types), self.values, self.tables, caught=self.caught, parent=self.parent
+        )

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from fakemssql.contract import Client, Parameter, ResponseWriter, SqlError
 from fakemssql.switches import Switches
 from fakemssql.tsql.datatypes.codec import decode
-from fakemssql.tsql.runtime.arguments import parse_name
-from fakemssql.tsql.runtime.backend import Backend
-from fakemssql.tsql.runtime.calls import call
+from fakemssql.tsql.options import ISOLATION_BY_NUMBER, Options
+from fakemssql.tsql.runtime.connection.backend import Backend
+from fakemssql.tsql.runtime.execution.interpreter import report, run
 from fakemssql.tsql.runtime.frames import BatchEnd, Code, Frame
-from fakemssql.tsql.runtime.interpreter import report, run
-from fakemssql.tsql.runtime.options import ISOLATION_BY_NUMBER, Options
-from fakemssql.tsql.runtime.session import Session, StatementTables, signature_of
+from fakemssql.tsql.runtime.session.arguments import parse_name
+from fakemssql.tsql.runtime.session.session import Session, StatementTables, signature_of
+from fakemssql.tsql.runtime.statements.execute import call
 from fakemssql.tsql.security.accounts import ServerPrincipal
 
 
@@ -40,7 +40,24 @@ class SessionEngine:
 
     @property
     def transaction_descriptor(self) -> int:
-        return self.session.transactions.descriptor
+        return self.session.transaction_descriptor
+
+    def session_state(self) -> tuple[bytes, bool]:
+        """The SET options; what else a session may have cannot be restored ("Connection resiliency")."""
+        session = self.session
+        bound = session.transaction_count or session.applocks.held or session.catalog.temporary
+        return session.options.to_bytes(), not bound and session.identity_insert == ("", "")
+
+    def restore(self, state: bytes) -> bool:
+        """Take over the SET options of a session whose connection was lost."""
+        session = self.session
+        if session.switches.refuse_recovery:
+            return False
+        if state:
+            session.options = Options.of_bytes(state)
+            session.apply_lock_timeout()
+            session.activity.update(session)
+        return True
 
     def introduce(self, client: Client) -> None:
         """Who the client is; see :class:`contract.Engine`."""
@@ -61,13 +78,14 @@ class SessionEngine:
         try:
             self._run(text, parameters, output, procedure)
         finally:
+            self.session.backend.note_changes()
             self.session.activity.end(self.session)
 
     def _run(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, procedure: bool) -> None:
         session = self.session
         self._refresh()
         session.transactions.lose(output)
-        count = session.transactions.count
+        count = session.transaction_count
         try:
             frame = session.frame(text, parameters, output)
             run(session, frame)
@@ -92,8 +110,7 @@ class SessionEngine:
         if not session.security.powerful and not session.pg.in_transaction:
             # An empty round trip: what was revoked before this request is known before it runs.
             session.pg.run([])
-        if session.pg.notified():
-            session.catalog.forget()
+        session.backend.refresh()
         if not session.pg.in_transaction:
             session.codes.collect()
 
@@ -104,6 +121,7 @@ class SessionEngine:
         try:
             return self._call(procedure, parameters, output)
         finally:
+            self.session.backend.note_changes()
             self.session.activity.end(self.session)
 
     def _call(self, procedure: str, parameters: Sequence[Parameter], output: ResponseWriter) -> int:
@@ -151,12 +169,13 @@ class SessionEngine:
         except SqlError as error:
             report(session, error, output)
         finally:
+            session.backend.note_changes()
             session.output = None
 
     def reset(self, keep_transaction: bool) -> None:
         """Settings, temporary tables and session locks back to their start."""
         session = self.session
-        if not keep_transaction and session.transactions.count:
+        if not keep_transaction and session.transaction_count:
             session.transactions.rollback_all(None)
         session.applocks.release_all()
         if not keep_transaction:

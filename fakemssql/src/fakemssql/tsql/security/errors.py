@@ -81,3 +81,13 @@ def no_object(name: str, state: int = 1, number: int = 1088) -> SqlError:
         f'Cannot find the object "{name}" because it does not exist or you do not have permissions.',
         state=state,
     )
+
+
+def not_dropped(what: str, name: str, severity: int = 11, state: int = 1) -> SqlError:
+    """DROP of an object that is not there, or that one may not know of."""
+    return SqlError(
+        3701,
+        f"Cannot drop the {what} '{name}', because it does not exist or you do not have permission.",
+        severity=severity,
+        state=state,
+    )

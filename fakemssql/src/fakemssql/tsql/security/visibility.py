@@ -21,7 +21,9 @@ _NAMED = (
     ("constraint_schema", "constraint_name"),
     ("specific_schema", "specific_name"),
 )
-_TEXTS = frozenset(["definition", "routine_definition", "view_definition", "column_default", "check_clause"])
+_TEXTS = frozenset(
+    ["definition", "routine_definition", "view_definition", "column_default", "check_clause", "filter_definition"]
+)
 """Columns that are NULL for who may not see the definition."""
 
 _OWN_SESSION = {"dm_exec_sessions": "session_id", "dm_exec_requests": "session_id"}

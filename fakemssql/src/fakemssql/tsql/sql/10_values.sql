@@ -297,10 +297,6 @@ CREATE FUNCTION mssql.stuff(x text, start int, size int, new text) RETURNS text 
   RETURN CASE WHEN start < 1 OR size < 0 OR start > length(x) THEN NULL
               ELSE left(x, start - 1) || COALESCE(new, '') || substr(x, least(start::bigint + size, 2147483647)::int) END;
 
-CREATE FUNCTION mssql.str(x float8, width int, digits int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN CASE WHEN length(round(x::numeric, digits)::text) > width THEN repeat('*', width)
-              ELSE lpad(round(x::numeric, digits)::text, width) END;
-
 CREATE FUNCTION mssql.quotename(x text, q text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN CASE WHEN length(x) > 128 THEN NULL
     WHEN q IN ('[', ']', '') THEN '[' || replace(x, ']', ']]') || ']'
@@ -380,9 +376,6 @@ BEGIN
   IF value IS NULL OR json_typeof(value) NOT IN ('object', 'array') THEN RETURN NULL; END IF;
   RETURN value::text;
 END $$;
-
--- UNIQUE and ordering treat a uniqueidentifier by its last group first; only equality is kept here.
-CREATE FUNCTION mssql.checksum(x text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN hashtext(x);
 
 CREATE FUNCTION mssql.hashbytes(algorithm text, x bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
 BEGIN

@@ -167,10 +167,3 @@ BEGIN
   END IF;
   RETURN CASE kind WHEN 'datetime' THEN mssql.dt(r) WHEN 'smalldatetime' THEN mssql.sdt(r) ELSE r END;
 END $$;
-
-CREATE FUNCTION mssql.datefromparts(y int, m int, d int) RETURNS date LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
-BEGIN
-  RETURN make_date(y, m, d);
-EXCEPTION WHEN OTHERS THEN
-  RETURN mssql.raise(289, 'Cannot construct data type date, some of the arguments have values which are not valid.');
-END $$;

@@ -49,8 +49,6 @@ CREATE FUNCTION mssql.db_id(db int, wanted text) RETURNS smallint LANGUAGE sql S
   RETURN CASE WHEN wanted IS NULL THEN db ELSE (SELECT database_id FROM mssql.databases WHERE folded = mssql.fold(wanted)) END::smallint;
 CREATE FUNCTION mssql.db_name(db int, id int) RETURNS text LANGUAGE sql STABLE
   RETURN (SELECT name FROM mssql.databases WHERE database_id = COALESCE(id, db));
-CREATE FUNCTION mssql.type_id(db int, wanted text) RETURNS int LANGUAGE sql STABLE
-  RETURN (SELECT user_type_id FROM mssql.types WHERE name = mssql.fold((mssql.parse_name(wanted))[cardinality(mssql.parse_name(wanted))]));
 CREATE FUNCTION mssql.type_name(db int, id int) RETURNS text LANGUAGE sql STABLE
   RETURN (SELECT name FROM mssql.types WHERE user_type_id = id);
 CREATE FUNCTION mssql.col_name(db int, id int, number int) RETURNS text LANGUAGE sql STABLE
@@ -193,11 +191,6 @@ CREATE FUNCTION mssql.indexkey_property(db int, id int, ix int, number int, prop
   RETURN (SELECT CASE lower(rtrim(property)) WHEN 'columnid' THEN k.column_id WHEN 'isdescending' THEN k.descending END
           FROM mssql.index_columns k WHERE k.object_id = id AND k.index_id = ix AND k.key_ordinal = number AND number > 0);
 
-CREATE FUNCTION mssql.typeproperty(db int, wanted text, property text) RETURNS int LANGUAGE sql STABLE
-  RETURN (SELECT CASE lower(rtrim(property)) WHEN 'precision' THEN CASE WHEN t.num_precision > 0 THEN t.num_precision ELSE t.size END
-            WHEN 'scale' THEN t.num_scale WHEN 'allowsnull' THEN (t.name <> 'sysname')::int
-            WHEN 'ownerid' THEN 4 WHEN 'usesansitrim' THEN CASE WHEN t.name IN ('char', 'varchar', 'binary', 'varbinary') THEN 1 END END
-          FROM mssql.types t WHERE t.user_type_id = mssql.type_id(db, wanted));
 
 CREATE FUNCTION mssql.index_col(db int, tab text, ix int, number int) RETURNS text LANGUAGE sql STABLE
   RETURN (SELECT c.name FROM mssql.index_columns k JOIN mssql.columns c USING (object_id, column_id)
@@ -227,7 +220,3 @@ CREATE FUNCTION mssql.ident_seed(db int, tab text) RETURNS numeric LANGUAGE sql 
   RETURN (SELECT seed FROM mssql.columns WHERE object_id = mssql.object_id(db, tab, NULL) AND identity = 1);
 CREATE FUNCTION mssql.ident_incr(db int, tab text) RETURNS numeric LANGUAGE sql STABLE
   RETURN (SELECT increment FROM mssql.columns WHERE object_id = mssql.object_id(db, tab, NULL) AND identity = 1);
-CREATE FUNCTION mssql.applock_test(db int, principal text, resource text, mode text, owner text) RETURNS int LANGUAGE plpgsql AS $$
-BEGIN
-  RETURN mssql.raise(40517, 'APPLOCK_TEST is not supported by fakemssql.');
-END $$;

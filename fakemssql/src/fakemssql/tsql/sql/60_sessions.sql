@@ -1,5 +1,5 @@
 -- Sessions, requests, transactions and locks of this moment. What a session tells of itself stands in a file of the data
--- directory, which runtime/activity.py describes; PostgreSQL knows what each waits for.
+-- directory, which runtime/connection/activity.py describes; PostgreSQL knows what each waits for.
 CREATE FUNCTION mssql.int_at(raw bytea, at int) RETURNS int LANGUAGE sql IMMUTABLE
   RETURN get_byte(raw, at) + (get_byte(raw, at + 1) << 8) + (get_byte(raw, at + 2) << 16) + (get_byte(raw, at + 3) << 24);
 CREATE FUNCTION mssql.session_file(pid int) RETURNS bytea LANGUAGE plpgsql VOLATILE AS $$

@@ -12,28 +12,11 @@ from fakemssql.tsql.datatypes.sqltypes import BIGINT, FLOAT, INT, NMAX, family, 
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
 
-AGGREGATES = frozenset(
-    [
-        "COUNT",
-        "COUNT_BIG",
-        "SUM",
-        "AVG",
-        "MIN",
-        "MAX",
-        "STDEV",
-        "STDEVP",
-        "VAR",
-        "VARP",
-        "STRING_AGG",
-        "CHECKSUM_AGG",
-        "APPROX_COUNT_DISTINCT",
-        "GROUPING",
-    ]
-)
-_RANKING = {"ROW_NUMBER": "row_number", "RANK": "rank", "DENSE_RANK": "dense_rank", "NTILE": "ntile"}
+AGGREGATES = frozenset(["COUNT", "COUNT_BIG", "SUM", "AVG", "MIN", "MAX", "STRING_AGG"])
+_RANKING = {"ROW_NUMBER": "row_number", "RANK": "rank", "DENSE_RANK": "dense_rank"}
 _OFFSET = {"LAG": "lag", "LEAD": "lead", "FIRST_VALUE": "first_value", "LAST_VALUE": "last_value"}
 
-WINDOW = frozenset([*_RANKING, *_OFFSET, "PERCENT_RANK", "CUME_DIST"])
+WINDOW = frozenset([*_RANKING, *_OFFSET])
 
 
 def order_sql(c: Compilation, items: list[nodes.OrderItem], names: Names) -> str:
@@ -64,12 +47,10 @@ def _window(c: Compilation, node: nodes.Function, names: Names) -> str:
 def call(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     """Compile an aggregate (with or without OVER) or a window function."""
     name = node.name[-1].upper()
-    if name in _RANKING or name in _OFFSET or name in ("PERCENT_RANK", "CUME_DIST"):
+    if name in _RANKING or name in _OFFSET:
         return _ranking(c, node, names, name)
     if name not in AGGREGATES:
         raise SqlError(10757, f"The function '{node.name[-1]}' may not have a window in OVER.", severity=15)
-    if name in ("CHECKSUM_AGG", "GROUPING", "APPROX_COUNT_DISTINCT"):
-        raise SqlError(40517, f"{name} is not supported by fakemssql.")
     over = _window(c, node, names)
     if not over:
         names.aggregates = True
@@ -120,9 +101,6 @@ def _aggregate(c: Compilation, node: nodes.Function, names: Names, name: str, ov
         return Typed(f"{function}({value.sql}){over}", kind, binary=value.binary)
     if not is_number(kind) or kind.name == "bit":
         raise SqlError(8117, f"Operand data type {kind.name} is invalid for {name.lower()} operator.")
-    if name in ("STDEV", "STDEVP", "VAR", "VARP"):
-        function = {"STDEV": "stddev_samp", "STDEVP": "stddev_pop", "VAR": "var_samp", "VARP": "var_pop"}[name]
-        return Typed(f"({function}({distinct}{value.sql}){over})::float8", FLOAT)
     if family(kind) == "int":
         result = BIGINT if kind.name == "bigint" else INT
         sql = f"{name.lower()}({distinct}{value.sql}){over}"
@@ -155,11 +133,8 @@ def _ranking(c: Compilation, node: nodes.Function, names: Names, name: str) -> T
         raise SqlError(10753, f"The function '{node.name[-1]}' must have an OVER clause.", severity=15)
     if name in _RANKING and not node.over.order:
         raise SqlError(4112, f"The function '{node.name[-1]}' must have an OVER clause with ORDER BY.", severity=15)
-    if name in ("PERCENT_RANK", "CUME_DIST"):
-        return Typed(f"{name.lower()}(){_window(c, node, names)}", FLOAT)
     if name in _RANKING:
-        args = as_integer(c.scalar(node.args[0], names)) if name == "NTILE" else ""
-        return Typed(f"{_RANKING[name]}({args}){_window(c, node, names)}::int8", BIGINT, False)
+        return Typed(f"{_RANKING[name]}(){_window(c, node, names)}::int8", BIGINT, False)
     values = [c.scalar(arg, names) for arg in node.args]
     kind = values[0].type or INT
     texts = [values[0].sql if values[0].type else "NULL::int4"]

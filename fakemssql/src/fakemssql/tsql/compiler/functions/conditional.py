@@ -6,7 +6,7 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.registry import define, special
-from fakemssql.tsql.compiler.operators import as_integer, common_type, compare
+from fakemssql.tsql.compiler.operators import common_type, compare
 from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.datatypes.sqltypes import (
     INT,
@@ -22,15 +22,6 @@ def _iif(c: Compilation, node: nodes.Function, names: Names) -> Typed:
         raise SqlError(174, "The iif function requires 3 argument(s).", severity=15)
     case = nodes.Case(None, [(node.args[0], node.args[1])], node.args[2])
     return c.scalar(case, names)
-
-
-@special("CHOOSE")
-def _choose(c: Compilation, node: nodes.Function, names: Names) -> Typed:
-    values = [c.scalar(arg, names) for arg in node.args[1:]]
-    kind = common_type(values)
-    index = as_integer(c.scalar(node.args[0], names))
-    parts = " ".join(f"WHEN {i} THEN {convert(v, kind).sql}" for i, v in enumerate(values, 1))
-    return Typed(f"(CASE {index} {parts} END)", kind)
 
 
 @define("ISNULL", 2)
@@ -62,20 +53,3 @@ def _nullif(c: Compilation, a: list[Typed]) -> Typed:
     if a[0].type is None:
         raise SqlError(4151, "The type of the first argument to NULLIF cannot be the NULL constant.")
     return Typed(f"(CASE WHEN {compare('=', a[0], a[1])} THEN NULL ELSE {a[0].sql} END)", a[0].type, binary=a[0].binary)
-
-
-@define("GREATEST", 1, 254)
-def _greatest(c: Compilation, a: list[Typed]) -> Typed:
-    return _extreme(c, a, "greatest")
-
-
-@define("LEAST", 1, 254)
-def _least(c: Compilation, a: list[Typed]) -> Typed:
-    return _extreme(c, a, "least")
-
-
-def _extreme(c: Compilation, a: list[Typed], name: str) -> Typed:
-    # The type of highest precedence; NULLs do not count unless there is nothing else.
-    kind = common_type(a)
-    values = ", ".join(convert(value, kind).sql for value in a)
-    return Typed(f"{name}({values})", kind, all(value.nullable for value in a))

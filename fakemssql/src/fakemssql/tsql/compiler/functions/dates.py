@@ -39,7 +39,6 @@ _PARTS = {
 }
 _BY_ABBREVIATION = {short: part for part, shorts in _PARTS.items() for short in shorts.split()}
 _DT2 = SqlType("datetime2", scale=7)
-_ANY = SqlType("datetime2", scale=6)
 
 
 def _part(node: nodes.Function, count: int) -> str:
@@ -121,23 +120,12 @@ def _datename(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     return Typed(f"mssql.datename('{part}', {_plain(moment(c.scalar(node.args[1], names), _DT2))})", nvarchar(30))
 
 
-def _datetrunc(c: Compilation, node: nodes.Function, names: Names) -> Typed:
-    part = _part(node, 2)
-    value = moment(c.scalar(node.args[1], names), _DT2)
-    if part not in ("year", "quarter", "month", "day", "hour", "minute", "second", "millisecond", "microsecond"):
-        raise SqlError(40517, f"DATETRUNC({part}) is not supported by fakemssql.")
-    unit = part + "s" if part.endswith("isecond") or part == "microsecond" else part
-    assert value.type is not None
-    return convert(Typed(f"date_trunc('{unit}', {_plain(value)})", _ANY), value.type, "cast")
-
-
 for _name, _function in {
     "DATEADD": _dateadd,
     "DATEDIFF": _difference("datediff", INT),
     "DATEDIFF_BIG": _difference("datediff_big", BIGINT),
     "DATEPART": _datepart,
     "DATENAME": _datename,
-    "DATETRUNC": _datetrunc,
 }.items():
     special(_name)(_function)
 
@@ -171,17 +159,6 @@ def _eomonth(c: Compilation, a: list[Typed]) -> Typed:
     months = as_integer(a[1]) if len(a) > 1 else "0"
     start = f"date_trunc('month', {_plain(moment(a[0]))})"
     return Typed(f"({start} + make_interval(months => {months} + 1) - interval '1 day')::date", SqlType("date"))
-
-
-@define("DATEFROMPARTS", 3)
-def _datefromparts(c: Compilation, a: list[Typed]) -> Typed:
-    return Typed(f"mssql.datefromparts({', '.join(as_integer(v) for v in a)})", SqlType("date"))
-
-
-@define("DATETIMEFROMPARTS", 7)
-def _datetimefromparts(c: Compilation, a: list[Typed]) -> Typed:
-    y, m, d, h, mi, s, ms = (as_integer(v) for v in a)
-    return Typed(f"mssql.dt(make_timestamp({y}, {m}, {d}, {h}, {mi}, {s} + {ms} / 1000.0))", DATETIME)
 
 
 @define("SWITCHOFFSET TODATETIMEOFFSET", 2)

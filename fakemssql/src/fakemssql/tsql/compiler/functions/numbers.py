@@ -35,52 +35,9 @@ def _keeps(name: str, template: str) -> None:
 
 
 _keeps("ABS", "abs({})")
-
-
 _keeps("CEILING", "ceil({})")
-
-
 _keeps("FLOOR", "floor({})")
-
-
 _keeps("SIGN", "sign({})")
-
-
-def _floating(name: str, template: str, count: int = 1) -> None:
-    def implementation(c: Compilation, a: list[Typed]) -> Typed:
-        return Typed(template.format(*(convert(value, FLOAT).sql for value in a)), FLOAT)
-
-    define(name, count)(implementation)
-
-
-for _name, _template in (
-    ("SQRT", "sqrt({})"),
-    ("SQUARE", "power({0}, 2)"),
-    ("EXP", "exp({})"),
-    ("LOG10", "log10({})"),
-    ("SIN", "sin({})"),
-    ("COS", "cos({})"),
-    ("TAN", "tan({})"),
-    ("ASIN", "asin({})"),
-    ("ACOS", "acos({})"),
-    ("ATAN", "atan({})"),
-    ("COT", "cot({})"),
-    ("DEGREES", "degrees({})"),
-    ("RADIANS", "radians({})"),
-):
-    _floating(_name, _template)
-
-
-_floating("ATN2", "atan2({}, {})", 2)
-
-
-_floating("PI", "pi()", 0)
-
-
-@define("LOG", 1, 2)
-def _log(c: Compilation, a: list[Typed]) -> Typed:
-    value = convert(a[0], FLOAT).sql
-    return Typed(f"(ln({value}) / ln({convert(a[1], FLOAT).sql}))" if len(a) > 1 else f"ln({value})", FLOAT)
 
 
 @define("POWER", 2)
@@ -106,10 +63,3 @@ def _round(c: Compilation, a: list[Typed]) -> Typed:
             raise SqlError(40517, "ROUND with a variable third argument is not supported by fakemssql.")
         function = "trunc" if a[2].constant else "round"
     return Typed(f"{function}(({value.sql})::numeric, {digits})::{storage(kind)}", kind)
-
-
-@define("RAND", 0, 1)
-def _rand(c: Compilation, a: list[Typed]) -> Typed:
-    if a:
-        return Typed(f"(abs(hashint4({as_integer(a[0])})::float8) / 2147483648.0)", FLOAT)
-    return Typed("random()", FLOAT, False)

@@ -18,7 +18,6 @@ from fakemssql.tsql.datatypes.sqltypes import (
     is_text,
     nvarchar,
 )
-from fakemssql.tsql.names import literal
 from fakemssql.types import MAX, SqlType
 
 _SIZES = {
@@ -71,12 +70,6 @@ def _isnumeric(c: Compilation, a: list[Typed]) -> Typed:
     return Typed(f"COALESCE(mssql.isnumeric({a[0].sql}), 0)", INT)
 
 
-@define("ISDATE", 1)
-def _isdate(c: Compilation, a: list[Typed]) -> Typed:
-    conversion = literal("mssql.dt(mssql.str_ts($1, 'datetime'))")
-    return Typed(f"(CASE WHEN mssql.attempt({as_text(a[0]).sql}, {conversion}) IS NULL THEN 0 ELSE 1 END)", INT)
-
-
 @define("ISJSON", 1)
 def _isjson(c: Compilation, a: list[Typed]) -> Typed:
     return Typed(f"mssql.isjson({as_text(a[0]).sql})", INT)
@@ -102,9 +95,3 @@ def _newid(c: Compilation, a: list[Typed]) -> Typed:
 def _hashbytes(c: Compilation, a: list[Typed]) -> Typed:
     value = a[1] if a[1].type is not None and family(a[1].type) == "binary" else convert(as_text(a[1]), BMAX, "cast")
     return Typed(f"mssql.hashbytes({as_text(a[0]).sql}, {value.sql})", SqlType("varbinary", length=8000))
-
-
-@define("CHECKSUM BINARY_CHECKSUM", 1, -1)
-def _checksum(c: Compilation, a: list[Typed]) -> Typed:
-    texts = ", ".join(f"COALESCE({as_text(v).sql}, '')" for v in a)
-    return Typed(f"mssql.checksum(mssql.f(concat_ws(E'\\x01', {texts})))", INT)

@@ -1,7 +1,7 @@
-"""Which function a name is, and how many arguments it takes.
+"""The table of built-in functions: which compiles a call by its name.
 
-Source: the pages of "Transact-SQL functions". A function that is not here is error 195, as SQL Server says for a name
-that is no built-in function.
+Source: the pages of "Transact-SQL functions". A name that is not here is error 195, as SQL Server says of what
+is no built-in function.
 """
 
 from __future__ import annotations
@@ -15,45 +15,64 @@ from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.parser import nodes
 
 Implementation = Callable[[Compilation, list[Typed]], Typed]
-
-
 Special = Callable[[Compilation, nodes.Function, Names], Typed]
 
 
-_FUNCTIONS: dict[str, tuple[int, int, Implementation]] = {}
+def _refuse(c: Compilation, node: nodes.Function, names: Names) -> Typed:
+    raise SqlError(40517, f"{node.name[-1].upper()} is not supported by fakemssql.", line=node.line)
 
 
-_SPECIAL: dict[str, Special] = {}
+_REFUSED = """
+    ACOS APPLOCK_TEST APPROX_COUNT_DISTINCT ASCII ASIN ATAN ATN2 BINARY_CHECKSUM CHECKSUM CHECKSUM_AGG CHOOSE
+    COLLATIONPROPERTY COMPRESS CONCAT_WS CONTEXT_INFO COS COT CUME_DIST DATABASEPROPERTY DATEFROMPARTS
+    DATETIMEFROMPARTS DATETRUNC DECOMPRESS DEGREES DIFFERENCE EXP FILEGROUP_ID FILEGROUP_NAME FILE_ID FILE_NAME
+    FORMAT FORMATMESSAGE FULLTEXTSERVICEPROPERTY GENERATE_SERIES GETANSINULL GREATEST GROUPING HAS_PERMS_BY_NAME
+    HOST_ID ISDATE JSON_MODIFY LEAST LOG LOG10 NTILE PERCENT_RANK PI RADIANS RAND REVERSE ROWCOUNT_BIG
+    SESSIONPROPERTY SESSION_CONTEXT SIN SOUNDEX SPACE SQRT SQUARE STDEV STDEVP STR STRING_ESCAPE SUSER_SID TAN
+    TRANSLATE TRIGGER_NESTLEVEL TYPEPROPERTY TYPE_ID UNICODE VAR VARP
+"""
+"""Functions of SQL Server that nobody needs here."""
 
-
-def define(name: str, least: int, most: int | None = None) -> Callable[[Implementation], Implementation]:
-    """Register a function by name with its least and greatest number of arguments (-1: any)."""
-
-    def register(function: Implementation) -> Implementation:
-        for each in name.split():
-            _FUNCTIONS[each] = (least, least if most is None else most, function)
-        return function
-
-    return register
+_FUNCTIONS: dict[str, Special] = {
+    **dict.fromkeys(_REFUSED.split(), _refuse),
+    **dict.fromkeys(aggregates.AGGREGATES | aggregates.WINDOW, aggregates.call),
+}
 
 
 def special(name: str) -> Callable[[Special], Special]:
     """Register a function whose arguments are not all plain values."""
 
     def register(function: Special) -> Special:
-        _SPECIAL[name] = function
+        _FUNCTIONS[name] = function
         return function
 
     return register
 
 
-_REFUSED = frozenset(
-    [
-        *("FORMAT", "FORMATMESSAGE", "SOUNDEX", "DIFFERENCE", "COMPRESS", "DECOMPRESS"),
-        *("GENERATE_SERIES", "JSON_MODIFY", "HAS_PERMS_BY_NAME"),
-    ]
-)
-"""Functions of SQL Server that nobody needs here."""
+def define(name: str, least: int, most: int | None = None) -> Callable[[Implementation], Implementation]:
+    """Register a function by its names with its least and greatest number of arguments (-1: any)."""
+    greatest = least if most is None else most
+
+    def register(function: Implementation) -> Implementation:
+        def compile_(c: Compilation, node: nodes.Function, names: Names) -> Typed:
+            _check_arguments(node, least, greatest)
+            return function(c, [c.scalar(arg, names) for arg in node.args])
+
+        for each in name.split():
+            _FUNCTIONS[each] = compile_
+        return function
+
+    return register
+
+
+def _check_arguments(node: nodes.Function, least: int, most: int) -> None:
+    name = node.name[-1].lower()
+    if node.star or node.distinct:
+        raise SqlError(102, f"Incorrect syntax near '{'*' if node.star else 'DISTINCT'}'.", severity=15)
+    if len(node.args) < least or (most >= 0 and len(node.args) > most):
+        if least == most:
+            raise SqlError(174, f"The {name} function requires {least} argument(s).", severity=15)
+        raise SqlError(189, f"The {name} function requires {least} to {most} arguments.", severity=15)
 
 
 def call(c: Compilation, node: nodes.Function, names: Names) -> Typed:
@@ -68,21 +87,9 @@ def call(c: Compilation, node: nodes.Function, names: Names) -> Typed:
             f' "{".".join(node.name)}", or the name is ambiguous.',
             line=node.line,
         )
-    if name in aggregates.AGGREGATES or name in aggregates.WINDOW or node.over is not None:
+    function = _FUNCTIONS.get(name)
+    if node.over is not None and function is not _refuse:
         return aggregates.call(c, node, names)
-    own = _SPECIAL.get(name)
-    if own is not None:
-        return own(c, node, names)
-    entry = _FUNCTIONS.get(name)
-    if name in _REFUSED:
-        raise SqlError(40517, f"{name} is not supported by fakemssql.", line=node.line)
-    if entry is None:
+    if function is None:
         raise SqlError(195, f"'{node.name[-1]}' is not a recognized built-in function name.", severity=15, state=10)
-    least, most, function = entry
-    if node.star or node.distinct:
-        raise SqlError(102, f"Incorrect syntax near '{'*' if node.star else 'DISTINCT'}'.", severity=15)
-    if len(node.args) < least or (most >= 0 and len(node.args) > most):
-        if least == most:
-            raise SqlError(174, f"The {node.name[-1].lower()} function requires {least} argument(s).", severity=15)
-        raise SqlError(189, f"The {node.name[-1].lower()} function requires {least} to {most} arguments.", severity=15)
-    return function(c, [c.scalar(arg, names) for arg in node.args])
+    return function(c, node, names)

@@ -12,8 +12,6 @@ from fakemssql.tsql.names import literal
 from fakemssql.tsql.security.context import DBO, Identity
 from fakemssql.types import SqlType
 
-SID = SqlType("varbinary", length=85)
-
 
 def identity(c: Compilation) -> Identity:
     """Whom the statement is compiled for. A definition that is compiled for nobody is marked as depending on it."""
@@ -83,12 +81,6 @@ def _suser_sname(c: Compilation, a: list[Typed]) -> Typed:
     if not a:
         return Typed(c.parameter("@@login", SYSNAME), SYSNAME)
     return Typed(f"(SELECT l.name FROM mssql.logins l WHERE l.sid = {a[0].sql})", SYSNAME)
-
-
-@define("SUSER_SID", 0, 2)
-def _suser_sid(c: Compilation, a: list[Typed]) -> Typed:
-    which = f"l.folded = mssql.fold({as_text(a[0]).sql})" if a else f"l.principal_id = {c.parameter('@@login_id', INT)}"
-    return Typed(f"(SELECT l.sid FROM mssql.logins l WHERE {which})", SID)
 
 
 @define("IS_MEMBER", 1)

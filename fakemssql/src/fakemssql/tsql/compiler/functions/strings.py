@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from fakemssql.tsql.compiler.compilation import Compilation
-from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.registry import define
 from fakemssql.tsql.compiler.operators import as_integer, as_text
 from fakemssql.tsql.compiler.typed import Typed
 from fakemssql.tsql.datatypes.sqltypes import (
     BIGINT,
-    FLOAT,
     INT,
     NMAX,
     VMAX,
@@ -40,9 +38,6 @@ _one("UPPER", "upper({})")
 
 
 _one("LOWER", "lower({})")
-
-
-_one("REVERSE", "reverse({})")
 
 
 def _trim(name: str, function: str) -> None:
@@ -130,11 +125,6 @@ def _replace(c: Compilation, a: list[Typed]) -> Typed:
     return Typed(f"{function}({kinds[0].sql}, {kinds[1].sql}, {kinds[2].sql})", kind, binary=kinds[0].binary)
 
 
-@define("TRANSLATE", 3)
-def _translate(c: Compilation, a: list[Typed]) -> Typed:
-    return _same(c, a[0], f"translate({{}}, {as_text(a[1]).sql}, {as_text(a[2]).sql})")
-
-
 @define("STUFF", 4)
 def _stuff(c: Compilation, a: list[Typed]) -> Typed:
     return _same(
@@ -157,12 +147,6 @@ def _replicate(c: Compilation, a: list[Typed]) -> Typed:
     return _same(c, a[0], f"(CASE WHEN {n} >= 0 THEN left(repeat({{}}, least({n}, {limit})), {limit}) END)", limit)
 
 
-@define("SPACE", 1)
-def _space(c: Compilation, a: list[Typed]) -> Typed:
-    n = as_integer(a[0])
-    return Typed(f"(CASE WHEN {n} >= 0 THEN repeat(' ', least({n}, 8000)) END)", varchar(8000))
-
-
 @define("CONCAT", 2, 254)
 def _concat(c: Compilation, a: list[Typed]) -> Typed:
     unicode = any(v.type is not None and family(v.type) == "ntext" for v in a)
@@ -179,40 +163,10 @@ def _concat(c: Compilation, a: list[Typed]) -> Typed:
     )
 
 
-@define("CONCAT_WS", 3, 254)
-def _concat_ws(c: Compilation, a: list[Typed]) -> Typed:
-    unicode = any(v.type is not None and family(v.type) == "ntext" for v in a)
-    texts = ", ".join(as_text(v).sql for v in a[1:])
-    kind = (
-        NMAX
-        if any(v.type == NMAX for v in a)
-        else VMAX
-        if any(v.type == VMAX for v in a)
-        else (nvarchar(4000) if unicode else varchar(8000))
-    )
-    return Typed(f"concat_ws(COALESCE({as_text(a[0]).sql}, ''), {texts})", kind, False)
-
-
 @define("QUOTENAME", 1, 2)
 def _quotename(c: Compilation, a: list[Typed]) -> Typed:
     quote = as_text(a[1]).sql if len(a) > 1 else "'['"
     return Typed(f"mssql.quotename({as_text(a[0]).sql}, left({quote}, 1))", nvarchar(258))
-
-
-@define("ASCII", 1)
-def _ascii(c: Compilation, a: list[Typed]) -> Typed:
-    text = as_text(a[0]).sql
-    return Typed(f"(CASE WHEN {text} <> '' THEN get_byte(mssql.text_bytes(left({text}, 1)), 0) END)", INT)
-
-
-@define("UNICODE", 1)
-def _unicode(c: Compilation, a: list[Typed]) -> Typed:
-    text = as_text(a[0]).sql
-    return Typed(
-        f"(CASE WHEN {text} <> '' THEN get_byte(mssql.ntext_bytes({text}),"
-        f" 0) + 256 * get_byte(mssql.ntext_bytes({text}), 1) END)",
-        INT,
-    )
 
 
 @define("CHAR", 1)
@@ -233,20 +187,7 @@ def _nchar(c: Compilation, a: list[Typed]) -> Typed:
     )
 
 
-@define("STR", 1, 3)
-def _str(c: Compilation, a: list[Typed]) -> Typed:
-    width = as_integer(a[1]) if len(a) > 1 else "10"
-    digits = as_integer(a[2]) if len(a) > 2 else "0"
-    return Typed(f"mssql.str({convert(a[0], FLOAT).sql}, {width}, {digits})", varchar(10 if len(a) < 2 else 8000))
-
-
 @define("PARSENAME", 2)
 def _parsename(c: Compilation, a: list[Typed]) -> Typed:
     parts = f"mssql.parse_name({as_text(a[0]).sql})"
     return Typed(f"NULLIF(({parts})[cardinality({parts}) + 1 - {as_integer(a[1])}], '')", nvarchar(128))
-
-
-@define("STRING_ESCAPE", 2)
-def _string_escape(c: Compilation, a: list[Typed]) -> Typed:
-    text = as_text(a[0]).sql
-    return Typed(f"replace(regexp_replace(to_json({text})::text, '^\"|\"$', '', 'g'), '/', '\\/')", NMAX)

@@ -27,35 +27,13 @@ _SERVER = {
     "EDITIONID": -2117995310,
     "SERVERNAME": "fakemssql",
     "MACHINENAME": "fakemssql",
-    "COMPUTERNAMEPHYSICALNETBIOS": "fakemssql",
     "INSTANCENAME": None,
     "COLLATION": "SQL_Latin1_General_CP1_CI_AS",
-    "ISCLUSTERED": 0,
     "ISHADRENABLED": 0,
     "ISINTEGRATEDSECURITYONLY": 0,
     "ISSINGLEUSER": 0,
-    "ISFULLTEXTINSTALLED": 0,
-    "LCID": 1033,
-    "SQLCHARSETNAME": "iso_1",
-    "PROCESSID": 1,
-    "ISLOCALDB": 0,
-    "BUILDCLRVERSION": "v4.0.30319",
-    "PRODUCTUPDATELEVEL": None,
-    "ISBIGDATACLUSTER": 0,
-    "ISPOLYBASEINSTALLED": 0,
-    "LICENSETYPE": "DISABLED",
-    "ISTEMPDBMETADATAMEMORYOPTIMIZED": 0,
-    "ISEXTERNALAUTHENTICATIONONLY": 0,
-    "ISADVANCEDANALYTICSINSTALLED": 0,
     "ISXTPSUPPORTED": 0,
-    "RESOURCEVERSION": VERSION,
-    "COLLATIONID": 872468488,
     "SQLSORTORDER": 52,
-    "SQLSORTORDERNAME": "nocase_iso",
-    "SQLCHARSET": 1,
-    "INSTANCEDEFAULTDATAPATH": None,
-    "INSTANCEDEFAULTLOGPATH": None,
-    "HADRMANAGERSTATUS": 0,
 }
 _DATABASE = {
     "COLLATION": "SQL_Latin1_General_CP1_CI_AS",
@@ -64,24 +42,6 @@ _DATABASE = {
     "USERACCESS": "MULTI_USER",
     "RECOVERY": "FULL",
     "VERSION": 957,
-    "ISAUTOCLOSE": 0,
-    "ISAUTOSHRINK": 0,
-    "ISREADCOMMITTEDSNAPSHOTON": 1,
-    "ISINSTANDBY": 0,
-    "ISPUBLISHED": 0,
-    "ISSUBSCRIBED": 0,
-    "ISAUTOCREATESTATISTICS": 1,
-    "ISAUTOUPDATESTATISTICS": 1,
-    "ISRECURSIVETRIGGERSENABLED": 0,
-    "ISPARAMETERIZATIONFORCED": 0,
-    "ISFULLTEXTENABLED": 0,
-    "ISXTPSUPPORTED": 0,
-    "ISVERIFYCLONE": 0,
-    "SQLSORTORDER": 52,
-    "COMPARISONSTYLE": 196609,
-    "LCID": 1033,
-    "SERVICEOBJECTIVE": None,
-    "EDITION": None,
 }
 
 
@@ -137,7 +97,6 @@ def _db(c: Compilation) -> str:
 for _name, _function in {
     "SERVERPROPERTY": _serverproperty,
     "DATABASEPROPERTYEX": _databaseproperty,
-    "DATABASEPROPERTY": _databaseproperty,
     "OBJECT_ID": _object_id,
 }.items():
     special(_name)(_function)
@@ -180,7 +139,6 @@ _catalog("COL_NAME", "col_name", SYSNAME, 2, 2, (), seen_id)
 _catalog("COLUMNPROPERTY", "columnproperty", INT, 3, 3, (1, 2), seen_id)
 _catalog("INDEXPROPERTY", "indexproperty", INT, 3, 3, (1, 2), seen_id)
 _catalog("INDEXKEY_PROPERTY", "indexkey_property", INT, 4, 4, (3,), seen_id)
-_catalog("TYPEPROPERTY", "typeproperty", INT, 2, 2, (0, 1))
 _catalog("STATS_DATE", "stats_date", SqlType("datetime"), 2, 2, (), seen_id)
 _catalog("INDEX_COL", "index_col", SYSNAME, 3, 3, (0,), seen_name)
 _catalog("IDENT_CURRENT", "ident_current", SqlType("numeric", precision=38, scale=0), 1, 1, (0,), seen_name)
@@ -188,9 +146,7 @@ _catalog("IDENT_SEED", "ident_seed", SqlType("numeric", precision=38, scale=0), 
 _catalog("IDENT_INCR", "ident_incr", SqlType("numeric", precision=38, scale=0), 1, 1, (0,), seen_name)
 _catalog("DB_ID", "db_id", SqlType("smallint"), 0, 1, (0,))
 _catalog("DB_NAME", "db_name", SYSNAME, 0, 1)
-_catalog("TYPE_ID", "type_id", INT, 1, 1, (0,))
 _catalog("TYPE_NAME", "type_name", SYSNAME, 1, 1)
-_catalog("APPLOCK_TEST", "applock_test", INT, 4, 4, (0, 1, 2, 3))
 
 
 def _of_schema(name: str, kind: SqlType, text: bool) -> None:
@@ -216,7 +172,6 @@ def _session(name: str, variable: str, kind: SqlType, least: int = 0, most: int 
 
 
 _session("SCOPE_IDENTITY", "@@scope_identity", SqlType("numeric", precision=38, scale=0))
-_session("ROWCOUNT_BIG", "@@rowcount_big", BIGINT)
 _session("XACT_STATE", "@@xact_state", SqlType("smallint"))
 _session("ERROR_NUMBER", "@@error_number", INT)
 _session("ERROR_MESSAGE", "@@error_message", nvarchar(4000))
@@ -224,41 +179,14 @@ _session("ERROR_SEVERITY", "@@error_severity", INT)
 _session("ERROR_STATE", "@@error_state", INT)
 _session("ERROR_LINE", "@@error_line", INT)
 _session("ERROR_PROCEDURE", "@@error_procedure", nvarchar(128))
-_session("APP_NAME PROGRAM_NAME", "@@app_name", SYSNAME)
+_session("APP_NAME", "@@app_name", SYSNAME)
 _session("HOST_NAME", "@@host_name", SYSNAME)
 _session("CURRENT_TRANSACTION_ID", "@@transaction_id", BIGINT)
-_session("CONTEXT_INFO", "@@context_info", SqlType("varbinary", length=128))
-_session("TRIGGER_NESTLEVEL", "@@nestlevel", INT, 0, 3)
-
-
-def _fixed(name: str, value: object, least: int = 0, most: int = -1) -> None:
-    define(name, least, most)(lambda c, a: _value(value))
-
-
-_fixed("HOST_ID GETANSINULL", 1, 0, 1)
-_fixed("COLLATIONPROPERTY", None, 2, 2)
-_fixed("FULLTEXTSERVICEPROPERTY", 0, 1, 1)
-_fixed("FILE_ID FILE_NAME FILEGROUP_ID FILEGROUP_NAME", None, 1, 1)
-
-
-@define("SESSIONPROPERTY", 1)
-def _sessionproperty(c: Compilation, a: list[Typed]) -> Typed:
-    on = "'ANSI_NULLS', 'ANSI_PADDING', 'ANSI_WARNINGS', 'ARITHABORT', 'CONCAT_NULL_YIELDS_NULL', 'QUOTED_IDENTIFIER'"
-    text = as_text(a[0]).sql
-    return Typed(
-        f"(CASE WHEN upper({text}) IN ({on}) THEN 1 WHEN upper({text}) = 'NUMERIC_ROUNDABORT' THEN 0 END)", INT
-    )
 
 
 @define("CONNECTIONPROPERTY", 1)
 def _connectionproperty(c: Compilation, a: list[Typed]) -> Typed:
     return Typed(f"mssql.connectionproperty({as_text(a[0]).sql})", nvarchar(128))
-
-
-@define("SESSION_CONTEXT", 1)
-def _session_context(c: Compilation, a: list[Typed]) -> Typed:
-    setting = f"current_setting('mssql_context.k' || md5(lower({as_text(a[0]).sql})), true)"
-    return Typed(f"NULLIF({setting}, '')", nvarchar(4000))
 
 
 @define("OBJECTPROPERTYEX", 2)

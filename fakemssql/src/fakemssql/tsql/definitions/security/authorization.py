@@ -151,7 +151,7 @@ def _may_drop(d: Definer, node: nodes.Drop) -> None:
         if node.kind == "INDEX":
             table = d.catalog.find(node.table, d.session.database)
             if table is not None and not _alters(d, table):
-                raise _undroppable("index", ".".join((*node.table, name[-1])), 7)
+                raise errors.not_dropped("index", ".".join((*node.table, name[-1])), 14, 7)
         elif node.kind == "SCHEMA":
             _may_drop_schema(d, name[-1])
         elif node.kind == "DATABASE":
@@ -174,7 +174,7 @@ def _may_drop_object(d: Definer, kind: str, name: Name) -> None:
             database, OBJECT, number, "CONTROL"
         )
     if not allowed:
-        raise _undroppable(kind.lower(), ".".join(name), 20)
+        raise errors.not_dropped(kind.lower(), ".".join(name), 14, 20)
 
 
 def _may_drop_schema(d: Definer, name: str) -> None:
@@ -191,7 +191,7 @@ def _may_drop_database(d: Definer, name: str) -> None:
     if d.catalog.database(name) is None or security.allowed("master", SERVER, 0, "ALTER ANY DATABASE"):
         return
     if security.entrant(name) is None or not security.allowed(name, DATABASE, 0, "CONTROL"):
-        raise _undroppable("database", name, 2)
+        raise errors.not_dropped("database", name, 14, 2)
 
 
 def may_rename(d: Definer, name: Name, kind: str) -> None:
@@ -201,15 +201,6 @@ def may_rename(d: Definer, name: Name, kind: str) -> None:
     table = d.catalog.find(name if kind == "OBJECT" else name[:-1], d.session.database)
     if table is not None and not _alters(d, table):
         raise errors.not_allowed()
-
-
-def _undroppable(what: str, name: str, state: int) -> SqlError:
-    return SqlError(
-        3701,
-        f"Cannot drop the {what} '{name}', because it does not exist or you do not have permission.",
-        severity=14,
-        state=state,
-    )
 
 
 CHECKS: dict[type, Callable[[Definer, Any], None]] = {

@@ -11,9 +11,6 @@ from fakemssql.tsql.security.accounts import ADMINISTRATOR
 from fakemssql.tsql.security.context import SERVER
 from fakemssql.tsql.security.passwords import check_policy, hashed, matches
 
-_LAST_FIXED = 10
-"""Up to this number are sa, public and the fixed server roles."""
-
 
 def may(d: Definer, permission: str, kind: int = SERVER, major: int = 0) -> bool:
     """Whether the user has a permission."""

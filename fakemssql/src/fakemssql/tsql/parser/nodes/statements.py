@@ -133,6 +133,11 @@ class Transaction(Statement):
 
 
 @dataclass
+class Kill(Statement):
+    session: int
+
+
+@dataclass
 class Dbcc(Statement):
     command: str
     arguments: list[Expr]

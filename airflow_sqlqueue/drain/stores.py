@@ -1,0 +1,152 @@
+"""Stores that batches are staged on: local disks, object stores and HDFS, and what differs between them.
+
+A new store is an entry of :data:`STORES`. This module imports nothing heavy: Spark executors and the scheduler use it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_sqlqueue.errors import ConfigurationError
+
+
+def _bucket_uri(scheme: str, filesystem: Any, root: str) -> str:
+    return f"{scheme}://{root.strip('/')}"
+
+
+def _azure_uri(scheme: str, filesystem: Any, root: str) -> str:
+    container, _, path = root.lstrip("/").partition("/")
+    return f"{scheme}://{container}@{_azure_host(filesystem)}/{path}".rstrip("/")
+
+
+def _azure_host(filesystem: Any) -> str:
+    """The host of Azure's Data Lake endpoint, where ``fsspec`` uses that of Blob Storage."""
+    host = getattr(filesystem, "account_host", None)
+    if host:
+        return str(host).replace(".blob.", ".dfs.", 1)
+    account = getattr(filesystem, "account_name", None)
+    if account:
+        return f"{account}.dfs.core.windows.net"
+    raise ConfigurationError(
+        "Spark finds a folder on Azure by its storage account: name it, as in "
+        "abfss://container@account.dfs.core.windows.net/folder or as account_name of the Airflow connection."
+    )
+
+
+def _hdfs_uri(scheme: str, filesystem: Any, root: str) -> str:
+    """Paths there do not name the host. None, or "default", is what ``fs.defaultFS`` of Hadoop's settings says."""
+    options = {**dict(zip(("host", "port"), filesystem.storage_args, strict=False)), **filesystem.storage_options}
+    host = str(options.get("host") or "default").rpartition("://")[2]
+    if host == "default":
+        return f"{scheme}://{root}"
+    port = f":{options['port']}" if options.get("port") else ""
+    return f"{scheme}://{host}{port}{root}"
+
+
+def _webhdfs_uri(scheme: str, filesystem: Any, root: str) -> str:
+    scheme = "swebhdfs" if filesystem.url.startswith("https:") else scheme
+    return f"{scheme}://{filesystem.url.split('/')[2]}{root}"
+
+
+@dataclass(frozen=True)
+class Store:
+    """A kind of store, and its names.
+
+    :param protocols: the schemes of URLs that name it to ``fsspec``.
+    :param schemes: the schemes of URIs by which Spark reads from it. The first is that of the part files.
+    :param uri: makes Spark's URI of that scheme, an ``fsspec`` file system and a path on it.
+    :param package: the package that ``fsspec`` needs for it.
+    :param connection: follows ``protocol://`` where a URL names an Airflow connection; a regular expression.
+    :param buckets: whether a path begins with the name of a bucket, and not with a slash.
+    :param dataset: the scheme of its datasets in OpenLineage's naming, where it is not that of the URI.
+    :param modified: the keys of the time of the last change in listings, the best one first.
+    """
+
+    protocols: tuple[str, ...]
+    schemes: tuple[str, ...]
+    uri: Callable[[str, Any, str], str] = _bucket_uri
+    package: str | None = None
+    connection: str | None = None
+    buckets: bool = True
+    dataset: str | None = None
+    modified: tuple[str, ...] = ()
+
+
+_BEFORE_BUCKET = r"[^/@:]+@"
+_BEFORE_CONTAINER = r"[^/@:]+@[^/@.]+(?:/|$)"
+"""``container@account.dfs...`` is Azure's own form."""
+
+STORES = (
+    Store(("file", "local"), ("file",), buckets=False, modified=("mtime",)),
+    Store(
+        ("s3", "s3a"),
+        ("s3a", "s3"),
+        package="s3fs",
+        connection=_BEFORE_BUCKET,
+        dataset="s3",
+        modified=("LastModified",),
+    ),
+    Store(("gs", "gcs"), ("gs",), package="gcsfs", connection=_BEFORE_BUCKET, modified=("mtime", "updated")),
+    Store(
+        ("abfs", "abfss", "az"),
+        ("abfss", "abfs"),
+        _azure_uri,
+        package="adlfs",
+        connection=_BEFORE_CONTAINER,
+        modified=("last_modified",),
+    ),
+    Store(("oss",), ("oss",), package="ossfs", modified=("LastModified",)),
+    Store(("hdfs",), ("hdfs",), _hdfs_uri, buckets=False, modified=("mtime",)),
+    Store(("webhdfs", "webHDFS"), ("webhdfs", "swebhdfs"), _webhdfs_uri, package="requests", buckets=False),
+    # Of one process, for tests.
+    Store(("memory",), ("memory",)),
+)
+"""Spark would fetch from others, as http, whatever a path names."""
+
+
+def store_of(protocol: str) -> Store | None:
+    """The store of a URL's protocol; None for what batches are not staged on."""
+    return next((store for store in STORES if protocol in store.protocols), None)
+
+
+def store_at(path: str) -> Store | None:
+    """The store of a part file's path, which is local or a URI that Spark reads; None where it is neither."""
+    scheme, separator, _ = path.partition("://")
+    if not separator:
+        scheme = "file" if path.startswith("/") else ""
+    return next((store for store in STORES if scheme in store.schemes), None)
+
+
+def is_staged(path: str) -> bool:
+    """Whether a file's path is one that a drain can have: local, or a URI of a store that Spark reads from."""
+    return "::" not in path and store_at(path) is not None
+
+
+def names_connection(url: str) -> bool:
+    """Whether a URL names an Airflow connection, as those of Airflow's object storage may."""
+    protocol, _, rest = url.partition("://")
+    store = store_of(protocol)
+    return store is not None and store.connection is not None and re.match(store.connection, rest) is not None
+
+
+def spark_uri(protocol: str, filesystem: Any, root: str) -> str:
+    """The URI by which Spark (Hadoop's file systems) finds ``root``, a path as the ``fsspec`` file system has it.
+
+    Raises :class:`ConfigurationError` where there is none, or where it would take credentials to say it.
+    """
+    store = store_of(protocol)
+    if store is None:
+        raise ConfigurationError(
+            f"Spark reads no batches from {protocol}: stage on a local disk that all share, on S3, Google Cloud "
+            "Storage, Azure (abfss) or HDFS."
+        )
+    container = root.lstrip("/").partition("/")[0]
+    if store.buckets and (not container or "@" in container):
+        raise ConfigurationError(
+            f"The staging location names no bucket that {protocol} could have: write {protocol}://bucket/folder, and "
+            "give an Airflow connection by an ObjectStoragePath and credentials by the store's own settings."
+        )
+    return store.uri(store.schemes[0], filesystem, root)

@@ -1,0 +1,49 @@
+"""Poison messages: rows that cannot be handled, moved as they are to the error queue or into quarantine.
+
+Nothing of such a row leaves the server, whatever it holds and however long it is.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_sqlqueue.errors import is_of_a_message
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.forwarding import transfer
+from airflow_sqlqueue.queue.quarantine import NO_BATCH, Quarantine
+from airflow_sqlqueue.session import retrying
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+
+log = logging.getLogger(__name__)
+
+
+def set_aside(
+    queue: QueueTable, error_queue: QueueTable, row_version: int, reason: str, ledger_schema: str = LEDGER_SCHEMA
+) -> bool:
+    """Move a message as it is to the error queue, or into quarantine where the error queue does not take it.
+
+    Returns False where the message is not there any more, or others hold it. ``reason`` is a sentence for people, which
+    quotes nothing of the message. Only outside of a transaction. Delivery: exactly once.
+
+    Raises what a queue raises, and where the quarantine is missing and the login may not make it.
+    """
+
+    def to_error_queue() -> int:
+        with queue.session.transaction():
+            return transfer(queue, error_queue, [row_version])
+
+    def to_quarantine() -> int:
+        with queue.session.transaction():
+            return quarantine.move(queue, NO_BATCH, {row_version: reason})
+
+    try:
+        moved, place = retrying(to_error_queue), error_queue.address.canonical
+    except Exception as error:
+        if not is_of_a_message(error):
+            raise
+        quarantine = Quarantine(queue.session, queue.address.catalog, ledger_schema)
+        quarantine.create()
+        moved, place = retrying(to_quarantine), "quarantine"
+    if moved:
+        log.error("The message with RowVersion %d is in %s as it is: %s", row_version, place, reason)
+    return bool(moved)

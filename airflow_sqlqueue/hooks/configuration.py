@@ -1,0 +1,24 @@
+"""The section ``[sqlqueue]`` of Airflow's configuration, as far as it says what connections may do."""
+
+from __future__ import annotations
+
+from airflow.sdk import conf
+
+from airflow_sqlqueue.allowed import ANY, Allowed
+
+
+def allowed() -> Allowed:
+    """Permissions of connections in Airflow's configuration, beyond the lists of :mod:`airflow_sqlqueue.allowed`."""
+    return Allowed(
+        any_driver=bool(conf.getboolean("sqlqueue", "allow_driver_in_extra", fallback=False)),
+        token_hosts=_names("token_hosts"),
+        token_connections=_names("access_token_connections"),
+        spark_settings=_names("spark_settings_in_extra"),
+        spark_masters=_names("spark_masters", ANY),
+    )
+
+
+def _names(option: str, default: str = "") -> tuple[str, ...]:
+    """Names with commas between them."""
+    text = str(conf.get("sqlqueue", option, fallback=default) or "")
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -1,0 +1,193 @@
+"""Operators for the upkeep of queues: purge messages, forward them to another queue, move delayed ones that are due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.operators.base import LimitedTask, QueueTask, RoutedTask, note_counts, templated
+from airflow_sqlqueue.operators.lineage import Lineage, of_table
+from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.untrusted import quoted
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class PurgeTask(LimitedTask, RoutedTask):
+    """Base class of the purges, in small transactions that wait for no lock.
+
+    :param chunk: rows per transaction, 1 to 2,000.
+    :param pause: seconds between two transactions.
+    :param only_count: delete nothing, only count.
+    """
+
+    def __init__(self, *, chunk: int = 1_000, pause: float = 0.0, only_count: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.chunk = chunk
+        self.pause = pause
+        self.only_count = only_count
+
+    def selection(self) -> dict[str, Any]:
+        """Options of the purge that say which messages it deletes; none: those that have expired."""
+        return {}
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Purge; raises our errors, those that no retry can fix as AirflowFailException."""
+        from airflow_sqlqueue.queue.purge import PurgeOptions
+
+        with fail_without_retry():
+            options = PurgeOptions(
+                **self.selection(),
+                dry_run=self.only_count,
+                chunk=self.chunk,
+                pause=self.pause,
+                max_messages=self.max_messages,
+                max_seconds=self.max_seconds,
+            )
+            purged = self.sql_queue.purge(options)
+        if not self.only_count:
+            metrics = Metrics(self, self.sql_queue)
+            metrics.count("purge.messages", purged.deleted)
+            metrics.depth()
+        queue = self.queue_name or self.endpoint
+        self.log.info("Purged %d messages of %s, %s remain", purged.deleted, queue, purged.remaining)
+        if not self.only_count:
+            self.lineage = Lineage([of_table(self.hook.client, self.address, purged.deleted)])
+        note_counts(self, context, messages=purged.deleted)
+        return asdict(purged)
+
+
+class SqlQueuePurgeOperator(PurgeTask):
+    """Delete messages in small transactions that wait for no lock: what has expired, all of them, old ones, or what
+    a filter matches.
+
+    Safe to repeat: what is purged is gone, what is locked stays for the next time. A purge that is not of expired
+    messages loses them, so it wants ``confirm``.
+
+    XCom: ``deleted``, ``remaining``, ``complete`` (False when a budget ended it), ``seconds``, ``locked`` and
+    ``undated``, as :class:`~airflow_sqlqueue.queue.purge.PurgeResult` has them.
+
+    :param all_messages: purge every message that is there at the start.
+    :param older_than: purge what was sent longer ago, by its header TimeSent: the headers of the whole queue are read.
+    :param filters: purge what matches, conditions of :class:`~airflow_sqlqueue.MessageFilter`, with an ``older_than``
+        as well: ``{"message_type": "Shop.OrderPlaced", "until": "2026-01-31T08:00:00Z"}``; ``message_id``,
+        ``correlation_id``, ``endpoint``, ``since`` and ``headers``, names and values, are others. The server reads the
+        headers of the whole queue (templated)
+    :param confirm: messages that have not expired may be lost.
+    """
+
+    template_fields = templated(RoutedTask, "filters")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json"}
+
+    def __init__(
+        self,
+        *,
+        all_messages: bool = False,
+        older_than: timedelta | None = None,
+        filters: Mapping[str, Any] | None = None,
+        confirm: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.all_messages = all_messages
+        self.older_than = older_than
+        self.filters = filters
+        self.confirm = confirm
+
+    def selection(self) -> dict[str, Any]:
+        from airflow_sqlqueue.queue.filters import MessageFilter
+
+        where = None if self.filters is None else MessageFilter.of(self.filters)
+        return {
+            "all_messages": self.all_messages,
+            "older_than": self.older_than,
+            "where": where,
+            "confirm": self.confirm,
+        }
+
+
+class SqlQueuePurgeExpiredOperator(PurgeTask):
+    """Delete the messages whose time to be received is over, in small transactions that wait for no lock.
+
+    Endpoints do this when they start; a queue that no endpoint serves, such as audit, keeps them for ever. Expiry is by
+    the server's clock. XCom is that of :class:`SqlQueuePurgeOperator`, which purges others as well.
+    """
+
+
+class SqlQueueForwardOperator(LimitedTask, QueueTask):
+    """Move the messages that are in a queue to another queue of the same server, with all their columns and expiry.
+
+    Delivery: exactly once, chunk by chunk, each a transaction; safe to repeat. No message leaves the server. Messages
+    that others have locked stay.
+
+    XCom: the numbers ``messages``, ``locked`` (left, at the least) and ``seconds``, and ``complete`` (False when a
+    budget ended it).
+
+    :param to_queue: the address of the queue that gets them (templated)
+    :param chunk: rows per transaction, 1 to 2,000.
+    """
+
+    template_fields = templated(QueueTask, "to_queue")
+
+    def __init__(self, *, to_queue: str, chunk: int = 500, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.to_queue = to_queue
+        self.chunk = chunk
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Move them; raises our errors, those that no retry can fix as AirflowFailException."""
+        with fail_without_retry():
+            forwarded = self.hook.queue(self.queue_name).forward(
+                self.to_queue, chunk=self.chunk, max_messages=self.max_messages, max_seconds=self.max_seconds
+            )
+        self.log.info("Moved %d messages of %s to %s", forwarded.messages, self.queue_name, self.to_queue)
+        taken, put = (of_table(self.hook.client, name, forwarded.messages) for name in (self.queue_name, self.to_queue))
+        self.lineage = Lineage([taken], [put])
+        Metrics(self, self.hook.queue(self.queue_name)).count("forward.messages", forwarded.messages)
+        note_counts(self, context, messages=forwarded.messages, to_queue=self.to_queue)
+        return asdict(forwarded)
+
+
+class SqlQueueMoveDelayedOperator(LimitedTask, QueueTask):
+    """Move the delayed messages of a queue that are due, as its endpoint would: for queues that no endpoint serves.
+
+    Messages wait in the table ``<queue>.Delayed``. Those with a forward destination go there, the others to the queue.
+    Delivery: exactly once, chunk by chunk, each a transaction; safe to repeat, and beside an endpoint. Another mover of
+    the same table makes this one return at once, with ``busy``.
+
+    XCom: the numbers ``moved``, ``forwarded``, ``failed`` (to the error queue) and ``left`` (no queue to go to),
+    ``next_due`` (when the earliest message that is left is due), ``busy``, ``complete`` (False when a budget ended it)
+    and ``seconds``. Why messages failed or were left stands in the task's log.
+
+    :param queue_name: the address of the queue, not of its table of delayed messages (templated)
+    :param error_queue: the address of the queue for what cannot be forwarded; None leaves it (templated)
+    :param chunk: messages of one transaction, 1 to 1,000.
+    """
+
+    template_fields = templated(QueueTask, "error_queue")
+
+    def __init__(self, *, error_queue: str | None = None, chunk: int = 100, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.error_queue = error_queue
+        self.chunk = chunk
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Move them; raises our errors, those that no retry can fix as AirflowFailException."""
+        with fail_without_retry():
+            moved = self.hook.client.delayed(self.queue_name).move(
+                error_queue=self.error_queue,
+                chunk=self.chunk,
+                max_messages=self.max_messages,
+                max_seconds=self.max_seconds,
+            )
+        self.log.info("Moved %d and forwarded %d messages of %s", moved.moved, moved.forwarded, self.queue_name)
+        Metrics(self, self.hook.queue(self.queue_name)).count("move_delayed.messages", moved.moved + moved.forwarded)
+        if moved.busy:
+            self.log.info("Another mover is at work on %s", self.queue_name)
+        for destination, problem in moved.problems.items():
+            self.log.warning("Nothing could be forwarded to %s: %s", quoted(destination), problem)
+        return moved.to_dict()

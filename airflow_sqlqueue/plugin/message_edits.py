@@ -1,0 +1,69 @@
+"""Edit and return: one message is one short transaction, so the request does it, and no run has anything of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, Depends
+
+from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
+from airflow_sqlqueue.errorqueue.editing import check_names, edit
+from airflow_sqlqueue.errorqueue.show import show_error
+from airflow_sqlqueue.errors import ConfigurationError, MessageError
+from airflow_sqlqueue.plugin import audit
+from airflow_sqlqueue.plugin.responses import RequestBody, read_as
+from airflow_sqlqueue.plugin.rights import may_act
+from airflow_sqlqueue.plugin.servers import queue_of
+
+router = APIRouter(prefix="/queues/{address}/messages/{row_version}/edit")
+
+_LONGEST_NAME = 100
+
+
+class Edit(RequestBody):
+    """What is new: headers on top of the old ones, None for one that goes, and a body as text in UTF-8."""
+
+    headers: dict[str, str | None] | None = None
+    body: str | None = None
+    destination: str | None = None
+    dry_run: bool = True
+
+
+@router.post("", dependencies=[Depends(may_act)])
+def edit_and_return(
+    conn_id: str, address: str, row_version: int, wanted: Annotated[Edit, Depends(read_as(Edit))], user: GetUserDep
+) -> dict[str, Any]:
+    """Send an edited copy of a failed message to the queue where it failed, in its place; or say what would happen.
+
+    See :func:`airflow_sqlqueue.errorqueue.editing.edit`: nothing is lost or doubled, whatever dies.
+    """
+    headers = wanted.headers or {}
+    if wanted.body is None and not headers:
+        raise ConfigurationError("Nothing is edited: give a new body or headers, or return the message as it is.")
+    changes = [f"{len(headers)} headers changed"] if headers else []
+    changes += ["a new body"] if wanted.body is not None else []
+    check_names(headers)
+    with queue_of(conn_id, address) as (client, queue):
+        message = show_error(queue, row_version=row_version).message
+        redirect = wanted.destination
+        target = Destinations(queue, client.resolver, redirect, malformed=redirect is not None).of(message)
+        if isinstance(target, Reason):
+            raise MessageError(f"The edited message has nowhere to go ({target.value}): name a queue for it.")
+        to = target.address.canonical
+        if not wanted.dry_run:
+            audit.note(
+                user,
+                "edit",
+                connection=conn_id,
+                queue=queue.address.canonical,
+                row_version=row_version,
+                messages=1,
+                destination=to,
+                headers=[name[:_LONGEST_NAME] for name in headers][:_LONGEST_NAME],
+                body=wanted.body is not None,
+            )
+            body = None if wanted.body is None else wanted.body.encode()
+            to = edit(queue, client.resolver, row_version, body=body, headers=headers, redirect_to=redirect).queue
+    would = "would go" if wanted.dry_run else "went"
+    return {"messages": 1, "sentence": f"The message {would} to {to}, with {' and '.join(changes)}."}

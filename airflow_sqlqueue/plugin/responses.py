@@ -1,0 +1,163 @@
+"""Responses of the page's API: headers, errors as one sentence, and the requests that it accepts."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from airflow_sqlqueue.errors import (
+    AddressError,
+    BatchError,
+    BatchNotFoundError,
+    ConfigurationError,
+    MessageError,
+    MessageNotFoundError,
+    NotAQueueError,
+    QueueNotFoundError,
+    SqlQueueError,
+    StagingError,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_REQUEST_BYTES = 1024 * 1024
+
+_STATUS: dict[type[SqlQueueError], int] = {
+    MessageNotFoundError: 404,
+    QueueNotFoundError: 404,
+    BatchNotFoundError: 404,
+    AddressError: 400,
+    ConfigurationError: 400,
+    MessageError: 400,
+    NotAQueueError: 400,
+    BatchError: 409,
+    StagingError: 409,
+}
+"""The first that fits; every other error is the server's, which may be down: 503."""
+
+_CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'"
+)
+_HEADERS = [
+    (b"content-security-policy", _CSP.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+]
+
+Body = TypeVar("Body", bound="RequestBody")
+
+
+class RequestBody(BaseModel):
+    """What a request may hold: the fields that are named, and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class AsciiAnswer(JSONResponse):
+    """JSON in ASCII: headers of messages may have half a surrogate pair, which no other encoding has."""
+
+    def render(self, content: Any) -> bytes:
+        """The text of an answer."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+class SecurityHeaders:
+    """Puts the headers on every answer, and answers for faults of our own, whose texts are not to be logged.
+
+    Nothing but the package's own files is kept, and those are asked for again.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        path = str(scope.get("path", "")).removeprefix(scope.get("root_path", ""))
+        is_static = scope["type"] == "http" and path.startswith("/static/")
+        cache = (b"cache-control", b"no-cache" if is_static else b"no-store")
+
+        has_begun = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                message["headers"] = [*message["headers"], *_HEADERS, cache]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception as error:
+            # Neither the text nor the traceback: they may quote what a message holds.
+            log.error("A request of the SQL Queues page ended with %s", type(error).__name__)
+            if not has_begun:
+                fault = _sentence(500, "The page has met a fault of its own: see the API server's log.")
+                await fault(scope, receive, send_with_headers)
+
+
+def read_as(kind: type[Body]) -> Callable[[Request], Awaitable[Body]]:
+    """A dependency that reads a request's JSON; it comes after the rights, which FastAPI's own way would not.
+
+    The header and the content type are what no form of another site can send.
+    """
+
+    async def read(request: Request) -> Body:
+        if request.headers.get("x-sqlqueue") != "1":
+            raise HTTPException(400, "The request lacks the header X-SqlQueue: it does not come from the page.")
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise HTTPException(400, "The request is not of the content type application/json.")
+        text = bytearray()
+        async for piece in request.stream():
+            text += piece
+            if len(text) > MAX_REQUEST_BYTES:
+                raise HTTPException(400, f"The request has more than {MAX_REQUEST_BYTES:,} bytes.")
+        try:
+            return kind.model_validate_json(bytes(text))
+        except ValidationError as error:
+            # What pydantic says may quote what was sent.
+            found = error.errors(include_input=False, include_url=False, include_context=False)[0]
+            where = ".".join(str(part) for part in found["loc"] if str(part) in kind.model_fields) or "the JSON"
+            raise HTTPException(400, f"The request cannot be read: {where} is not what it should be.") from None
+
+    return read
+
+
+def add_answers(app: FastAPI) -> None:
+    """Answer errors as ``{"detail": "<a sentence>"}``, whichever they are."""
+    app.add_middleware(SecurityHeaders)
+    app.add_exception_handler(SqlQueueError, _of_ours)
+    app.add_exception_handler(StarletteHTTPException, _of_http)
+    app.add_exception_handler(RequestValidationError, _of_path)
+
+
+def status_of(error: SqlQueueError) -> int:
+    """The status of an answer for one of our errors."""
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 503)
+
+
+def _of_ours(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, SqlQueueError)
+    return _sentence(status_of(error), str(error))
+
+
+def _of_http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, StarletteHTTPException)
+    return _sentence(error.status_code, str(error.detail))
+
+
+def _of_path(request: Request, error: Exception) -> JSONResponse:
+    return _sentence(400, "The address of the request is not one of the page's.")
+
+
+def _sentence(status: int, text: str) -> JSONResponse:
+    return AsciiAnswer({"detail": text}, status)

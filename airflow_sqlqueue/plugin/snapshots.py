@@ -1,0 +1,203 @@
+"""Snapshots of the queues of each connection, with their history, in the memory of one API process, for all users.
+
+They are taken on request, one at a time for each connection, and shared for some seconds. Rights were checked before.
+Another process of the API server has other snapshots.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from fastapi import HTTPException
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.errors import LockTimeoutError, SqlQueueError
+from airflow_sqlqueue.inspection.overview import DatabaseOverview, QueueOverview
+from airflow_sqlqueue.plugin.airflow_metrics import send_gauges
+from airflow_sqlqueue.plugin.servers import (
+    MAX_CONNECTIONS,
+    SESSIONS,
+    SESSIONS_PER_CONNECTION,
+    WAITING_PER_CONNECTION,
+    Sessions,
+    catalogs_of,
+)
+from airflow_sqlqueue.routing import ResolvedAddress
+
+FRESH_SECONDS = 5.0
+"""Age up to which a snapshot serves other requests as well."""
+
+POINTS = 288
+POINT_SECONDS = 60.0
+"""One point a minute, so some five hours."""
+
+MAX_WATCHED = MAX_CONNECTIONS
+MAX_HISTORIES = 5_000
+"""Queues with a history, of all connections: at 16 bytes a point that makes 23 MB."""
+
+
+@dataclass
+class History:
+    """The counts of one queue over time, as two columns of numbers."""
+
+    times: array[int] = field(default_factory=lambda: array("q"))
+    counts: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, moment: float, count: int) -> None:
+        """A point, unless the last one is less than a minute old."""
+        if self.times and moment - self.times[-1] < POINT_SECONDS:
+            return
+        self.times.append(int(moment))
+        self.counts.append(count)
+        del self.times[:-POINTS], self.counts[:-POINTS]
+
+    def points(self) -> list[tuple[int, int]]:
+        """The points, the oldest first."""
+        return list(zip(self.times, self.counts, strict=True))
+
+
+@dataclass(frozen=True)
+class WatchedQueue:
+    """A queue in the last snapshot; rates are in messages per second between the last two."""
+
+    overview: QueueOverview
+    rate_in: float | None
+    rate_out: float | None
+    history: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot of a connection's queues. ``problem`` is why some, or all, are missing."""
+
+    at: datetime
+    problem: str | None
+    queues: tuple[WatchedQueue, ...]
+
+
+class _Watched:
+    """One connection as it is written now: another host, database or login is another one."""
+
+    def __init__(self, key: object, client: QueueClient) -> None:
+        self.key = key
+        self.mutex = threading.Lock()
+        self.waiting = threading.BoundedSemaphore(SESSIONS_PER_CONNECTION + WAITING_PER_CONNECTION)
+        self.snapshot: Snapshot | None = None
+        self.taken = 0.0
+        self.counts: dict[ResolvedAddress, tuple[float, int, int | None]] = {}
+        self.histories: dict[ResolvedAddress, History] = {}
+        self.databases = [DatabaseOverview(catalog, client.ledger_schema) for catalog in catalogs_of(client)]
+
+
+class Snapshots:
+    """Snapshot cache of one process."""
+
+    def __init__(
+        self, sessions: Sessions = SESSIONS, on_snapshot: Callable[[str, Snapshot], None] | None = None
+    ) -> None:
+        self._sessions = sessions
+        self._on_snapshot = on_snapshot or (lambda conn_id, snapshot: None)
+        self._mutex = threading.Lock()
+        self._watched: OrderedDict[str, _Watched] = OrderedDict()
+
+    def get(self, conn_id: str, client: QueueClient) -> Snapshot:
+        """The last snapshot, or a new one where that is too old; 503 where too many wait for the first."""
+        watched = self._watch(conn_id, client)
+        if watched.snapshot is not None and (self._is_fresh(watched) or watched.mutex.locked()):
+            return watched.snapshot
+        if not watched.waiting.acquire(blocking=False):
+            raise HTTPException(503, "Too many people look at once: try again in some seconds.")
+        try:
+            with watched.mutex:
+                if watched.snapshot is None or not self._is_fresh(watched):
+                    watched.snapshot = self._take(conn_id, client, watched)
+                    watched.taken = time.monotonic()
+                    self._on_snapshot(conn_id, watched.snapshot)
+                return watched.snapshot
+        finally:
+            watched.waiting.release()
+
+    def last(self, conn_id: str) -> Snapshot | None:
+        """The last snapshot, however old it is."""
+        with self._mutex:
+            watched = self._watched.get(conn_id)
+        return None if watched is None else watched.snapshot
+
+    @staticmethod
+    def _is_fresh(watched: _Watched) -> bool:
+        return time.monotonic() - watched.taken < FRESH_SECONDS
+
+    def _watch(self, conn_id: str, client: QueueClient) -> _Watched:
+        key = (client.settings.server, client.settings.login, client.resolver, client.ledger_schema)
+        with self._mutex:
+            watched = self._watched.get(conn_id)
+            if watched is None or watched.key != key:
+                watched = self._watched[conn_id] = _Watched(key, client)
+            self._watched.move_to_end(conn_id)
+            while len(self._watched) > MAX_WATCHED:
+                self._watched.popitem(last=False)
+            return watched
+
+    def _take(self, conn_id: str, client: QueueClient, watched: _Watched) -> Snapshot:
+        problems: list[str] = []
+        found: list[QueueOverview] = []
+        kept: list[WatchedQueue] = []
+        try:
+            with self._sessions.session(conn_id, client) as session:
+                for database in watched.databases:
+                    try:
+                        found += database.look(session)
+                    except LockTimeoutError as error:
+                        # A CREATE or ALTER of any table that is not committed locks the catalog.
+                        problems.append(f"{error} The queues of {database.catalog} are shown as they were seen last.")
+                        last = watched.snapshot.queues if watched.snapshot else ()
+                        kept += [each for each in last if each.overview.table.catalog == database.catalog]
+                    except SqlQueueError as error:
+                        problems.append(str(error))
+        except SqlQueueError as error:
+            problems.append(str(error))
+        now = time.time()
+        queues = (*(self._watched_queue(watched, each, now) for each in found), *kept)
+        if not problems:
+            # A queue that is gone has no past.
+            there = {each.table for each in found}
+            for table in watched.counts.keys() - there:
+                watched.counts.pop(table), watched.histories.pop(table, None)
+        return Snapshot(datetime.fromtimestamp(now, timezone.utc), " ".join(problems) or None, queues)
+
+    def _watched_queue(self, watched: _Watched, each: QueueOverview, now: float) -> WatchedQueue:
+        rate_in, rate_out = _rates(watched.counts.get(each.table), now, each)
+        watched.counts[each.table] = now, each.rows, each.inserted
+        history = watched.histories.get(each.table)
+        if history is None:
+            history = History()
+            if self._histories() < MAX_HISTORIES:
+                watched.histories[each.table] = history
+        history.add(now, each.rows)
+        return WatchedQueue(each, rate_in, rate_out, history.points())
+
+    def _histories(self) -> int:
+        with self._mutex:
+            return sum(len(each.histories) for each in self._watched.values())
+
+
+def _rates(
+    before: tuple[float, int, int | None] | None, now: float, each: QueueOverview
+) -> tuple[float | None, float | None]:
+    """Rows in and out per second. An identity that went back was reseeded, and says nothing."""
+    if before is None or each.inserted is None or before[2] is None:
+        return None, None
+    seconds, added = now - before[0], each.inserted - before[2]
+    if seconds <= 0 or added < 0:
+        return None, None
+    removed = max(0, added - (each.rows - before[1]))
+    return round(added / seconds, 3), round(removed / seconds, 3)
+
+
+SNAPSHOTS = Snapshots(on_snapshot=lambda conn_id, taken: send_gauges(conn_id, [each.overview for each in taken.queues]))

@@ -1,0 +1,135 @@
+"""A connection to PostgreSQL, with what was learnt on it, that serves one session after another.
+
+Making one costs PostgreSQL and this process some 20 ms, cleaning one a round trip.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import struct
+import time
+from pathlib import Path
+
+from psycopg import OperationalError, pq
+
+from fakemssql.contract import Wait
+from fakemssql.switches import Switches
+from fakemssql.tsql.catalog.catalog import Catalog
+from fakemssql.tsql.pg import Pg, PgError, Request
+from fakemssql.tsql.runtime.connection.codes import Codes
+
+_MOMENT = struct.Struct("<Q")
+
+
+class CatalogChanges:
+    """Changes of the catalog, in a file that the processes of all connections map: the moment of the last one.
+
+    PostgreSQL's notifications come a moment after the change was committed. A client that has its answer may ask on
+    another connection before that, so the connection that made the change says so here before it answers.
+    """
+
+    def __init__(self, file: Path) -> None:
+        file.parent.mkdir(exist_ok=True)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            os.ftruncate(descriptor, _MOMENT.size)
+            self._map = mmap.mmap(descriptor, _MOMENT.size)
+        finally:
+            os.close(descriptor)
+        self._seen = self._map[:]
+
+    def note(self) -> None:
+        """Let all connections know of a change that was committed."""
+        self._map[:] = _MOMENT.pack(time.time_ns())
+
+    def is_new(self) -> bool:
+        """Whether there was a change since the last call."""
+        before, self._seen = self._seen, self._map[:]
+        return self._seen != before
+
+
+FOLDER = "fakemssql_sessions"
+"""Of files in the data directory that connections share."""
+
+_PLACE_SQL = """
+SELECT pg_backend_pid(), current_setting('data_directory'), extract(epoch FROM backend_start)
+FROM pg_stat_get_activity(pg_backend_pid())
+"""
+
+_CLEAN = (
+    "CLOSE ALL",
+    "RESET ALL",
+    "SELECT pg_advisory_unlock_all()",
+    "DISCARD TEMP",
+    "DISCARD SEQUENCES",
+)
+"""What DISCARD ALL does, but for what stays: prepared statements, and that it listens for changes of the catalog."""
+
+_FREE = (pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR)
+
+
+class Backend:
+    """Between :meth:`take` and :meth:`clean` it belongs to one session."""
+
+    def __init__(self, conninfo: str, wait: Wait) -> None:
+        self.pg = Pg(conninfo, wait)
+        self.catalog = Catalog(self.pg)
+        self.codes = Codes(self.pg)
+        self._switches = Switches()
+        self.pg.execute("LISTEN mssql_catalog")
+        pid, directory, started = self.pg.query(_PLACE_SQL)[0]
+        self.pid, self.directory, self.started = int(pid or 0), str(directory), str(started)
+        self.changes = CatalogChanges(Path(self.directory) / FOLDER / "changes")
+
+    def take(self, wait: Wait, switches: Switches) -> bool:
+        """Make it ready for a session, which then knows what others have changed; False where it is of no more use."""
+        self.pg.wait = wait
+        try:
+            # An empty round trip brings the notifications.
+            self.pg.run([])
+            self.refresh()
+        except OperationalError:
+            return False
+        if switches != self._switches:
+            self.codes.forget_all()
+            self._switches = switches
+        return True
+
+    def refresh(self) -> None:
+        """Forget what others have changed of the catalog since."""
+        # Both are asked: each takes note of what it has seen.
+        if self.changes.is_new() | self.pg.notified():
+            self.catalog.forget()
+
+    def note_changes(self) -> None:
+        """Let the other connections know of changes of the catalog that are committed."""
+        if self.catalog.is_changed and not self.pg.in_transaction:
+            self.catalog.is_changed = False
+            self.changes.note()
+
+    def clean(self) -> bool:
+        """Roll back and forget what the session did; False where the connection is of no more use."""
+        if self.pg.conn.status != pq.ConnStatus.OK or self.pg.conn.transaction_status not in _FREE:
+            return False
+        self.pg.wait = _wait
+        try:
+            if self.pg.in_transaction:
+                self.catalog.forget()
+                self.pg.execute("ROLLBACK")
+            if self.catalog.temporary:
+                self.catalog.temporary.clear()
+                self.catalog.version += 1
+            self.pg.run([Request(text) for text in _CLEAN])
+        except (PgError, OperationalError):
+            return False
+        return self.pg.conn.status == pq.ConnStatus.OK and not self.pg.in_transaction
+
+    def close(self) -> None:
+        self.pg.close()
+
+
+def _wait(fd: int) -> None:
+    """Nobody is there who could cancel."""
+    select.select([fd], [], [])

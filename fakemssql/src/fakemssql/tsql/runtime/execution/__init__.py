@@ -1,0 +1,1 @@
+"""Plans, values of the system, the interpreter, results of procedures."""

@@ -1,0 +1,153 @@
+"""One statement after another, with errors as SQL Server has them: caught, reported, ending the batch or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fakemssql.contract import ResponseWriter, SqlError
+from fakemssql.tsql.datatypes.codec import decode
+from fakemssql.tsql.datatypes.sqltypes import INT, nvarchar
+from fakemssql.tsql.definitions.temporary import drop
+from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.pg import Request
+from fakemssql.tsql.runtime.errors import dooms, ends_batch, is_compile
+from fakemssql.tsql.runtime.execution.plans import evaluate
+from fakemssql.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Raised, Returned, Thrown
+from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.security.context import Refused
+
+
+def run(session: Session, frame: Frame) -> int:
+    """Run a frame's statements; the status of its RETURN, 0 without one."""
+    if session.depth >= 32:
+        raise SqlError(217, "Maximum stored procedure, function, trigger, or view nesting level exceeded (limit 32).")
+    session.depth += 1
+    scoped = frame.parent is not None or bool(frame.signature)
+    before, outer = set(session.catalog.temporary), session.scope_identity
+    if scoped:
+        if session.scope_identity is not None:
+            session.keep_identities()
+        session.scope_identity = None
+    try:
+        run_all(session, frame.code.statements, frame)
+    except Returned as returned:
+        return returned.status
+    except (Break, Continue):
+        raise SqlError(
+            135, "Cannot use a BREAK statement outside the scope of a WHILE statement.", severity=15
+        ) from None
+    finally:
+        session.depth -= 1
+        if frame.tables and not frame.kept:
+            discard(session, frame)
+        if scoped and len(session.catalog.temporary) > len(before):
+            _leave(session, before)
+        if scoped:
+            session.scope_identity = outer
+    return 0
+
+
+def discard(session: Session, frame: Frame) -> None:
+    """Drop the table variables of a frame that ended; what cannot be dropped now goes with the connection."""
+    outer = frame.parent.tables.values() if frame.parent is not None else ()
+    own = [table for table in frame.tables.values() if table not in outer]
+    if session.pg.usable:
+        if any(table.identity is not None for table in own):
+            session.keep_identities()
+        session.pg.run([Request(f"DROP TABLE IF EXISTS {table.pg}") for table in own])
+    frame.tables.clear()
+
+
+def _leave(session: Session, before: set[str]) -> None:
+    """Drop the temporary tables that a procedure or a dynamic text made: only those ``before`` it stay."""
+    own = [name for name in session.catalog.temporary if name not in before]
+
+    def action() -> None:
+        for name in own:
+            drop(session.definer, (name,), True)
+
+    if own and session.pg.usable and not session.transactions.doomed:
+        session.transactions.define(action)
+
+
+def run_all(session: Session, items: list[nodes.Statement], frame: Frame) -> None:
+    """Run statements one after the other."""
+    for statement in items:
+        step(session, statement, frame)
+
+
+def step(session: Session, statement: nodes.Statement, frame: Frame) -> None:
+    """Run one statement; an error outside TRY is reported here, and ends the batch or not."""
+    try:
+        session.tables.statements[type(statement)](session, statement, frame)
+    except SqlError as error:
+        if error.seen is None:
+            error.seen = frame
+            if error.line <= 1:
+                error.line = statement.line
+            if frame.procedure and not error.procedure:
+                error.procedure = frame.procedure
+        session.error_number = error.number
+        session.rowcount = 0
+        raised = isinstance(error, Raised)
+        transactions = session.transactions
+        fatal = dooms(error) or (session.options.xact_abort and not raised)
+        if session.trying:
+            if fatal and not is_compile(error):
+                transactions.doom(frame.output)
+            raise
+        thrown = isinstance(error, Thrown)
+        doomed = fatal and (not is_compile(error) or session.options.xact_abort)
+        report(session, error, frame.output, transactions.doom if doomed else None)
+        if ends_batch(error) or thrown or (session.options.xact_abort and not raised) or error.number == 1205:
+            raise BatchEnd from None
+
+
+def report(
+    session: Session, error: SqlError, output: ResponseWriter, doom: Callable[[ResponseWriter], None] | None = None
+) -> None:
+    """An error to the client, and what it does to the transaction, before the statement's end is told.
+
+    A driver that was given an error and the end of the batch in one counts its statement as over.
+    """
+    session.error_number = error.number
+    output.message(error)
+    if isinstance(error, Refused):
+        output.message(error.then)
+    if doom is not None:
+        doom(output)
+    output.done(None)
+
+
+def done(session: Session, frame: Frame, count: int | None) -> None:
+    """A statement ends, and tells how many rows it was of."""
+    session.error_number = 0
+    session.rowcount = count or 0
+    frame.output.done(None if session.options.nocount else count)
+
+
+def quiet(session: Session, count: int = 0) -> None:
+    """A statement ends that tells of no rows."""
+    session.error_number = 0
+    session.rowcount = count
+
+
+def begin_implicitly(session: Session, node: nodes.Statement, frame: Frame) -> None:
+    """Under IMPLICIT_TRANSACTIONS a statement begins a transaction, if none is open."""
+    if session.options.implicit and session.transaction_count == 0:
+        if isinstance(node, nodes.SelectStatement):
+            body = node.query.body
+            if isinstance(body, nodes.Select) and not body.sources:
+                return
+        session.transactions.begin(None, frame.output)
+
+
+def text_of(session: Session, node: nodes.Expr, frame: Frame, length: int = 4000) -> str:
+    """The value of an expression as text."""
+    value = evaluate(session, node, nvarchar(length), frame)[1]
+    return decode(nvarchar(length), value) or ""
+
+
+def integer_of(session: Session, node: nodes.Expr, frame: Frame) -> int:
+    """The value of an expression as a whole number; NULL is 0."""
+    return decode(INT, evaluate(session, node, INT, frame)[1]) or 0

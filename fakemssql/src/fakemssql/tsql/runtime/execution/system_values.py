@@ -1,0 +1,121 @@
+"""The values of @@variables and of what session functions ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fakemssql.tsql.compiler.functions.system import VERSION
+from fakemssql.tsql.datatypes.codec import encode
+from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.runtime.frames import Frame
+from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.state import identity_value
+from fakemssql.types import SqlType
+
+_VERSION_TEXT = (
+    f"Microsoft SQL Server 2022 (RTM) - {VERSION} (X64) compatible:"
+    " this is fakemssql, T-SQL translated"
+    " for an embedded PostgreSQL 18"
+)
+
+
+_WHO = frozenset(["@@user", "@@user_id", "@@login", "@@login_id", "@@original_login"])
+
+
+def _who(session: Session, name: str) -> str | int | None:
+    """What a function tells of the user or login as whom the session acts."""
+    security = session.security
+    if name == "@@original_login":
+        return security.account.name
+    if name == "@@login":
+        return security.account.name
+    if name == "@@login_id":
+        return security.account.login_id or None
+    identity = security.identity(session.database)
+    return identity.name if name == "@@user" else identity.user_id
+
+
+def system_value(session: Session, name: str, frame: Frame) -> Any:
+    """The value of ``@@name`` or of what a session function asks for."""
+    options, transactions = session.options, session.transactions
+    if name == "@@db_id":
+        entry = session.catalog.database(session.database)
+        return entry[0] if entry else 0
+    if name in _WHO:
+        return _who(session, name)
+    if name in ("@@identity", "@@scope_identity"):
+        return identity_value(session.pg, session.identity if name == "@@identity" else session.scope_identity)
+    if name.startswith("@@error_"):
+        error = None
+        level: Frame | None = frame
+        while level is not None and error is None:
+            error = level.caught[-1] if level.caught else None
+            level = level.parent
+        if error is None:
+            return None
+        return {
+            "@@error_number": error.number,
+            "@@error_message": error.message,
+            "@@error_severity": error.severity,
+            "@@error_state": error.state,
+            "@@error_line": error.line,
+            "@@error_procedure": error.procedure or None,
+        }[name]
+    simple = {
+        "@@rowcount": session.rowcount,
+        "@@error": session.error_number,
+        "@@trancount": session.transaction_count,
+        "@@xact_state": transactions.state(),
+        "@@spid": session.spid % 32768,
+        "@@options": options.bits(),
+        "@@lock_timeout": options.lock_timeout,
+        "@@version": _VERSION_TEXT,
+        "@@servername": "fakemssql",
+        "@@servicename": "MSSQLSERVER",
+        "@@language": "us_english",
+        "@@langid": 0,
+        "@@datefirst": 7,
+        "@@max_precision": 38,
+        "@@max_connections": 32767,
+        "@@procid": 0,
+        "@@fetch_status": 0,
+        "@@microsoftversion": 0x10001026,
+        "@@textsize": options.textsize,
+        "@@dbts": bytes(8),
+        "@@cpu_busy": 0,
+        "@@connections": 1,
+        "@@cursor_rows": 0,
+        "@@timeticks": 31250,
+        "@@app_name": session.activity.client.program,
+        "@@host_name": session.activity.client.host,
+        "@@transaction_id": (session.spid << 32) + session.transaction_descriptor,
+        "@@nestlevel": _depth(frame),
+    }
+    return simple[name]
+
+
+def _depth(frame: Frame) -> int:
+    depth, level = 0, frame.parent
+    while level is not None:
+        depth, level = depth + 1, level.parent
+    return depth
+
+
+def quick_value(node: nodes.Expr, kind: SqlType | None, frame: Frame) -> tuple[SqlType, bytes | None] | None:
+    """The value of a literal or variable that needs no conversion, without asking PostgreSQL."""
+    if isinstance(node, nodes.Variable):
+        own = frame.types.get(node.name)
+        if own is not None and (kind is None or kind == own):
+            return own, frame.values[node.name]
+        return None
+    if not isinstance(node, nodes.Literal) or kind is None:
+        return None
+    if node.kind == "null":
+        return kind, None
+    if node.kind == "int" and kind.name in ("int", "bigint"):
+        return kind, encode(kind, node.value)
+    if node.kind in ("varchar", "nvarchar") and kind.name in ("varchar", "nvarchar") and node.value.isascii():
+        assert kind.length is not None
+        if kind.length < 0 or len(node.value) <= kind.length:
+            return kind, encode(kind, node.value)
+    return None

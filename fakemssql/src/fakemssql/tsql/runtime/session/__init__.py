@@ -1,0 +1,1 @@
+"""A session and its parts: transactions, application locks, calls of procedures."""

@@ -1,0 +1,291 @@
+"""Transactions: T-SQL's nesting count over PostgreSQL's transactions and savepoints.
+
+A transaction begins in PostgreSQL with its first statement. Under XACT_ABORT OFF each statement runs in a savepoint,
+sent and released in the same round trip, so that its error undoes only itself, as SQL Server has it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+
+from psycopg import pq
+from psycopg.pq.abc import PGresult
+
+from fakemssql.contract import Attention, ClientGone, ResponseWriter, SqlError
+from fakemssql.tsql.names import fold, quoted
+from fakemssql.tsql.pg import PgError, Request
+from fakemssql.tsql.runtime.connection.activity import Activity
+from fakemssql.tsql.runtime.errors import DEADLOCK, no_way_back, translate, uncommittable
+from fakemssql.tsql.runtime.session.application_locks import AppLocks
+from fakemssql.tsql.state import SessionState
+
+# Levels that PostgreSQL has; those by locks are READ COMMITTED there, with what compiler/locks.py adds.
+_LEVELS = {"SNAPSHOT": "REPEATABLE READ"}
+_descriptors = itertools.count(1)
+
+
+class Transactions:
+    """The transaction state of one session."""
+
+    def __init__(self, session: SessionState, activity: Activity, applocks: AppLocks) -> None:
+        self.session, self.activity, self.applocks = session, activity, applocks
+        self.doomed = False
+        self.name: str | None = None
+        self.savepoints: list[str] = []
+        self.pending: list[str] = []
+        self.snapshot = False  # whether PostgreSQL's transaction was begun at SNAPSHOT
+        self._requests = 0
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def begin_sql(self) -> str:
+        return f"BEGIN ISOLATION LEVEL {_LEVELS.get(self.session.options.isolation, 'READ COMMITTED')}"
+
+    def isolate(self, level: str) -> None:
+        """SET TRANSACTION ISOLATION LEVEL; 3951 for SNAPSHOT in a transaction that has begun at another level."""
+        unbegun = bool(self.pending) and self.pending[0].startswith("BEGIN")
+        if level == "SNAPSHOT" and self.session.transaction_count and not unbegun and not self.snapshot:
+            raise SqlError(
+                3951,
+                f"Transaction failed in database '{self.session.database}' because the statement was run under snapshot"
+                " isolation but the transaction did not start in snapshot isolation. You cannot change the isolation"
+                " level of the transaction to snapshot after the transaction has started unless the transaction was"
+                " originally started under snapshot isolation level.",
+            )
+        self.session.options.isolation = level
+        if unbegun:
+            self.pending[0] = self.begin_sql()
+            self.snapshot = level == "SNAPSHOT"
+
+    def run(self, requests: list[Request], transient: bool = False, output: bool = False) -> PGresult:
+        """Run the requests of one statement; the result of the last is returned. Undoes the statement on errors.
+
+        ``output``: it changes rows and sends them to the client, who may cancel it until all of them are sent.
+        """
+        inside = self.session.transaction_count > 0 and not self.doomed
+        guarded = inside and (transient or not self.session.options.xact_abort)
+        before: list[Request] = []
+        after: list[Request] = []
+        if inside:
+            before += [Request(text) for text in self.pending]
+            self.pending = []
+            if guarded:
+                before.append(Request("SAVEPOINT _s"))
+                if transient:
+                    after.append(Request("ROLLBACK TO SAVEPOINT _s"))
+                after.append(Request("RELEASE SAVEPOINT _s"))
+        elif len(requests) > 1 or transient or output or self.session.options.isolation in _LEVELS:
+            before.append(Request(self.begin_sql()))
+            after.append(Request("ROLLBACK" if transient else "COMMIT"))
+        pg, together = self.session.pg, [] if output else after
+        try:
+            results = pg.run([*before, *requests, *together])
+            if output:
+                pg.check()
+                together = after
+                if after:
+                    pg.run(after)
+        except PgError as error:
+            self._undo(inside, guarded, error.sqlstate in DEADLOCK)
+            raise
+        except (Attention, ClientGone):
+            with self.session.pg.undisturbed():
+                self._undo(inside, guarded, False, cut_off=together is not after)
+            raise
+        return results[len(before) + len(requests) - 1]
+
+    def _undo(self, inside: bool, guarded: bool, everything: bool, cut_off: bool = False) -> None:
+        """``cut_off``: PostgreSQL may have run the statement to its end, but not what would have kept it."""
+        pg = self.session.pg
+        if pg.conn.status != pq.ConnStatus.OK:
+            raise SqlError(596, "Cannot continue the execution because the session is in the kill state.", severity=21)
+        if pg.conn.transaction_status not in (pq.TransactionStatus.INERROR, pq.TransactionStatus.INTRANS):
+            return
+        failed = cut_off or pg.conn.transaction_status == pq.TransactionStatus.INERROR
+        if not inside:
+            pg.execute("ROLLBACK")
+        elif everything or (failed and not guarded):
+            self.rollback_all(self.session.output, keep_count=self.session.trying > 0)
+        elif failed:
+            pg.run([Request("ROLLBACK TO SAVEPOINT _s"), Request("RELEASE SAVEPOINT _s")])
+
+    # --- statements ------------------------------------------------------------------------------------------------
+
+    def begin(self, name: str | None, output: ResponseWriter | None) -> None:
+        if self.session.transaction_count == 0:
+            self.pending = [self.begin_sql()]
+            self.snapshot = self.session.options.isolation == "SNAPSHOT"
+            self.session.transaction_descriptor = next(_descriptors)
+            self.session.transaction_began = time.time()
+            self.name = name
+            self.savepoints = []
+            self.session.created_tables, self.session.dropped_tables = [], []
+            if output is not None:
+                output.transaction("begin", self.session.transaction_descriptor)
+        self.session.transaction_count += 1
+        self.activity.update(self.session)
+
+    def check_usable(self) -> None:
+        """Error 3930 in a transaction that an error has doomed."""
+        if self.doomed:
+            raise uncommittable()
+
+    def commit(self, output: ResponseWriter | None) -> None:
+        if self.session.transaction_count == 0:
+            raise SqlError(3902, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.")
+        self.check_usable()
+        if self.session.transaction_count > 1:
+            self.session.transaction_count -= 1
+            self.activity.update(self.session)
+            return
+        descriptor = self.session.transaction_descriptor
+        if self.pending:
+            self.pending = []
+        else:
+            try:
+                self.session.pg.execute("COMMIT")
+            except PgError as error:
+                self._over("rollback", output)
+                raise translate(self.session.pg, error) from None
+        self.session.transaction_count = 0
+        self.session.transaction_descriptor = 0
+        self.activity.update(self.session)
+        self.applocks.end_transaction()
+        if output is not None:
+            output.transaction("commit", descriptor)
+
+    def rollback(self, name: str | None, output: ResponseWriter | None) -> None:
+        if self.session.transaction_count == 0:
+            raise SqlError(3903, "The ROLLBACK TRANSACTION request has no corresponding BEGIN TRANSACTION.")
+        if name is not None and fold(name) in self.savepoints:
+            if self.doomed:
+                raise no_way_back()
+            self._flush()
+            self.session.pg.execute(f"ROLLBACK TO SAVEPOINT {quoted('u ' + fold(name))}")
+            self.session.apply_lock_timeout()
+            position = len(self.savepoints) - 1 - self.savepoints[::-1].index(fold(name))
+            self.savepoints = self.savepoints[: position + 1]
+            self.session.catalog.forget()
+            return
+        if name is not None and (self.name is None or fold(name) != fold(self.name)):
+            raise SqlError(6401, f"Cannot roll back {name}. No transaction or savepoint of that name was found.")
+        self.rollback_all(output)
+
+    def save(self, name: str) -> None:
+        if self.session.transaction_count == 0:
+            raise SqlError(628, "Cannot issue SAVE TRANSACTION when there is no active transaction.")
+        if self.doomed:
+            raise no_way_back()
+        self.pending.append(f"SAVEPOINT {quoted('u ' + fold(name))}")
+        self.savepoints.append(fold(name))
+
+    def start(self) -> None:
+        """Begin in PostgreSQL what has only begun here."""
+        if self.session.transaction_count and not self.doomed:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self.pending:
+            self.session.pg.run([Request(text) for text in self.pending])
+            self.pending = []
+
+    def rollback_all(self, output: ResponseWriter | None, keep_count: bool = False) -> None:
+        """Roll PostgreSQL's transaction back. ``keep_count``: a CATCH finds it uncommittable, not gone."""
+        if self.pending and not self.session.pg.in_transaction:
+            self.pending = []
+        if self.session.pg.in_transaction:
+            self.session.pg.execute("ROLLBACK")
+            self.session.apply_lock_timeout()
+        self.pending = []
+        for name in self.session.created_tables:
+            self.session.catalog.temporary.pop(name, None)
+        for table in self.session.dropped_tables:
+            self.session.catalog.temporary[fold(table.name)] = table
+        self.session.created_tables, self.session.dropped_tables = [], []
+        self.session.catalog.forget()
+        if keep_count:
+            self.doomed = True
+        else:
+            self._over("rollback", output)
+
+    def _over(self, event: str, output: ResponseWriter | None) -> None:
+        descriptor, self.session.transaction_descriptor = self.session.transaction_descriptor, 0
+        self.session.transaction_count, self.doomed, self.savepoints = 0, False, []
+        self.activity.update(self.session)
+        self.applocks.end_transaction()
+        if output is not None and descriptor:
+            output.transaction(event, descriptor)
+
+    def doom(self, output: ResponseWriter | None) -> None:
+        """After an error that ends the transaction: uncommittable in a TRY, rolled back elsewhere."""
+        if self.session.transaction_count and not self.doomed:
+            self.rollback_all(output, keep_count=self.session.trying > 0)
+
+    def end_of_batch(self, output: ResponseWriter) -> None:
+        """An uncommittable transaction does not outlive its batch."""
+        if self.doomed:
+            output.message(
+                SqlError(
+                    3998,
+                    "Uncommittable transaction is detected at the end of the batch. The transaction is rolled back.",
+                )
+            )
+            self._over("rollback", output)
+            output.done(None)
+
+    def lose(self, output: ResponseWriter) -> None:
+        """Before a request: roll back in silence where :class:`~fakemssql.switches.Switches` say so."""
+        if self.session.transaction_count:
+            self._requests += 1
+            if self._requests == self.session.switches.lose_transaction_at:
+                self.rollback_all(output)
+
+    def check_balance(self, before: int) -> None:
+        """Error 266 where a procedure, or a text with parameters, ends with another @@TRANCOUNT than it began with.
+
+        Not under XACT_ABORT ON, as practice knows and no page of the documentation says, and not for a transaction that
+        IMPLICIT_TRANSACTIONS began.
+        """
+        options = self.session.options
+        begun = options.implicit and self.session.transaction_count > before
+        if self.session.transaction_count == before or self.doomed or begun or options.xact_abort:
+            return
+        raise SqlError(
+            266,
+            "Transaction count after EXECUTE indicates a mismatching number of BEGIN and COMMIT statements. Previous "
+            f"count = {before}, current count = {self.session.transaction_count}.",
+            state=2,
+        )
+
+    def state(self) -> int:
+        """XACT_STATE()."""
+        return -1 if self.doomed else 1 if self.session.transaction_count else 0
+
+    def define(self, action: Callable[[], object]) -> None:
+        """Run DDL in a transaction of its own or in a savepoint of the current one."""
+        session = self.session
+        inside = self.session.transaction_count > 0 and not self.doomed
+        self.check_usable()
+        if inside:
+            self._flush()
+            session.pg.execute("SAVEPOINT _d")
+        else:
+            session.pg.execute("BEGIN")
+        try:
+            action()
+        except BaseException as error:
+            session.catalog.forget()
+            if session.pg.conn.status == pq.ConnStatus.OK and session.pg.in_transaction:
+                if not inside:
+                    session.pg.execute("ROLLBACK")
+                elif isinstance(error, PgError) and error.sqlstate in DEADLOCK:
+                    self.rollback_all(session.output, keep_count=session.trying > 0)
+                else:
+                    session.pg.run([Request("ROLLBACK TO SAVEPOINT _d"), Request("RELEASE SAVEPOINT _d")])
+            if isinstance(error, PgError):
+                raise translate(session.pg, error, "ALTER TABLE") from None
+            raise
+        session.pg.execute("RELEASE SAVEPOINT _d" if inside else "COMMIT")
+        session.catalog.forget()

@@ -1,0 +1,1 @@
+"""The functions that run statements, and their table."""

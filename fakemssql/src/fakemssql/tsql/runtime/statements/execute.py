@@ -1,0 +1,148 @@
+"""EXECUTE, and calls of procedures: those of the system, and those of users, whose text is run."""
+
+from __future__ import annotations
+
+from fakemssql.contract import Parameter, SqlError
+from fakemssql.tsql.datatypes.codec import decode, encode
+from fakemssql.tsql.datatypes.sqltypes import INT
+from fakemssql.tsql.names import fold
+from fakemssql.tsql.parser import batches, nodes
+from fakemssql.tsql.runtime.execution.interpreter import run, text_of
+from fakemssql.tsql.runtime.execution.plans import converted, evaluate
+from fakemssql.tsql.runtime.frames import Code, Frame
+from fakemssql.tsql.runtime.session.arguments import Arguments, parse_name
+from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.types import SqlType
+
+
+def call(
+    session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame, outputs: list[Parameter]
+) -> int:
+    """Run the procedure ``name``; output parameters are appended to ``outputs``. Returns the status."""
+    key = fold(name[-1])
+    system = len(name) == 1 or fold(name[-2]) in ("sys", "dbo", "")
+    function = session.tables.procedures.get(key) if system else None
+    if function is not None:
+        database = session.database
+        if len(name) == 3 and name[0]:
+            entry = session.catalog.database(name[0])
+            if entry is None:
+                raise SqlError(
+                    911, f"Database '{name[0]}' does not exist. Make sure that the name is entered correctly."
+                )
+            session.security.identity(entry[1])
+            session.database = entry[1]
+        try:
+            return function(session, Arguments(name[-1], parameters), frame, outputs)
+        finally:
+            session.database = database
+    return _user(session, name, parameters, frame, outputs)
+
+
+def _user(
+    session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame, outputs: list[Parameter]
+) -> int:
+    found = session.catalog.find(name, session.database)
+    if found is None or found.type != "P":
+        raise SqlError(2812, f"Could not find stored procedure '{'.'.join(name)}'.", state=62)
+    session.security.require(found, "EXECUTE")
+    module = batches.parse(found.definition)[0]
+    assert isinstance(module, nodes.CreateModule)
+    assert module.body is not None
+    inner = Frame(Code(module.body), frame.output, procedure=found.name, parent=frame)
+    given: dict[str, Parameter] = {}
+    for position, parameter in enumerate(parameters):
+        key = parameter.name.lower()
+        if not key:
+            if position >= len(module.parameters):
+                raise SqlError(8144, f"Procedure or function {found.name} has too many arguments specified.", state=2)
+            key = module.parameters[position].name
+        elif key not in {p.name for p in module.parameters}:
+            raise SqlError(8145, f"{key} is not a parameter for procedure {found.name}.")
+        if not parameter.default:
+            given[key] = parameter
+    for declared in module.parameters:
+        inner.types[declared.name] = declared.type
+        if declared.name in given:
+            inner.values[declared.name] = _argument(session, given[declared.name], declared.type, frame)
+        elif declared.value is not None:
+            inner.values[declared.name] = evaluate(session, declared.value, declared.type, inner)[1]
+        else:
+            raise SqlError(
+                201,
+                f"Procedure or function '{found.name}' expects parameter '{declared.name}', which was not supplied.",
+                state=4,
+            )
+    database, nocount = session.database, session.options.nocount
+    session.database = found.database
+    try:
+        with session.security.module(found.database, found.owner, found.schema):
+            status = run(session, inner)
+    finally:
+        session.database = database
+        (session.options.on.add if nocount else session.options.on.discard)("NOCOUNT")
+    for declared in module.parameters:
+        passed = given.get(declared.name)
+        if passed is not None and passed.output and declared.output:
+            outputs.append(
+                Parameter(passed.name, declared.type, decode(declared.type, inner.values[declared.name]), True)
+            )
+    return status
+
+
+def _argument(session: Session, parameter: Parameter, kind: SqlType, frame: Frame) -> bytes | None:
+    """An argument as the type of the procedure's parameter."""
+    try:
+        return converted(session, parameter.type, encode(parameter.type, parameter.value), kind, frame)
+    except SqlError as error:
+        if error.number not in (241, 242, 245, 248, 8114, 8169):
+            raise
+        raise SqlError(
+            8114, f"Error converting data type {parameter.type.name} to {kind.name}.", state=1 if frame.procedure else 5
+        ) from None
+
+
+def execute(session: Session, node: nodes.Execute, frame: Frame) -> None:
+    if node.text_expr is not None:
+        text = text_of(session, node.text_expr, frame, -1)
+        database = session.database
+        inner = session.frame(text, (), frame.output, frame)
+        with session.security.dynamic():
+            run(session, inner)
+        if session.database != database:
+            old, session.database = session.database, database
+            frame.output.database(database, old)
+        return
+    procedure = node.procedure
+    if node.variable is not None:
+        procedure = parse_name(text_of(session, nodes.Variable(node.variable), frame))
+    assert procedure is not None
+    parameters: list[Parameter] = []
+    targets: dict[str, str] = {}
+    for position, argument in enumerate(node.arguments):
+        if argument.value is None:
+            parameters.append(Parameter(argument.name, INT, None, default=True))
+            continue
+        kind, raw = evaluate(session, argument.value, None, frame)
+        name = argument.name
+        parameters.append(Parameter(name, kind, decode(kind, raw), argument.output))
+        if argument.output:
+            if not isinstance(argument.value, nodes.Variable):
+                raise SqlError(
+                    179, "Cannot use the OUTPUT option when passing a constant to a stored procedure.", severity=15
+                )
+            targets[name or str(position)] = argument.value.name
+    outputs: list[Parameter] = []
+    count = session.transaction_count
+    status = call(session, procedure, parameters, frame, outputs)
+    unnamed = [target for key, target in targets.items() if key.isdigit()]
+    for parameter in outputs:
+        target = targets.get(parameter.name) if parameter.name else unnamed.pop(0)
+        if target is not None:
+            frame.values[target] = encode(frame.types[target], parameter.value)
+    if node.result is not None:
+        result_kind = frame.types.get(node.result)
+        if result_kind is None:
+            raise SqlError(137, f'Must declare the scalar variable "{node.result}".', severity=15)
+        frame.values[node.result] = encode(result_kind, status)
+    session.transactions.check_balance(count)

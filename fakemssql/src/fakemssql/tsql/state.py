@@ -1,0 +1,74 @@
+"""The state of one connection that its parts share: settings, transaction, what was made and is to be undone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fakemssql.contract import ResponseWriter, SqlError
+from fakemssql.switches import Switches
+from fakemssql.tsql.catalog.catalog import Catalog
+from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.options import Options
+from fakemssql.tsql.pg import Pg
+from fakemssql.tsql.security.accounts import ServerPrincipal
+from fakemssql.tsql.security.context import SecurityContext
+
+
+@dataclass
+class MadeIdentity:
+    """An identity value that was made: the sequence (table and column) it came from, and the value once it is read."""
+
+    sequence: tuple[str, str]
+    value: int | None = None
+
+
+def identity_value(pg: Pg, made: MadeIdentity | None) -> int | None:
+    """The value of an identity that was made; it is read from PostgreSQL when it is first asked for."""
+    if made is not None and made.value is None:
+        rows = pg.query(
+            # Another session may have dropped the table meanwhile, or made another one with its name.
+            "SELECT mssql.attempt($1, format('currval(pg_get_serial_sequence($1, %L))', $2))",
+            *made.sequence,
+        )
+        made.value = int(rows[0][0]) if rows and rows[0][0] is not None else None
+    return made.value if made is not None else None
+
+
+class SessionState:
+    """The part of a session that its definitions, transactions, application locks and file read and change."""
+
+    def __init__(self, pg: Pg, catalog: Catalog, database: str, account: ServerPrincipal, switches: Switches) -> None:
+        self.pg, self.catalog, self.switches = pg, catalog, switches
+        self.home = self.database = database
+        self.security = SecurityContext(pg, catalog, account)
+        self.options = Options()
+        self.output: ResponseWriter | None = None
+        self.rowcount = 0
+        self.error_number = 0
+        self.trying = 0  # how many TRY blocks run
+        self.identity: MadeIdentity | None = None  # of @@IDENTITY
+        self.scope_identity: MadeIdentity | None = None  # of SCOPE_IDENTITY()
+        self.transaction_count = 0  # @@TRANCOUNT
+        self.transaction_descriptor = 0  # 0 outside a transaction
+        self.transaction_began = 0.0
+        self.created_tables: list[str] = []
+        self.dropped_tables: list[TableInfo] = []
+
+    def keep_identities(self) -> None:
+        """Read the identity values that are still to be read: their tables or their scope go away."""
+        if self.pg.usable:
+            identity_value(self.pg, self.identity)
+            identity_value(self.pg, self.scope_identity)
+
+    def apply_lock_timeout(self) -> None:
+        """Set PostgreSQL's lock timeout: -1 waits for ever, 0 not at all (its shortest wait is 1 ms).
+
+        A rollback of PostgreSQL undoes a SET of the transaction; SQL Server's does not.
+        """
+        level = self.options.lock_timeout
+        self.pg.execute(f"SET lock_timeout = {0 if level < 0 else max(level, 1)}")
+
+    def info(self, message: SqlError) -> None:
+        """A message to the client of the running request."""
+        if self.output is not None:
+            self.output.message(message)

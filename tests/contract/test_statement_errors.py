@@ -1,0 +1,64 @@
+"""Errors of a caller's own statements: the number, what it means, and no value."""
+
+from __future__ import annotations
+
+import traceback
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_sqlqueue.errors import StatementError
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
+from tests.contract.conftest import Recorder, run_sql
+
+SECRET = "s3cret"
+
+
+@pytest.fixture(scope="module")
+def session(settings: object) -> Iterator[Session]:
+    with Session(settings) as session:  # type: ignore[arg-type]
+        yield session
+
+
+@pytest.fixture(scope="module")
+def table(session: Session) -> Iterator[str]:
+    name = f"[dbo].[test.{uuid.uuid4().hex[:12]}]"
+    run_sql(
+        session,
+        f"CREATE TABLE {name} ([Id] int NOT NULL PRIMARY KEY, [Code] nvarchar(4) NOT NULL, [Small] tinyint NULL, "
+        f"[Date] datetime NULL, CHECK ([Id] < 100)); INSERT INTO {name} ([Id], [Code]) VALUES (1, N'a'); "
+        f"CREATE UNIQUE INDEX [one] ON {name} ([Code])",
+    )
+    yield name
+    run_sql(session, f"DROP TABLE {name}")
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("INSERT INTO {0} ([Id], [Code]) VALUES (2, NULL)", "515 (NULL for a column that takes none)"),
+        ("INSERT INTO {0} ([Id], [Code]) VALUES (1, N's3c')", "2627 (a primary key or UNIQUE constraint has that key"),
+        ("INSERT INTO {0} ([Id], [Code]) VALUES (3, N'a')", "2601 (a unique index has that key already)"),
+        ("INSERT INTO {0} ([Id], [Code]) VALUES (100, N'b')", "547 (a foreign key or a CHECK constraint does not"),
+        ("INSERT INTO {0} ([Id], [Code]) VALUES (4, N's3cret')", "(a value is too long for its column)"),
+        ("INSERT INTO {0} ([Id], [Code]) VALUES (N's3cret', N'c')", "245 (a value cannot be converted to the type of"),
+        ("INSERT INTO {0} ([Id], [Code], [Small]) VALUES (5, N'd', 300)", "220 (a number is too large for its type)"),
+        ("INSERT INTO {0} ([Id], [Code], [Date]) VALUES (6, N'e', N's3cret')", "241 (a text is no date or time)"),
+        ("SELECT 1 / ([Id] - 1) FROM {0}", "8134 (a division by zero)"),
+        ("SELECT [s3cret] FROM {0}", "207 (there is no such column)"),
+        ("SELECT FROM WHERE", "(the syntax is wrong"),
+        ("EXEC [dbo].[s3cret]", "2812 (there is no such procedure)"),
+    ],
+)
+def test_an_error_of_the_callers_own_statement_says_what_its_number_means(
+    session: Session, table: str, sent_texts: Recorder, text: str, meaning: str
+) -> None:
+    with pytest.raises(StatementError) as failure:
+        session.run(Query("mine", "run the statement", text.format(table)))
+    assert str(failure.value).startswith("Could not run the statement: SQL Server answered with error ")
+    assert meaning in str(failure.value)
+    assert SECRET not in "".join(traceback.format_exception(failure.value))
+    assert str(failure.value.number) in str(failure.value)
+    sent_texts.take()

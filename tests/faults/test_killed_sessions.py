@@ -1,0 +1,269 @@
+"""Sessions that are killed on the server (KILL, a database taken over) while they idle, in a transaction, and at work.
+
+What runs long goes on: Microsoft's driver restores an idle session by itself, and all others are replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.consuming.options import ConsumeOptions
+from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
+from airflow_sqlqueue.drain.drain import Drain
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
+from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.drain.stages.files import FileStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.errors import ConnectionLostError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import PurgeOptions, QueueTable
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
+from airflow_sqlqueue.spark.source.columns import SelectedColumns
+from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
+from airflow_sqlqueue.sql import Query
+from fakemssql import FakeServer
+from tests.faults.account import Account
+from tests.faults.proxy import DURING, Link, Proxy
+from tests.faults.test_claims import MicroBatches
+
+MESSAGES = 40
+OPTIONS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=20, workers=1)
+WORKER = f":{os.getpid()}:"
+ROUND_TRIPS = {"idle": WORKER, "in a transaction": "DELETE FROM head"}
+"""What the session has done last when it is killed: a COMMIT, or the first statement of a transaction."""
+
+
+class Killer:
+    """Kills sessions by the server's own means."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self.client = QueueClient(settings)
+
+    def session_of(self, link: Link) -> int:
+        found = self.client.run_sql(
+            "SELECT [session_id] FROM sys.dm_exec_connections WHERE [client_tcp_port] = ?", link.port
+        )
+        return int(found[0][0])
+
+    def kill(self, number: int) -> None:
+        """Return when it is gone."""
+        self.client.run_sql(f"KILL {number}")
+        self.until("NOT EXISTS (SELECT 1 FROM sys.dm_exec_sessions WHERE [session_id] = ?)", number)
+
+    def kill_link(self, link: Link) -> None:
+        self.kill(self.session_of(link))
+
+    def until(self, condition: str, *values: Any) -> None:
+        deadline = time.monotonic() + 60
+        while not self.client.run_sql(f"SELECT CASE WHEN {condition} THEN 1 ELSE 0 END", *values)[0][0]:
+            assert time.monotonic() < deadline, "never came about"
+            time.sleep(0.02)
+
+    @contextlib.contextmanager
+    def table_lock(self, table: str) -> Iterator[Callable[[], None]]:
+        """Lock a table as a whole; what is yielded kills the session that waits for it, once there is one."""
+        with self.client.session() as holder, holder.transaction():
+            own = int(holder.value(_sql("SELECT @@SPID")))
+            holder.run(_sql(f"SELECT TOP (1) [RowVersion] FROM {table} WITH (TABLOCKX, HOLDLOCK)"))
+
+            def kill_waiting() -> None:
+                waiting = "EXISTS (SELECT 1 FROM sys.dm_exec_requests WHERE [blocking_session_id] = ?)"
+                self.until(waiting, own)
+                text = "SELECT [session_id] FROM sys.dm_exec_requests WHERE [blocking_session_id] = ?"
+                self.kill(int(self.client.run_sql(text, own)[0][0]))
+
+            yield kill_waiting
+
+
+def _sql(text: str) -> Query:
+    return Query("test", "run a test's statement", text)
+
+
+@pytest.fixture
+def killer(settings: ConnectionSettings) -> Killer:
+    return Killer(settings)
+
+
+@pytest.fixture
+def proxy(settings: ConnectionSettings) -> Iterator[Proxy]:
+    with Proxy(settings) as proxy:
+        yield proxy
+
+
+@pytest.fixture(params=["restored", "not restored"])
+def restoring(request: pytest.FixtureRequest, server: Any) -> Iterator[str]:
+    """Whether the server lets the driver restore sessions, as it does from SQL Server 2014 on."""
+    if request.param == "restored":
+        yield request.param
+        return
+    if not isinstance(server, FakeServer):
+        pytest.skip("a real server restores what it can")
+    with server.switched(refuse_recovery=True):
+        yield request.param
+
+
+@pytest.mark.parametrize("state", ROUND_TRIPS)
+def test_a_drain_goes_on_whose_session_is_killed(
+    proxy: Proxy,
+    killer: Killer,
+    queue: QueueTable,
+    stage: Stage,
+    account: Account,
+    batch_id: uuid.UUID,
+    state: str,
+    restoring: str,
+) -> None:
+    account.send(MESSAGES)
+    proxy.set_trap(ROUND_TRIPS[state], DURING, killer.kill_link)
+    result = Drain(
+        lambda: Session(proxy.settings, lock_timeout=10),
+        queue.address,
+        stage,
+        DrainRequest(batch_id=batch_id, options=OPTIONS),
+    ).run()
+    assert proxy.left == 0
+    assert (result.batch.state, result.locked) == ("sealed", 0)
+    account.check(batch_id)
+    assert account.queued() == 0
+
+
+def test_a_drain_goes_on_whose_statement_is_killed(
+    settings: ConnectionSettings,
+    killer: Killer,
+    queue: QueueTable,
+    staging: StagingFolder,
+    account: Account,
+    batch_id: uuid.UUID,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As where a database is taken over: error 596."""
+    account.send(MESSAGES)
+
+    def drain() -> Any:
+        connect = lambda: Session(settings, lock_timeout=30)  # noqa: E731
+        return Drain(connect, queue.address, FileStage(staging), DrainRequest(batch_id=batch_id, options=OPTIONS)).run()
+
+    with ThreadPoolExecutor(1) as pool, caplog.at_level(logging.WARNING):
+        with killer.table_lock(queue.address.qualified_name) as kill_waiting:
+            draining = pool.submit(drain)
+            kill_waiting()
+        result = draining.result(60)
+    assert result.batch.state == "sealed"
+    account.check(batch_id)
+    assert account.queued() == 0
+    assert f"Draining {queue.address.canonical} into batch" in caplog.text
+    assert "the connection to the server was lost" in caplog.text
+
+
+@pytest.fixture
+def names(settings: ConnectionSettings) -> Iterator[dict[str, str]]:
+    client, own = QueueClient(settings), uuid.uuid4().hex[:10]
+    names = {name: f"test.{own}.{name}" for name in ("orders", "billing", "error")}
+    for name in names.values():
+        client.tables.create(name, delayed=True)
+    yield names
+    for name in names.values():
+        client.tables.drop(name, force=True)
+
+
+@pytest.mark.parametrize("text", ["DELETE FROM head", "INSERT INTO", "COMMIT TRANSACTION"])
+def test_an_endpoint_goes_on_whose_session_is_killed(
+    settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], text: str, restoring: str
+) -> None:
+    client, through = QueueClient(settings), QueueClient(proxy.settings)
+    client.queue(names["orders"]).send(Message(body=b"%d" % n) for n in range(12))
+    proxy.set_trap(text, DURING, killer.kill_link)
+
+    def handle(message: Envelope) -> None:
+        through.queue(names["billing"]).send([Message(body=message.body)])
+
+    through.queue(names["orders"]).consume(
+        handle, ConsumeOptions(max_handlers=1, recoverability=RecoverabilityOptions(error_queue=names["error"]))
+    )
+    assert proxy.left == 0
+    assert sorted(int(message.body) for message in client.queue(names["billing"]).peek(100)) == list(range(12))
+    assert client.queue(names["orders"]).depth().messages == 0
+
+
+@pytest.mark.parametrize("text", ["UPDLOCK, READPAST", "COMMIT TRANSACTION"])
+def test_a_mover_goes_on_whose_session_is_killed(
+    settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], text: str, restoring: str
+) -> None:
+    client = QueueClient(settings)
+    client.delayed(names["orders"]).send([Message(body=b"%d" % n) for n in range(12)], delay=timedelta(0))
+    proxy.set_trap(text, DURING, killer.kill_link)
+    moved = QueueClient(proxy.settings).delayed(names["orders"]).move(chunk=5)
+    assert proxy.left == 0
+    assert moved.complete
+    assert sorted(int(message.body) for message in client.queue(names["orders"]).peek(100)) == list(range(12))
+
+
+def test_a_purge_goes_on_whose_session_is_killed(
+    settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], restoring: str
+) -> None:
+    """The yielding of its session to others, and its lock timeout, go with it to the new connection."""
+    client = QueueClient(settings)
+    client.queue(names["orders"]).send([Message(time_to_be_received=timedelta(seconds=-5))] * 12)
+    proxy.set_trap("DELETE", DURING, killer.kill_link)
+    done = QueueClient(proxy.settings).queue(names["orders"]).purge(PurgeOptions(chunk=5))
+    assert proxy.left == 0
+    assert (done.remaining, done.complete) == (0, True)
+    assert client.queue(names["orders"]).depth().total == 0
+
+
+@pytest.mark.parametrize("text", ["'open', @P", "COMMIT TRANSACTION", "[Consumer]"])
+def test_a_stream_goes_on_whose_session_is_killed(
+    settings: ConnectionSettings,
+    proxy: Proxy,
+    killer: Killer,
+    queue: QueueTable,
+    tmp_path: Any,
+    text: str,
+    restoring: str,
+) -> None:
+    """Of its consumer and of its claims alike."""
+    queue.send(Message(body=b"%d" % n) for n in range(10))
+    name = f"c {uuid.uuid4()}"
+    access = ServerAccess.of(SourceOptions({}), proxy.settings)
+    claims = Claims(access, StreamOptions(queue.address.canonical, name, 4, 2, False))
+    proxy.set_trap(text, DURING, killer.kill_link)
+    stream = MicroBatches(tmp_path, claims, SelectedColumns(("Body",), ("Body",), (True,)))
+    try:
+        stream.run()
+    finally:
+        claims.close()
+    assert proxy.left == 0
+    assert sorted(map(int, stream.sink())) == list(range(10))
+    killer.client.run_sql("DELETE FROM [sqlqueue].[Consumer] WHERE [Name] = ?", name)
+
+
+def test_a_session_that_is_used_on_says_each_time_that_it_is_lost(proxy: Proxy, killer: Killer, server: Any) -> None:
+    """What the driver says of a connection that it could not restore is another state each time."""
+    if not isinstance(server, FakeServer):
+        pytest.skip("a real server restores what it can")
+    with server.switched(refuse_recovery=True), Session(proxy.settings) as session:
+        proxy.set_trap("SELECT N'asked'", DURING, killer.kill_link)
+        session.run(_sql("SELECT N'asked'"))
+        states = []
+        for _ in range(2):
+            with pytest.raises(ConnectionLostError) as raised:
+                session.run(_sql("SELECT 1"))
+            cause = raised.value.__cause__
+            assert cause is not None
+            states.append(cause.args[0])
+        assert states == ["08S01", "IMC06"]

@@ -1,0 +1,203 @@
+"""A server that is away when work begins is waited for; what no waiting helps ends the work at once."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.consuming.options import ConsumeOptions
+from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
+from airflow_sqlqueue.errors import (
+    LoginFailedError,
+    ServerUnreachableError,
+    SqlQueueError,
+    UnknownHostError,
+    UntrustedServerError,
+)
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
+from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
+from tests.contract.conftest import run_sql
+from tests.faults.proxy import Proxy
+
+MESSAGES = 3
+Work = Callable[[QueueClient, str, Path], Any]
+
+
+def drain(client: QueueClient, name: str, folder: Path) -> Any:
+    return client.queue(name).drain(folder)
+
+
+def consume(client: QueueClient, name: str, folder: Path) -> Any:
+    options = ConsumeOptions(recoverability=RecoverabilityOptions(error_queue=f"{name}.to"))
+    return client.queue(name).consume(lambda message: None, options)
+
+
+def stream(client: QueueClient, name: str, folder: Path) -> Any:
+    access = ServerAccess.of(SourceOptions({}), client.settings)
+    claims = Claims(access, StreamOptions(name, f"c {uuid.uuid4()}", 10, 2, False))
+    try:
+        return claims.begin()
+    finally:
+        claims.close()
+
+
+WORK: dict[str, tuple[Work, str]] = {
+    "drain": (drain, "Draining "),
+    "consume": (consume, "Consuming the queue "),
+    "stream": (stream, "Reading "),
+    "purge": (lambda client, name, folder: client.queue(name).purge(), "Purging the queue "),
+    "forward": (lambda client, name, folder: client.queue(name).forward(f"{name}.to"), "Forwarding the queue "),
+    "move": (lambda client, name, folder: client.delayed(name).move(), "Moving delayed messages of the queue "),
+    "return": (
+        lambda client, name, folder: client.errors.return_to_source(name, all_messages=True),
+        "Returning messages of the queue ",
+    ),
+    "sweep": (lambda client, name, folder: client.batches.sweep(folder, name), "Sweeping"),
+}
+
+
+@pytest.fixture
+def name(settings: ConnectionSettings) -> Iterator[str]:
+    client, name = QueueClient(settings), f"test.{uuid.uuid4().hex[:10]}"
+    for table in (name, f"{name}.to"):
+        client.tables.create(table, delayed=True, ledger=True)
+    client.queue(name).send([Message(body=b"x")] * MESSAGES)
+    client.delayed(name).send([Message(body=b"x")], delay=timedelta(0))
+    yield name
+    for table in (name, f"{name}.to"):
+        client.tables.drop(table, force=True)
+
+
+@pytest.mark.parametrize("kind", WORK)
+def test_a_server_that_comes_some_seconds_after_the_work_has_begun_is_waited_for(
+    settings: ConnectionSettings, name: str, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    work, what = WORK[kind]
+    waited = threading.Event()
+
+    class Noticed(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            waited.set()
+
+    noticed = Noticed(logging.WARNING)
+    logger = logging.getLogger("airflow_sqlqueue.reconnecting")
+    logger.addHandler(noticed)
+    try:
+        with Proxy(settings, listening=False) as proxy, ThreadPoolExecutor(1) as pool:
+            working = pool.submit(work, QueueClient(proxy.settings), name, tmp_path)
+            assert waited.wait(30)
+            proxy.listen()
+            working.result(60)
+    finally:
+        logger.removeHandler(noticed)
+    told = [record.getMessage() for record in caplog.records if record.name == logger.name]
+    assert told[0].startswith(what)
+    assert "is tried again in 0.4 s: No SQL Server answers at 127.0.0.1" in told[0]
+
+
+def wrong_password(settings: ConnectionSettings) -> ConnectionSettings:
+    return replace(settings, password="not it")
+
+
+def untrusted(settings: ConnectionSettings) -> ConnectionSettings:
+    return replace(settings, keywords={"Encrypt": "yes", "TrustServerCertificate": "no"})
+
+
+def unknown(settings: ConnectionSettings) -> ConnectionSettings:
+    return replace(settings, host="sql.invalid")
+
+
+@pytest.mark.parametrize("kind", WORK)
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [(wrong_password, LoginFailedError), (untrusted, UntrustedServerError), (unknown, UnknownHostError)],
+)
+def test_what_no_waiting_helps_is_raised_at_once(
+    settings: ConnectionSettings,
+    tmp_path: Path,
+    kind: str,
+    change: Callable[[ConnectionSettings], ConnectionSettings],
+    error: type[SqlQueueError],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Without a word of another try; how long one takes is the network's affair."""
+    with pytest.raises(error):
+        WORK[kind][0](QueueClient(change(settings)), "orders", tmp_path)
+    assert not [record for record in caplog.records if "is tried again" in record.getMessage()]
+
+
+def test_a_login_that_was_taken_at_first_is_tried_again_while_the_database_comes_up(
+    settings: ConnectionSettings, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a failover: the login is refused, 4060 and 18456, until the database is there."""
+    admin = QueueClient(settings)
+    login = f"l_{uuid.uuid4().hex[:10]}"
+    admin.run_sql(f"CREATE LOGIN [{login}] WITH PASSWORD = N'Waiting 1'")
+    admin.run_sql(f"CREATE USER [{login}] FOR LOGIN [{login}]; ALTER ROLE [db_owner] ADD MEMBER [{login}]")
+    refused = threading.Event()
+
+    def handle(message: Any) -> None:
+        if not refused.is_set():
+            # Not enlisted in the message's transaction.
+            with admin.session() as session:
+                run_sql(session, f"ALTER LOGIN [{login}] DISABLE")
+                text = f"SELECT [session_id] FROM sys.dm_exec_sessions WHERE [login_name] = N'{login}'"
+                for (number,) in run_sql(session, text):
+                    run_sql(session, f"KILL {number}")
+
+    class Enabling(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "refused the login" in record.getMessage() and not refused.is_set():
+                refused.set()
+                with admin.session() as session:
+                    run_sql(session, f"ALTER LOGIN [{login}] ENABLE")
+
+    enabling, logger = Enabling(logging.WARNING), logging.getLogger("airflow_sqlqueue.reconnecting")
+    logger.addHandler(enabling)
+    try:
+        client = QueueClient(replace(settings, user=login, password="Waiting 1"))
+        options = ConsumeOptions(max_handlers=1, recoverability=RecoverabilityOptions(error_queue=f"{name}.to"))
+        client.queue(name).consume(handle, options)
+    finally:
+        logger.removeHandler(enabling)
+        admin.run_sql(f"DROP USER [{login}]")
+    assert refused.is_set()
+    assert admin.queue(name).depth().messages == admin.queue(f"{name}.to").depth().messages == 0
+
+
+def test_a_server_that_stops_while_encryption_is_agreed_on_is_waited_for(settings: ConnectionSettings) -> None:
+    """It is no certificate that is not trusted."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def cut() -> None:
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                with client:
+                    client.settimeout(5)
+                    try:
+                        client.recv(4096)
+                    except OSError:
+                        continue
+
+        threading.Thread(target=cut, daemon=True).start()
+        port = listener.getsockname()[1]
+        there = replace(settings, host="127.0.0.1", port=port, login_timeout=5, keywords={"Encrypt": "yes"})
+        with pytest.raises(ServerUnreachableError):
+            QueueClient(there).ping()
+        listener.shutdown(socket.SHUT_RDWR)

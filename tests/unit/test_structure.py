@@ -1,0 +1,25 @@
+"""The structure of the product's own code, by the rules of fakemssql's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import airflow_sqlqueue
+from support.structure import Code
+
+CODE = Code(Path(airflow_sqlqueue.__file__).parent)
+READ_BY_NAME = {"__init__.py", "spark/jobs/__init__.py", "triggers/events.py"}
+"""The packages' lazy names, and the class of an error that a trigger has named."""
+
+
+def test_no_class_name_has_two_meanings() -> None:
+    assert CODE.classes_of_two_meanings() == {}
+
+
+def test_no_stub_waits_for_something_further_down_to_fill_it() -> None:
+    assert CODE.stubs() == []
+
+
+def test_nothing_is_found_by_a_name_that_is_put_together() -> None:
+    """But for own fields, in loops over them."""
+    assert CODE.names_put_together(READ_BY_NAME, of_self=True) == []

@@ -1,0 +1,163 @@
+"""The one module that lets a row's text into logs, events, terminals, pages and other rows."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+import airflow_sqlqueue
+from airflow_sqlqueue import untrusted
+from airflow_sqlqueue.cli import output
+from airflow_sqlqueue.errors import AddressError, NoReplyError, SqlQueueError
+from airflow_sqlqueue.message import decode_headers
+from airflow_sqlqueue.untrusted import printable
+
+HOSTILE = {
+    "\x1b[2J\x1b]52;c;cm0gLXJmIC8=\x07": r"\x1b[2J\x1b]52;c;cm0gLXJmIC8=\x07",
+    "safe\roverwritten": r"safe\x0doverwritten",
+    "\x9b31m": r"\x9b31m",
+    "file\u202etxt.exe": r"file\u202etxt.exe",
+    "\x7f\x00": r"\x7f\x00",
+    "half \ud800": r"half \ud800",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_control_characters_are_escaped(text: str) -> None:
+    assert printable(text) == HOSTILE[text]
+
+
+@pytest.mark.parametrize("text", ["", "Łódź 🎁 ☃", "a\tb\nc", "C:\\x1b", "👩‍👩‍👧"])
+def test_other_text_is_printed_as_it_is(text: str) -> None:
+    assert printable(text) == text
+    assert printable("a\r\nb") == "a\nb"
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_headers_send_no_commands_to_the_terminal(as_list: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(output, "stdout", Console(file=screen, width=200))
+    for text in HOSTILE:
+        record = {"exception": text, "addresses": [text]}
+        output.show([record] if as_list else record, as_json=False, title="Failed")
+        output.say(text, text)
+    assert not set(screen.getvalue()) & {"\x1b", "\x07", "\x9b", "\r", "\x00", "\x7f", "\u202e"}
+
+
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=300)
+
+
+@given(TEXTS)
+def test_a_quoted_value_is_one_line_that_can_be_encoded(text: str) -> None:
+    shown = untrusted.quoted(text)
+    shown.encode()
+    assert untrusted.sentence(shown) == shown
+    assert len(shown) <= untrusted.QUOTED * 10 + 5
+    assert untrusted.quoted(None) == "None"
+
+
+@given(TEXTS)
+def test_an_event_has_a_value_as_it_is_or_none(text: str) -> None:
+    value = untrusted.event_value(text)
+    assert value in (text, None)
+    if value is not None:
+        assert "\0" not in value.encode().decode()
+    assert untrusted.event_value("x" * 1_001) is None
+
+
+@given(st.dictionaries(TEXTS, TEXTS | st.none(), max_size=4))
+def test_headers_for_another_row_stay_the_same_json(headers: dict[str, str | None]) -> None:
+    """As text too that is JSON with halves of surrogate pairs as they are."""
+    text = json.dumps(headers, ensure_ascii=False)
+    written = untrusted.row_text(text)
+    written.encode()
+    assert json.loads(written) == json.loads(text)
+
+
+@given(TEXTS)
+def test_what_is_not_json_does_not_become_it(text: str) -> None:
+    assert decode_headers(untrusted.row_text(text)) == decode_headers(text)
+
+
+@given(TEXTS)
+def test_an_error_is_one_line_whatever_it_quotes(text: str) -> None:
+    for kind in (SqlQueueError, AddressError, NoReplyError):
+        shown = str(kind(f"The queue {text} is missing: create it."))
+        shown.encode()
+        assert not set(shown) & set(map(chr, range(32)))
+        assert shown.startswith("The queue ")
+    assert len(str(SqlQueueError(text * 100))) <= 6 * untrusted.SENTENCE + 3
+
+
+_SINKS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
+_VALUES = {
+    *("message_id", "correlation_id", "conversation_id", "message_type", "message_types", "related_to", "headers"),
+    *("failed_queue", "exception_type", "exception_message", "stack_trace", "machines", "content_type", "body"),
+    *("originating_endpoint", "originating_machine", "processing_endpoint", "processing_machine", "reply_to_address"),
+    *("headers_text", "address_text", "destination", "raw", "decoded", "envelope"),
+}
+"""Names under which the product keeps what a row holds."""
+
+_DOORS = {"quoted", "event_value", "printable", "label", "row_text", "len", "type_name", "_payload"}
+"""Functions that take such a value; an event's payload is tried with a zoo of them, encoded as Airflow does it."""
+
+_OURS = {"failure.exception_type", "failed.failure.exception_type", "envelope.problem"}
+"""The type of an exception that a handler raised in this process, and a sentence of the product's own."""
+
+
+def _untrusted(node: ast.AST) -> Iterator[str]:
+    """The names of values of rows in an expression that no function of this module was called with."""
+    if (isinstance(node, ast.Call) and _name(node.func) in _DOORS) or ast.unparse(node) in _OURS:
+        return
+    if isinstance(node, (ast.Attribute, ast.Name)) and _name(node) in _VALUES:
+        yield ast.unparse(node)
+    for child in ast.iter_child_nodes(node):
+        yield from _untrusted(child)
+
+
+def _name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def leaks(source: str) -> list[str]:
+    """Where a module hands a value of a row to a log, an event or XCom as it is."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        is_log = isinstance(node.func, ast.Attribute) and node.func.attr in _SINKS and "log" in ast.unparse(node.func)
+        if is_log or _name(node.func) in {"TriggerEvent", "xcom_push"}:
+            arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+            found += [f"line {node.lineno}: {name}" for each in arguments for name in _untrusted(each)]
+    return found
+
+
+def test_no_module_hands_a_value_of_a_row_to_a_log_or_an_event_as_it_is() -> None:
+    root = Path(airflow_sqlqueue.__file__).parent
+    found = {str(path.relative_to(root)): leaks(path.read_text("utf-8")) for path in root.rglob("*.py")}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'log.error("Message %r", envelope.identity.message_id)',
+        'self.log.info(f"{message.headers}")',
+        "TriggerEvent({'type': message_type})",
+        'context["ti"].xcom_push(key="x", value=reply.headers)',
+    ],
+)
+def test_a_leak_is_found(line: str) -> None:
+    assert leaks(line)
+    assert not leaks(
+        re.sub(r"(envelope\.identity\.message_id|message\.headers|message_type|reply\.headers)", r"quoted(\1)", line)
+    )
