@@ -8,11 +8,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.drain.batches import BatchInfo, batches, recorded_batch
+from airflow_sqlqueue.drain.batches import BatchInfo, batches, find_stranded, recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.liveness import BatchLocks
+from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch, check_readable
-from airflow_sqlqueue.drain.stranded import StrandedBatch, find_stranded
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.message import ReceivedMessage
 from airflow_sqlqueue.queue.queue_table import received_message
@@ -57,7 +56,7 @@ class BatchManager:
     def locks(self, queue_name: str | None = None) -> BatchLocks:
         """Locks on the batches that the caller works on, for a ``with`` block: others then leave them alone.
 
-        See :class:`airflow_sqlqueue.drain.liveness.BatchLocks`.
+        See :class:`airflow_sqlqueue.drain.locks.BatchLocks`.
         """
         catalog = self._connector.settings.database if queue_name is None else self._connector.find(queue_name).catalog
         return BatchLocks(self._connector.session, catalog, self._connector.ledger_schema)
@@ -74,16 +73,16 @@ class BatchManager:
         *,
         states: Sequence[str] = UNFINISHED,
         own: uuid.UUID | None = None,
-    ) -> Sequence[StrandedBatch]:
+    ) -> Sequence[BatchInfo]:
         """The batches of a task, of all its runs, that nobody works on, in the order in which they were opened.
 
         ``locks`` holds them afterwards; ``own`` is the caller's batch, which is left out.
         """
 
-        def find(ledger: Ledger) -> Sequence[StrandedBatch]:
+        def find(ledger: Ledger) -> Sequence[BatchInfo]:
             unfinished = ledger.unfinished(owner) if ledger.exists() else []
             others = [batch_id for batch_id in unfinished if batch_id != own]
-            return find_stranded(ledger, locks, others, tuple(states))
+            return find_stranded(ledger, locks, others, states)
 
         return self._repeated("Looking for batches that were left behind", queue_name, find)
 
@@ -102,9 +101,7 @@ class BatchManager:
             if not found:
                 return []
             with self.locks(queue_name) as locks:
-                free = find_stranded(ledger, locks, [info.batch_id for info in found], tuple(states))
-        ids = {batch.batch_id for batch in free}
-        return [info for info in found if info.batch_id in ids]
+                return find_stranded(ledger, locks, [info.batch_id for info in found], states)
 
     def seal(self, batch_id: uuid.UUID, queue_name: str | None = None) -> Batch:
         """Close a batch to further parts and list it; idempotent. A drain of it that is under way ends with an error.
@@ -132,9 +129,9 @@ class BatchManager:
 
         Raises :class:`~airflow_sqlqueue.errors.BatchError` for a batch that somebody works on, and for one that is
         sealed or consumed; :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction. See
-        :func:`airflow_sqlqueue.drain.abandon.abandon`.
+        :func:`airflow_sqlqueue.drain.requeue.abandon`.
         """
-        from airflow_sqlqueue.drain.abandon import abandon
+        from airflow_sqlqueue.drain.requeue import abandon
         from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
         if self._connector.in_transaction:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.liveness import BatchLocks
+from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.errors import TransactionError
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.drain.releasing import ConsumerInfo, ReleaseResult
+    from airflow_sqlqueue.drain.requeue import ReleaseResult
+    from airflow_sqlqueue.drain.streams import StreamInfo
 
 
 class ConsumerManager:
@@ -24,31 +25,31 @@ class ConsumerManager:
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
 
-    def list(self, queue_name: str | None = None) -> Sequence[ConsumerInfo]:
+    def list(self, queue_name: str | None = None) -> Sequence[StreamInfo]:
         """The consumers of a queue, or all of the ledger, with the claims that are not done.
 
-        See :class:`airflow_sqlqueue.drain.releasing.ConsumerInfo`.
+        See :class:`airflow_sqlqueue.drain.streams.StreamInfo`.
         """
-        from airflow_sqlqueue.drain.releasing import list_consumers
+        from airflow_sqlqueue.drain.streams import list_streams
 
         queue = self._connector.find(queue_name).canonical if queue_name else None
         with self._ledger(queue_name) as (ledger, locks):
-            return list_consumers(ledger, locks, queue)
+            return list_streams(ledger, locks, queue)
 
     def release(self, name: str, queue_name: str | None = None) -> ReleaseResult:
         """Put the claims of a consumer that nobody resumes back into its queue, and forget the consumer.
 
         Exactly once for the queue, however often it is called. What a sink has of the last claim comes a second time:
-        see :func:`airflow_sqlqueue.drain.releasing.release_consumer`. Raises
+        see :func:`airflow_sqlqueue.drain.requeue.release_stream`. Raises
         :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction.
         """
         # It loads Arrow, which takes longer than most of what a client does.
-        from airflow_sqlqueue.drain.releasing import release_consumer
+        from airflow_sqlqueue.drain.requeue import release_stream
 
         if self._connector.in_transaction:
             raise TransactionError("A claim is sealed before its messages go back: call it outside a transaction.")
         with self._ledger(queue_name) as (ledger, locks):
-            return release_consumer(ledger, locks, name)
+            return release_stream(ledger, locks, name)
 
     @contextmanager
     def _ledger(self, queue_name: str | None) -> Iterator[tuple[Ledger, BatchLocks]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.drain.consumers import ConsumerTable
 from airflow_sqlqueue.drain.ledger import ledger_definitions
+from airflow_sqlqueue.drain.streams import StreamTable
 from airflow_sqlqueue.inspection.findings import Finding
 from airflow_sqlqueue.inspection.inspect import Inspection, fix, inspect
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
@@ -64,7 +64,7 @@ class TableManager:
         definitions = definitions_for(self._connector.resolver, queue_name, **options)
         if ledger:
             catalog, schema = definitions[0].table.catalog, self._connector.ledger_schema
-            others = (SendLedger, OutgoingTable, ConsumerTable)
+            others = (SendLedger, OutgoingTable, StreamTable)
             definitions += [
                 *ledger_definitions(catalog, schema),
                 *(table.definition(catalog, schema) for table in others),

@@ -1,17 +1,18 @@
-"""The batches that a ledger knows: open, waiting to be read, or finished."""
+"""Batches in a ledger: list them, find stranded ones, and read one that a reference names."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.manifest import STATES, Batch
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.drain.locks import BatchLocks
+from airflow_sqlqueue.drain.manifest import STATES, UNFINISHED, Batch
+from airflow_sqlqueue.errors import ConfigurationError, StrandedBatchError
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, passing
@@ -21,11 +22,11 @@ from airflow_sqlqueue.tables.own import stored_name
 
 @dataclass(frozen=True)
 class BatchInfo(Counts):
-    """One batch as people look at it.
+    """Listed batch, with its state, times and counts.
 
-    ``age`` is how long the batch has been in its state, by the server's clock; times are in UTC. ``parts`` are those
-    that hold messages; ``kept``: its messages were copied and stayed in the queue. The counts of an open batch are
-    those of its parts so far.
+    ``age`` is how long the batch has been in its state, by the server's clock; times are in UTC. ``parts`` is the
+    number of parts that hold messages; ``kept``: its messages were copied and stayed in the queue. The counts of an
+    open batch are those of its parts so far.
     """
 
     batch_id: uuid.UUID
@@ -41,8 +42,11 @@ class BatchInfo(Counts):
     parts: int
     kept: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.batch_id} ({self.state}, {self.messages} messages in {self.parts} parts, of {self.origin!r})"
+
     def to_dict(self) -> dict[str, Any]:
-        """JSON values only: ``age_seconds`` for the age, times in ISO 8601."""
+        """Return JSON values only: ``age_seconds`` for the age, times in ISO 8601."""
         own = {name: _plain(value) for name, value in vars(self).items() if name not in self.counters}
         return {("age_seconds" if name == "age" else name): value for name, value in {**own, **self.counters}.items()}
 
@@ -56,12 +60,12 @@ def batches(
     older_than: timedelta | None = None,
     newest: int | None = None,
 ) -> list[BatchInfo]:
-    """The batches of a ledger that match all that is given, the one that was opened first at the head.
+    """Return the batches of a ledger that meet all conditions, in the order in which they were opened.
 
-    ``queue`` is a canonical address, ``older_than`` is compared with the age in the present state. ``newest`` is how
-    many of the whole ledger are looked at, those that were opened last. A batch that is being put back at this moment
-    is left out, but for one that ``batch_id`` names, which is waited for. Empty where there is no ledger yet. Raises
-    :class:`ConfigurationError` for a state that there is not.
+    ``queue`` is a canonical address, ``older_than`` is compared with the age in the present state. With ``newest`` only
+    that number of batches is considered, those of the whole ledger that were opened last. A batch that is being put
+    back at this moment is left out; with ``batch_id`` the call waits for it instead. The list is empty where no ledger
+    exists yet. Raises :class:`ConfigurationError` for an unknown state.
     """
     for state in states:
         if state not in STATES:
@@ -85,12 +89,41 @@ def batches(
     return [info for info in found if older_than is None or info.age >= older_than]
 
 
+def find_stranded(
+    ledger: Ledger, locks: BatchLocks, batch_ids: Iterable[uuid.UUID], states: Sequence[str] = UNFINISHED
+) -> list[BatchInfo]:
+    """Return and lock the batches that are in one of the states and are not being worked on.
+
+    Their task was killed, or marked failed or successful, or its machine died. ``locks`` holds them afterwards.
+    """
+    found = []
+    for batch_id in batch_ids:
+        if not locks.take(batch_id):
+            continue
+        # The task that held the lock a moment ago may have finished the batch.
+        stranded = batches(ledger, batch_id=batch_id, states=states)
+        if not stranded:
+            locks.release(batch_id)
+        found += stranded
+    return found
+
+
+def refuse_stranded(found: Iterable[BatchInfo]) -> None:
+    """Raise :class:`StrandedBatchError` for stranded batches, with what can be done about each."""
+    if listed := "; ".join(map(str, found)):
+        raise StrandedBatchError(
+            f"Earlier runs of this task left batches that no task works on: {listed}. Put their messages back with "
+            "'sqlqueue abandon <id>' (open) or 'sqlqueue requeue <id>' (sealed), clear the task of their run, or set "
+            "stranded to adopt or ignore."
+        )
+
+
 def recorded_batch(session: Session, values: Mapping[str, Any], ledger_schema: str = LEDGER_SCHEMA) -> Batch:
-    """The batch that a dictionary of :meth:`.Batch.to_reference` or :meth:`.Batch.to_dict` names, as the ledger has it.
+    """Read from the ledger the batch that a dictionary of :meth:`.Batch.to_reference` or :meth:`.Batch.to_dict` names.
 
     Its names were checked (:meth:`.Batch.check_names`). The state may have changed since. Raises
-    :class:`BatchMismatchError` where anything else differs, :class:`ConfigurationError` for what names no queue or no
-    batch, and as :meth:`.Ledger.manifest` does.
+    :class:`BatchMismatchError` where anything else differs, :class:`ConfigurationError` for a dictionary without a
+    queue or a batch id, and as :meth:`.Ledger.manifest` does.
     """
     try:
         catalog, batch_id = AddressResolver().resolve(str(values["queue"])).catalog, uuid.UUID(str(values["batch_id"]))
@@ -102,16 +135,16 @@ def recorded_batch(session: Session, values: Mapping[str, Any], ledger_schema: s
 
 
 def _info(row: Any) -> BatchInfo:
-    identity, queue, origin, state, stage, kept, *times, parts, messages, expired, quarantined, size, now = row
-    opened, sealed, consumed, requeued = (time and time.replace(tzinfo=timezone.utc) for time in times)
-    since = max(time for time in (opened, sealed, consumed, requeued) if time)
+    batch_id, queue, origin, state, stage, kept, *rest = row
+    *times, parts, messages, expired, quarantined, size, now = rest
+    opened, sealed, consumed, requeued = times = [time and time.replace(tzinfo=timezone.utc) for time in times]
     return BatchInfo(
-        batch_id=uuid.UUID(str(identity)),
+        batch_id=uuid.UUID(str(batch_id)),
         queue=queue,
         origin=origin,
         state=state,
         stage=stage,
-        age=max(timedelta(0), now.replace(tzinfo=timezone.utc) - since),
+        age=max(timedelta(0), now.replace(tzinfo=timezone.utc) - max(filter(None, times))),
         opened=opened,
         sealed=sealed,
         consumed=consumed,

@@ -1,4 +1,7 @@
-"""Putting a sealed batch back: its rows are in the queue again, or in the batch, never in both or neither."""
+"""Requeue: put the messages of a batch, or of the claims of a stream, back into their queue.
+
+The rows are in the queue again, or in the batch, never in both or neither.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,18 @@ import uuid
 from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.batch_reader import batch_rows
-from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry
+from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, LockTimeoutError
+from airflow_sqlqueue.drain.streams import StreamTable, stream_id
+from airflow_sqlqueue.errors import (
+    BatchError,
+    BatchMismatchError,
+    BatchNotFoundError,
+    ConfigurationError,
+    LockTimeoutError,
+)
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 
@@ -24,29 +35,37 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class RequeueResult:
-    """The batch, whose state is ``requeued`` now; ``repeated`` where an earlier call had put it back already."""
+    """Requeued batch, whose state is ``requeued`` now; ``repeated`` if an earlier call had already put it back."""
 
     batch: Batch
     repeated: bool
 
 
+@dataclass(frozen=True)
+class ReleaseResult:
+    """Result of the release of a stream: the number of claims that were put back, and of their messages."""
+
+    name: str
+    queue: str
+    claims: int
+    messages: int
+
+
 def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None = None) -> RequeueResult:
     """Send every message of a sealed batch back into its queue and mark the batch, in one transaction: exactly once.
 
-    Ids, headers, bodies and expiry are as they were, and so is the order; the RowVersions are new, so the messages
-    stand behind those that came meanwhile. Messages that had expired when they were drained were dropped then and do
-    not come back. Until the COMMIT nobody can receive them. The transaction log must hold the batch.
+    Ids, headers, bodies, expiry and order are unchanged. The RowVersions are new, so the messages come after those
+    that arrived in the meantime. Messages that had expired when they were drained were dropped then and do not come
+    back. No receiver sees the messages before the COMMIT. The transaction log must hold the batch.
 
-    A job that reads the batch at this moment cannot mark it consumed afterwards. Repeated, as after a COMMIT whose
-    answer was lost, it sends nothing. Files, and rows in the table of staged messages, stay until they are swept.
+    A job that reads the batch at this moment cannot mark it consumed afterwards. A repeated call, as after a COMMIT
+    whose answer was lost, sends nothing. Files, and rows in the table of staged messages, stay until they are swept.
     ``staging`` as for :func:`~airflow_sqlqueue.drain.batch_reader.rows_in_order`.
 
     Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch that is open, consumed or a copy, and with
     nothing changed :class:`BatchMismatchError`, :class:`StagingError` or an error of the queue's.
     """
-    if not ledger.exists():
-        raise BatchNotFoundError(f"There is no ledger in {ledger.catalog!r} to know batch {batch_id}: check the queue.")
-    if ledger.find(batch_id).kept:
+    if _find(ledger, batch_id).kept:
         raise BatchError(f"Batch {batch_id} is a copy: its messages stayed in their queue; mark it consumed instead.")
     with ledger.session.transaction():
         if not _mark(ledger, batch_id):
@@ -62,10 +81,72 @@ def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None =
     return RequeueResult(batch, repeated=False)
 
 
-def _mark(ledger: Ledger, batch_id: uuid.UUID) -> bool:
-    """Whether the batch was sealed and is marked now.
+def abandon(
+    ledger: Ledger, locks: BatchLocks, batch_id: uuid.UUID, staging: StagingFolder | None = None
+) -> RequeueResult:
+    """Seal an open batch, so that no part can be added any more, and then put it back with :func:`requeue`.
 
-    Once more where it was sealed between the statement and the look at the batch: it will not be open again.
+    If a drain that was thought dead comes back after the seal, its part is rolled back. Between the two steps the
+    batch is sealed, so ``requeue`` finishes an interrupted call. A repeated call sends nothing.
+
+    Raises :class:`BatchNotFoundError`, and :class:`BatchError` for a batch that is being worked on, for one that is
+    sealed or consumed, and for a copy.
+    """
+    if not locks.take(batch_id):
+        raise BatchError(f"Batch {batch_id} is being worked on: stop its task first, or wait for its end.")
+    entry = _find(ledger, batch_id)
+    if entry.kept:
+        raise BatchError(f"Batch {batch_id} is a copy: its messages stayed in their queue, so nothing goes back to it.")
+    if entry.state == "sealed":
+        raise BatchError(f"Batch {batch_id} is sealed and waits for its reader: put it back with 'sqlqueue requeue'.")
+    if entry.state == "open":
+        ledger.seal(batch_id)
+    return requeue(ledger, batch_id, staging)
+
+
+def release_stream(ledger: Ledger, locks: BatchLocks, name: str) -> ReleaseResult:
+    """Put the unfinished claims of a stream back into its queue, and delete the stream.
+
+    Each claim is put back in a transaction of its own, as a batch is. A call that is repeated after a failure does
+    the rest. A query that comes back with its checkpoint is refused. The sink may already have the last claim: Spark
+    commits it only when the next micro-batch begins, and its messages then come a second time.
+
+    Raises :class:`ConfigurationError` for an unknown stream, and :class:`BatchError` for a stream that a running
+    query reads.
+    """
+    table = StreamTable(ledger.session, ledger.catalog, ledger.schema)
+    state = table.find(name) if table.exists() else None
+    if state is None:
+        raise ConfigurationError(
+            f"There is no consumer {name!r} in {ledger.catalog!r}: 'sqlqueue consumers' lists them."
+        )
+    owner = stream_id(name)
+    if not locks.take(owner):
+        raise BatchError(f"A query reads as the consumer {name!r}: stop it first.")
+    claims = ledger.unfinished(owner)
+    messages = 0
+    for batch_id in claims:
+        ledger.seal(batch_id)
+        messages += requeue(ledger, batch_id).batch.messages
+    table.forget(state)
+    locks.release(owner)
+    log.info(
+        "Consumer %r is released: %d messages of %d claims are in %s again", name, messages, len(claims), state.queue
+    )
+    return ReleaseResult(name, state.queue, len(claims), messages)
+
+
+def _find(ledger: Ledger, batch_id: uuid.UUID) -> LedgerEntry:
+    if not ledger.exists():
+        raise BatchNotFoundError(f"There is no ledger in {ledger.catalog!r} to know batch {batch_id}: check the queue.")
+    return ledger.find(batch_id)
+
+
+def _mark(ledger: Ledger, batch_id: uuid.UUID) -> bool:
+    """Mark a sealed batch requeued; True if it was sealed.
+
+    The statement runs a second time if the batch was sealed between the first one and the read of its state: no
+    batch is ever open again.
     """
     statement = ledger.query("ledger.requeue")
     return ledger.session.value(statement, str(batch_id)) == 1 or (
@@ -74,9 +155,9 @@ def _mark(ledger: Ledger, batch_id: uuid.UUID) -> bool:
 
 
 def _refuse_or_repeat(ledger: Ledger, batch_id: uuid.UUID) -> RequeueResult:
-    row = ledger.find(batch_id)
-    if row.state == "sealed":
+    state = ledger.find(batch_id).state
+    if state == "sealed":
         raise LockTimeoutError(f"Batch {batch_id} changes all the time: nothing was put back; try again later.")
-    if row.state in _REFUSALS:
-        raise BatchError(f"Batch {batch_id} {_REFUSALS[row.state]}.")
+    if state in _REFUSALS:
+        raise BatchError(f"Batch {batch_id} {_REFUSALS[state]}.")
     return RequeueResult(ledger.manifest(batch_id), repeated=True)

@@ -18,8 +18,8 @@ from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import FINISHED
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.storage.batch_files import StagedFile, remove, remove_folder, staged_files
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.storage.listing import StagedFile, remove, remove_folder, staged_files
 from airflow_sqlqueue.errors import ConfigurationError, TransactionError
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.queue.outgoing import OutgoingTable

@@ -270,7 +270,7 @@ class DrainOperatorBase(QueueWaitingTask):
         self.end_if_killed()
         result = None
         if again:
-            from airflow_sqlqueue.drain.kept import check_files
+            from airflow_sqlqueue.drain.storage.batch_files import check_files
 
             check_files(batch, None if self.staging is None else staging_folder(self.staging))
             self.log.info("Batch %s is consumed: the job runs on it again", batch.batch_id)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
     from airflow_sqlqueue.client import QueueClient
-    from airflow_sqlqueue.drain.liveness import BatchLocks
+    from airflow_sqlqueue.drain.locks import BatchLocks
     from airflow_sqlqueue.operators.metrics import Metrics
 
 STRANDED = ("adopt", "fail", "ignore")
@@ -44,7 +44,7 @@ class StrandedBatches:
         """Those that the task is to run its job on, sealed and locked; ``own`` is the batch of its own run."""
         if stranded == "ignore":
             return []
-        from airflow_sqlqueue.drain.stranded import refuse_stranded
+        from airflow_sqlqueue.drain.batches import refuse_stranded
 
         batches = self.client.batches
         # Without a job, a sealed batch waits for the task that reads it.

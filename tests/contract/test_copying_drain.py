@@ -11,17 +11,16 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.drain.abandon import abandon
 from airflow_sqlqueue.drain.batch_reader import batch_rows
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.liveness import BatchLocks
+from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.drain.requeue import requeue
+from airflow_sqlqueue.drain.requeue import abandon, requeue
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepOptions, sweep

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.drain.batch_reader import merged, rows_in_order
-from airflow_sqlqueue.drain.kept import check_files
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.storage.batch_files import check_files
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.row import Row

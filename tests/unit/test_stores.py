@@ -12,8 +12,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_sqlqueue.drain import stores
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.storage.batch_files import staged_files
 from airflow_sqlqueue.drain.storage.folder import StagingFolder, locate
-from airflow_sqlqueue.drain.storage.listing import staged_files
 from airflow_sqlqueue.drain.stores import Store
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, StagingError
 from airflow_sqlqueue.hooks.staging import staging_folder

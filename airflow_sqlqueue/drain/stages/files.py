@@ -1,8 +1,12 @@
-"""Staging in files: rows come to the client and go to Parquet, large bodies piece by piece to files of their own."""
+"""Stage ``files``: rows come to the client and are written to Parquet files; large bodies go to files of their own.
+
+A drain takes rows out of the queue, a copy reads them in their order and leaves them there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -11,17 +15,19 @@ from airflow_sqlqueue.drain.counts import PartCounts
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import PartPlan
-from airflow_sqlqueue.drain.stages.file_copy import FileCopyWriter
 from airflow_sqlqueue.drain.stages.part_file import PartFile, UnwritableError
+from airflow_sqlqueue.drain.storage.batch_files import write_manifest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.storage.manifest_file import write_manifest
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.large_messages import lock_large, read_body, take_large
+from airflow_sqlqueue.queue.large_messages import PIECE, lock_large, read_body, take_large
 from airflow_sqlqueue.queue.quarantine import Quarantine
-from airflow_sqlqueue.row import EXPIRED, ROW_VERSION
+from airflow_sqlqueue.row import COLUMNS, EXPIRED, ROW_VERSION
+from airflow_sqlqueue.sql import readpast
+from airflow_sqlqueue.sql.columns import copied_page
 
-_UNDECIDED, _INLINE, _LARGE = range(3)
+_BODY_BYTES = len(COLUMNS)
+_ID = [column.name for column in COLUMNS].index("Id")
 
 
 @dataclass(frozen=True)
@@ -35,36 +41,67 @@ class FileStage:
         self.folder.check(options.file_mode)
 
     def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> FileCopyWriter:
-        file = PartFile(self.folder, plan.batch_id, plan.part_id, options.file_mode)
-        return FileCopyWriter(queue, file, plan, options, wait)
+        return FileCopyWriter(queue, self._file(plan, options), plan, options, wait)
 
     def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> FilePartWriter:
-        file = PartFile(self.folder, plan.batch_id, plan.part_id, options.file_mode)
-        return FilePartWriter(queue, quarantine, file, plan, options)
+        return FilePartWriter(queue, self._file(plan, options), plan, options, quarantine)
+
+    def _file(self, plan: PartPlan, options: DrainOptions) -> PartFile:
+        return PartFile(self.folder, plan.batch_id, plan.part_id, options.file_mode)
 
     def publish(self, batch: Batch, options: DrainOptions) -> None:
         write_manifest(self.folder, batch, options.file_mode)
 
 
-class FilePartWriter:
-    """One part that is written to files. The rows of a statement are released before the next ones are read.
+class _FileWriter:
+    """Part that is written to files, by a drain or by a copy."""
+
+    def __init__(self, queue: QueueTable, file: PartFile, plan: PartPlan, options: DrainOptions) -> None:
+        self._queue, self._file, self._plan, self._options = queue, file, plan, options
+        self._after = plan.window.after
+        self._has_inline = self._has_large = False
+
+    def _kept(self, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+        """Return the rows that the batch keeps: those that have not expired, or all."""
+        return rows if self._options.keep_expired else [row for row in rows if not row[EXPIRED]]
+
+    def _write(self, rows: Sequence[Sequence[Any]], body_file: str | None) -> int:
+        """Write rows and return their bytes. Raises :class:`UnwritableError`, which has a reason for a row at least."""
+        try:
+            return self._file.write(rows, body_file)
+        except UnwritableError as error:
+            if not error.reasons:
+                raise StagingError(
+                    f"Messages {rows[0][ROW_VERSION]} to {rows[-1][ROW_VERSION]} (RowVersion) cannot be written "
+                    "together: set a lower bytes_per_statement."
+                ) from error
+            raise
+
+    def close(self) -> str | None:
+        self._file.close()
+        return self._file.path
+
+    def abandon(self, *, remove: bool) -> None:
+        self._file.abandon(remove=remove)
+
+
+class FilePartWriter(_FileWriter):
+    """Part that is drained to files. The rows of a statement are released before the next ones are read.
 
     Its rows are in the order of the queue, which a requeue relies on. So a part has either messages with inline bodies
     or, once the window has no more of them, messages with large ones.
     """
 
     def __init__(
-        self, queue: QueueTable, quarantine: Quarantine, file: PartFile, plan: PartPlan, options: DrainOptions
+        self, queue: QueueTable, file: PartFile, plan: PartPlan, options: DrainOptions, quarantine: Quarantine
     ) -> None:
-        self._queue, self._quarantine, self._file = queue, quarantine, file
-        self._plan, self._options = plan, options
-        self._after = plan.window.after
-        self._kind = _UNDECIDED
+        super().__init__(queue, file, plan, options)
+        self._quarantine = quarantine
 
     def take(self, rows: int) -> PartCounts | None:
-        if self._kind != _LARGE:
+        if not self._has_large:
             counts = self._take_inline(rows)
-            if counts is not None or self._kind == _INLINE:
+            if counts is not None or self._has_inline:
                 return counts
         return self._take_large()
 
@@ -75,7 +112,7 @@ class FilePartWriter:
         taken = next(filter(None, head), None)
         if not taken:
             return None
-        self._kind = _INLINE
+        self._has_inline = True
         taken.sort(key=itemgetter(ROW_VERSION))
         counts = self._stage(taken)
         if not counts.quarantined:
@@ -83,7 +120,7 @@ class FilePartWriter:
         return counts
 
     def _take_large(self) -> PartCounts | None:
-        """Take one message that ``take_head`` passes over."""
+        """Take one message with a large body, which ``take_head`` skips."""
         self._queue.session.save()
         pieces, limit = self._plan.window.above(self._after).pieces(), self._options.inline_body_bytes
         large = (lock_large(self._queue, piece, limit) for piece in pieces)
@@ -93,35 +130,100 @@ class FilePartWriter:
         body_file, size = None, 0
         if self._options.keep_expired or not found.expired:
             body_file, size = self._file.write_body(read_body(self._queue, found))
-        self._kind, self._after = _LARGE, found.row_version
+        self._has_large, self._after = True, found.row_version
         return self._stage([take_large(self._queue, found)], body_file, size)
 
     def _stage(self, rows: Sequence[Sequence[Any]], body_file: str | None = None, body_bytes: int = 0) -> PartCounts:
-        kept = rows if self._options.keep_expired else [row for row in rows if not row[EXPIRED]]
-        low, high = rows[0][ROW_VERSION], rows[-1][ROW_VERSION]
+        kept = self._kept(rows)
         try:
-            size = self._file.write(kept, body_file) + (body_bytes if kept else 0)
+            size = self._write(kept, body_file) + (body_bytes if kept else 0)
         except UnwritableError as error:
-            return self._set_aside(error.reasons, low, high)
+            return self._quarantine_rows(error.reasons)
+        low, high = rows[0][ROW_VERSION], rows[-1][ROW_VERSION]
         expired = len(rows) - len(kept)
         return PartCounts(messages=len(kept), expired=expired, bytes=size, min_row_version=low, max_row_version=high)
 
-    def _set_aside(self, reasons: dict[int, str], low: int, high: int) -> PartCounts:
-        """Undo the statement, and nothing else of the part, and move what cannot be written into quarantine.
+    def _quarantine_rows(self, reasons: dict[int, str]) -> PartCounts:
+        """Undo the last statement of the part only, and move the rows that cannot be written into quarantine.
 
         The other rows are taken again.
         """
-        if not reasons:
-            raise StagingError(
-                f"Messages {low} to {high} (RowVersion) cannot be written together: set a lower bytes_per_statement."
-            )
         self._queue.session.roll_back_to_savepoint()
         moved = self._quarantine.move(self._queue, self._plan.batch_id, reasons)
         return PartCounts(quarantined=moved, min_row_version=min(reasons), max_row_version=max(reasons))
 
-    def close(self) -> str | None:
-        self._file.close()
-        return self._file.path
 
-    def abandon(self, *, remove: bool) -> None:
-        self._file.abandon(remove=remove)
+class FileCopyWriter(_FileWriter):
+    """Part that is copied to files. It has all rows between two RowVersions, so the next part begins after it.
+
+    ``wait`` is how long the copy waits for a row that others have locked; None: it skips the row. A message with a
+    large body makes a part of its own.
+    """
+
+    def __init__(
+        self, queue: QueueTable, file: PartFile, plan: PartPlan, options: DrainOptions, wait: float | None
+    ) -> None:
+        super().__init__(queue, file, plan, options)
+        self._wait = wait
+
+    def take(self, rows: int) -> PartCounts | None:
+        while not self._has_large and (found := self._read(rows)):
+            inline = 0
+            while inline < len(found) and found[inline][_BODY_BYTES] <= self._options.inline_body_bytes:
+                inline += 1
+            if inline:
+                self._has_inline = True
+                return self._stage([row[:_BODY_BYTES] for row in found[:inline]])
+            if self._has_inline:
+                return None
+            if counts := self._copy_large(found[0]):
+                return counts
+        return None
+
+    def _read(self, rows: int) -> list[Any]:
+        values = (rows, self._after, self._plan.window.up_to, self._options.bytes_per_statement)
+        fragments = copied_page(self._queue.layout.types, self._options.inline_body_bytes)
+        return [tuple(row) for row in self._rows("queue.peek_page", *values, **fragments)]
+
+    def _rows(self, name: str, *values: Any, **fragments: Any) -> Any:
+        """Run a query that waits for locked rows, or skips them."""
+        wait = self._wait
+        with nullcontext() if wait is None else self._queue.session.lock_timeout(wait):
+            return self._queue.rows(name, *values, **fragments, readpast=readpast(wait is None))
+
+    def _copy_large(self, row: Sequence[Any]) -> PartCounts | None:
+        """Copy one message piece by piece; None if it was received in the meantime."""
+        self._after, size = row[ROW_VERSION], row[_BODY_BYTES]
+        if row[EXPIRED] and not self._options.keep_expired:
+            return self._stage([row[:_BODY_BYTES]])
+        body_file, copied = self._file.write_body(self._pieces(row[ROW_VERSION], str(row[_ID]), size))
+        if copied != size:
+            return None
+        self._has_large = True
+        return self._stage([row[:_BODY_BYTES]], body_file, size)
+
+    def _pieces(self, row_version: int, row_id: str, size: int) -> Iterator[bytes]:
+        for start in range(1, size + 1, PIECE):
+            found = self._rows("queue.copy_body", start, PIECE, row_version, row_id)
+            if not found:
+                return
+            yield found[0][0]
+
+    def _stage(self, rows: list[Any], body_file: str | None = None, body_bytes: int = 0) -> PartCounts:
+        low, self._after = rows[0][ROW_VERSION], rows[-1][ROW_VERSION]
+        kept = self._kept(rows)
+        expired, left_out = len(rows) - len(kept), 0
+        try:
+            size = self._write(kept, body_file)
+        except UnwritableError as error:
+            left_out = len(error.reasons)
+            kept = [row for row in kept if row[ROW_VERSION] not in error.reasons]
+            size = self._write(kept, body_file)
+        return PartCounts(
+            messages=len(kept),
+            expired=expired,
+            quarantined=left_out,
+            bytes=size + (body_bytes if kept else 0),
+            min_row_version=low,
+            max_row_version=self._after,
+        )

@@ -59,7 +59,7 @@ class TablePartWriter:
             return None
         counts, suspect = moved
         if suspect:
-            counts = self._set_aside(counts)
+            counts = self._quarantine_rows(counts)
         self._after = counts.max_row_version
         return counts
 
@@ -74,7 +74,7 @@ class TablePartWriter:
             keep_expired=self._options.keep_expired,
         )
 
-    def _set_aside(self, counts: PartCounts) -> PartCounts:
+    def _quarantine_rows(self, counts: PartCounts) -> PartCounts:
         """Move what Spark cannot read from the last statement's rows, which are counted, into quarantine."""
         plan = self._plan
         reasons, size = {}, 0

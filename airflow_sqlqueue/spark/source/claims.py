@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.drain.consumers import ConsumerState, ConsumerTable, lock_of
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.liveness import BatchLocks
+from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.drain.streams import StreamState, StreamTable, stream_id
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError, WrongBatchError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
@@ -194,7 +194,7 @@ class _Opened:
         self._connection = Reconnecting(self.client.session, f"Reading {queue} as the consumer {consumer!r}")
         self.address: ResolvedAddress = self._connection.run(lambda _: self.client.find(queue))
         self.locks = BatchLocks(self.client.session, self.address.catalog, self.schema)
-        self.lock_id = lock_of(consumer)
+        self.lock_id = stream_id(consumer)
         if not self.lock(self.lock_id, _LOCK_SECONDS):
             self.locks.close()
             raise WrongBatchError(
@@ -209,7 +209,7 @@ class _Opened:
     def _create(self, session: Session, queue: QueueTable) -> None:
         queue.require()
         Ledger(session, self.address.catalog, self.schema).create()
-        ConsumerTable(session, self.address.catalog, self.schema).create()
+        StreamTable(session, self.address.catalog, self.schema).create()
 
     def run(self, work: Any) -> Any:
         """What ``work(session, queue)`` returns, again on a new connection where one was lost."""
@@ -219,17 +219,17 @@ class _Opened:
         """:meth:`.BatchLocks.take`, again where its connection was lost."""
         return self._connection.run(lambda _: self.locks.take(batch_id, wait))
 
-    def state(self) -> ConsumerState:
+    def state(self) -> StreamState:
         """The consumer as it is now."""
         table = self.address.canonical
 
-        def enter(session: Session, _: QueueTable) -> ConsumerState:
-            return ConsumerTable(session, self.address.catalog, self.schema).enter(self._consumer, table)
+        def enter(session: Session, _: QueueTable) -> StreamState:
+            return StreamTable(session, self.address.catalog, self.schema).enter(self._consumer, table)
 
-        state: ConsumerState = self.run(enter)
+        state: StreamState = self.run(enter)
         return state
 
-    def offset(self, state: ConsumerState, number: int) -> Offset:
+    def offset(self, state: StreamState, number: int) -> Offset:
         """The offset of a claim."""
         return {
             "queue": self.address.canonical,
@@ -251,7 +251,7 @@ class _Opened:
         found: str | None = self.run(find)
         return found
 
-    def check(self, offset: Offset, *, stale: bool = True) -> ConsumerState:
+    def check(self, offset: Offset, *, stale: bool = True) -> StreamState:
         """The consumer, if the offset can be one of its: neither of a claim that is done for longer, nor of none."""
         state = self.state()
         if offset != self.offset(state, offset["number"]):
@@ -263,7 +263,7 @@ class _Opened:
             raise _out_of_step(state, f"the claim {number} of the checkpoint is not there")
         return state
 
-    def sealed_parts(self, session: Session, state: ConsumerState, batch_id: uuid.UUID) -> list[Any]:
+    def sealed_parts(self, session: Session, state: StreamState, batch_id: uuid.UUID) -> list[Any]:
         ledger = Ledger(session, self.address.catalog, self.schema)
         batch = ledger.manifest(batch_id)
         if batch.state != "sealed":
@@ -277,7 +277,7 @@ class _Opened:
 
 def _commit(session: Session, opened: _Opened, end: Offset) -> None:
     ledger = Ledger(session, opened.address.catalog, opened.schema)
-    consumers = ConsumerTable(session, opened.address.catalog, opened.schema)
+    consumers = StreamTable(session, opened.address.catalog, opened.schema)
     messages = MessageTable(session, opened.address.catalog, opened.schema)
     state = opened.state()
     for number in range(state.done + 1, end["number"] + 1):
@@ -291,7 +291,7 @@ def _commit(session: Session, opened: _Opened, end: Offset) -> None:
         messages.remove(state.batch_id(number))
 
 
-def _out_of_step(state: ConsumerState, why: str) -> BatchError:
+def _out_of_step(state: StreamState, why: str) -> BatchError:
     return WrongBatchError(
         f"The consumer {state.name!r} cannot go on, as {why}: find out what the sink has, then begin with a new "
         "checkpoint and another name."

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.drain import liveness
+from airflow_sqlqueue.drain import locks
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.liveness import BatchLocks
+from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError
@@ -29,7 +29,7 @@ _context = multiprocessing.get_context("forkserver")
 @pytest.fixture(autouse=True)
 def no_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test beats by itself."""
-    monkeypatch.setattr(liveness, "BEAT_SECONDS", 3600)
+    monkeypatch.setattr(locks, "BEAT_SECONDS", 3600)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_who_could_not_have_a_lock_gets_it_when_the_other_one_is_gone(client: Qu
 
 def test_locks_are_held_on_time_by_themselves(client: QueueClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread beats as long as the block lasts."""
-    monkeypatch.setattr(liveness, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(locks, "BEAT_SECONDS", 0.01)
     batch_id = uuid.uuid4()
     with client.batches.locks() as first, client.batches.locks() as second:
         assert first.take(batch_id)

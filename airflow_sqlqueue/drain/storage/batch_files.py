@@ -1,7 +1,8 @@
-"""What lies in a staging folder: the files of parts, and manifests, recognized by their names."""
+"""Files of batches in a staging folder: part files, bodies and manifest files, recognized by their names."""
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Iterator
@@ -11,10 +12,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from airflow_sqlqueue.drain.manifest import GUID
-from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.manifest import GUID, Batch
+from airflow_sqlqueue.drain.storage.durable_file import replace_file
+from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder, locate
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.drain.stores import store_at
+from airflow_sqlqueue.errors import StagingError
 
 _FOLDER = re.compile(GUID)
 _FILE = re.compile(rf"part-({GUID})\.parquet|body-({GUID})-\d+\.bin|new-({GUID})\.json|manifest-[0-9a-f]{{64}}\.json")
@@ -22,10 +25,10 @@ _FILE = re.compile(rf"part-({GUID})\.parquet|body-({GUID})-\d+\.bin|new-({GUID})
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A file of a part: its rows, or a body; or the batch's manifest file, which is of none.
+    """File of a part (its rows, or a body), or the manifest file of a batch, which belongs to no part.
 
     A manifest file that is being written has an id that no part has. ``modified`` is None where the filesystem does not
-    say.
+    report it.
     """
 
     path: str
@@ -35,12 +38,12 @@ class StagedFile:
 
 
 def staged_files(staging: StagingFolder) -> Iterator[tuple[uuid.UUID, list[StagedFile]]]:
-    """The files of each batch that has a folder, one folder at a time; nothing where there is no staging folder.
+    """Yield the files of each batch that has a folder, one folder at a time; nothing if the staging folder is missing.
 
-    Names that are not those of this package's are passed over, so what others keep there is never touched. Raises
+    Files with other names than this package gives are skipped, so that files of others are never touched. Raises
     :class:`StagingError` where the folder cannot be listed.
     """
-    # Another process wrote there since this one looked.
+    # Another process may have written to the folder since this one listed it.
     staging.filesystem.invalidate_cache()
     for name, entry in _entries(staging, staging.root):
         if entry["type"] == "directory" and _FOLDER.fullmatch(name):
@@ -48,8 +51,42 @@ def staged_files(staging: StagingFolder) -> Iterator[tuple[uuid.UUID, list[Stage
             yield uuid.UUID(name), files
 
 
+def check_files(batch: Batch, staging: StagingFolder | None = None) -> None:
+    """Raise :class:`StagingError` where a file of the batch is gone, as after a sweep of a consumed batch.
+
+    Rows in the table of staged messages are counted when they are read.
+    """
+    for path in batch.paths:
+        # A batch may have been drained to another folder than the task has now.
+        under = staging if staging is not None and path.startswith(f"{staging.uri}/") else None
+        filesystem, name = locate(path, under)
+        try:
+            filesystem.invalidate_cache()
+            exists = filesystem.exists(name)
+        except Exception as error:
+            raise_staging_error(f"The part file {path} cannot be looked for", error)
+        if not exists:
+            raise StagingError(
+                f"The part file {path} of batch {batch.batch_id} is gone, as after a sweep: the job cannot run on the "
+                "batch again; drain a new one (renew)."
+            )
+
+
+def write_manifest(staging: StagingFolder, batch: Batch, mode: int = PRIVATE) -> None:
+    """Write the manifest file of a sealed batch, durably, if the batch has too many paths for XCom.
+
+    Every try of the drain writes the same file. It is not written for a batch in another folder, which an earlier try
+    drained to. ``mode`` are its permissions on a local disk. Raises :class:`StagingError`.
+    """
+    if batch.state != "sealed" or batch.is_listed:
+        return
+    folder, _, name = batch.manifest_path.partition(f"{staging.uri}/")
+    if not folder:
+        replace_file(staging, name, json.dumps(batch.to_dict()).encode(), mode)
+
+
 def remove(staging: StagingFolder, file: StagedFile) -> None:
-    """Remove a file; one that is gone already is no error. Raises :class:`StagingError`."""
+    """Remove a file; a missing file is no error. Raises :class:`StagingError`."""
     try:
         with suppress(FileNotFoundError):
             staging.filesystem.rm_file(file.path)

@@ -1,0 +1,121 @@
+"""Streams of Spark queries: the progress of each, in a table beside the ledger.
+
+A stream takes messages as batches, numbered from 1; each batch is one claim. Claims up to the number ``done`` were
+processed for good. Users name a stream with the option ``consumer``.
+
+Source: docs/design.md, "A stream from a queue".
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from airflow_sqlqueue.drain.batches import batches
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.locks import BatchLocks
+from airflow_sqlqueue.errors import WrongBatchError
+from airflow_sqlqueue.tables.own import OwnTable, stored_name
+
+_NAMESPACE = uuid.UUID("0d6f5a0e-93c5-5b0d-9d0a-5c0f6f3d7c55")
+
+
+def stream_id(name: str) -> uuid.UUID:
+    """Id of a stream: the owner of its claims in the ledger. A running query holds the lock of this id."""
+    return uuid.uuid5(_NAMESPACE, name)
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """Row of a stream in the table. ``generation`` is the id of this row: a stream that is made anew has another."""
+
+    name: str
+    queue: str
+    generation: uuid.UUID
+    done: int
+
+    def batch_id(self, number: int) -> uuid.UUID:
+        """Id of a claim's batch, the same for every attempt."""
+        return uuid.uuid5(self.generation, str(number))
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """Listed stream: its queue, the number of claims done, and the time since the last one, by the server's clock.
+
+    ``claims`` is the number of unfinished claims, which hold ``messages``. ``reading``: a query reads the stream now.
+    """
+
+    name: str
+    queue: str
+    done: int
+    age: timedelta
+    claims: int
+    messages: int
+    reading: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values only: ``age_seconds`` for the age."""
+        values = asdict(self)
+        age: timedelta = values.pop("age")
+        return {**values, "age_seconds": round(age.total_seconds(), 3)}
+
+
+class StreamTable(OwnTable):
+    """Table of the streams of one database, through one connection."""
+
+    name = "Consumer"
+    made_by = ("consumer.make",)
+
+    def enter(self, name: str, queue: str) -> StreamState:
+        """Return the stream of that name, made if it is new; the caller holds the stream's lock.
+
+        Raises :class:`WrongBatchError` for a stream of another queue.
+        """
+        self.session.run(self.query("consumer.enter"), name, stored_name(queue), str(uuid.uuid4()), name)
+        state = self.find(name)
+        if state is None or state.queue != stored_name(queue):
+            known = "nothing" if state is None else state.queue
+            raise WrongBatchError(f"The consumer {name!r} reads {known}, not {queue}: give each queue one of its own.")
+        return state
+
+    def find(self, name: str) -> StreamState | None:
+        """Return the stream of that name, None for an unknown one."""
+        for queue, generation, done in self.session.run(self.query("consumer.find"), name):
+            return StreamState(name, queue, uuid.UUID(str(generation)), int(done))
+        return None
+
+    def rows(self) -> list[tuple[str, str, int, timedelta]]:
+        """Return name, queue, number of claims done and time since the last change of all streams, by name."""
+        found = self.session.run(self.query("consumer.list"))
+        return [(name, queue, int(done), max(timedelta(0), now - at)) for name, queue, done, at, now in found]
+
+    def forget(self, state: StreamState) -> None:
+        """Delete a stream, whose lock the caller holds: its checkpoints are refused from now on."""
+        self.session.run(self.query("consumer.forget"), state.name, str(state.generation))
+
+    def advance(self, state: StreamState, done: int) -> None:
+        """Record that one more claim is done, in a transaction of the caller's."""
+        if self.session.value(self.query("consumer.advance"), done, state.name, str(state.generation), done - 1) != 1:
+            raise WrongBatchError(f"The consumer {state.name!r} went on meanwhile: is another query using its name?")
+
+
+def list_streams(ledger: Ledger, locks: BatchLocks, queue: str | None = None) -> Sequence[StreamInfo]:
+    """Return the streams of a ledger by name, or those of one queue, given by its canonical address."""
+    table = StreamTable(ledger.session, ledger.catalog, ledger.schema)
+    if not table.exists():
+        return []
+    found = []
+    for name, its_queue, done, age in table.rows():
+        if queue is not None and its_queue != stored_name(queue):
+            continue
+        owner = stream_id(name)
+        claims = ledger.unfinished(owner)
+        messages = sum(info.messages for batch_id in claims for info in batches(ledger, batch_id=batch_id))
+        if free := locks.take(owner):
+            locks.release(owner)
+        found.append(StreamInfo(name, its_queue, done, age, len(claims), messages, reading=not free))
+    return found
