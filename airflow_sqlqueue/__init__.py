@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.sweep import SweepOptions
     from airflow_sqlqueue.envelope import Envelope, Sender, reply
     from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-    from airflow_sqlqueue.errorqueue.options import ReturnOptions
+    from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
     from airflow_sqlqueue.errors import SqlQueueError, TransientError
     from airflow_sqlqueue.hooks import SqlQueueHook
     from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
@@ -82,7 +82,7 @@ _MODULES = {
     "drain.sweep": ("SweepOptions",),
     "envelope": ("Envelope", "Sender", "reply"),
     "errorqueue.filters": ("ErrorFilter",),
-    "errorqueue.options": ("ReturnOptions",),
+    "errorqueue.return_to_source": ("ReturnOptions",),
     "errors": ("SqlQueueError", "TransientError"),
     "hooks": ("SqlQueueHook",),
     "message": ("HeaderNames", "Message", "ReceivedMessage"),

@@ -14,10 +14,10 @@ from airflow_sqlqueue.cli.output import progress_bar, show, stdout
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errorqueue.destinations import NO_DESTINATION, Reason
 from airflow_sqlqueue.errorqueue.editing import EditResult
-from airflow_sqlqueue.errorqueue.failed import KINDS
+from airflow_sqlqueue.errorqueue.failed_message import KINDS
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
-from airflow_sqlqueue.errorqueue.show import ShownError
+from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult
+from airflow_sqlqueue.errorqueue.scan import ShownError
 from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, KEYS, MAX_SCANNED
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames

@@ -9,11 +9,10 @@ from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.consuming.handler import current_endpoint
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.editing import EditResult, edit
-from airflow_sqlqueue.errorqueue.failing import Failure, failed_message
+from airflow_sqlqueue.errorqueue.failure_headers import Failure, failed_message
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
-from airflow_sqlqueue.errorqueue.returning import ReturnToSource
-from airflow_sqlqueue.errorqueue.show import ShownError, show_error
+from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult, ReturnToSource
+from airflow_sqlqueue.errorqueue.scan import ShownError, show_error
 from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, MAX_SCANNED, Triage, triage
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message, ReceivedMessage
@@ -53,7 +52,7 @@ class ErrorManager:
         message_id: str | None = None,
         with_body: bool = False,
     ) -> ShownError:
-        """One failed message with its headers. See :func:`airflow_sqlqueue.errorqueue.show.show_error`."""
+        """One failed message with its headers. See :func:`airflow_sqlqueue.errorqueue.scan.show_error`."""
         with self._connector.queue(queue_name) as queue:
             return show_error(queue, row_version=row_version, message_id=message_id, with_body=with_body)
 
@@ -68,7 +67,8 @@ class ErrorManager:
     ) -> ReturnResult:
         """Return failed messages to the queues where they failed: those that match, or all, in so many words.
 
-        See :class:`airflow_sqlqueue.errorqueue.returning.ReturnToSource`; nothing is lost or doubled, whatever dies.
+        Nothing is lost or doubled, whatever dies: see
+        :class:`airflow_sqlqueue.errorqueue.return_to_source.ReturnToSource`.
         """
         where = ErrorFilter.chosen(filters, all_messages=all_messages)
         with self._connector.queue(queue_name, what=f"Returning messages of the queue {queue_name}") as queue:

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from airflow_sqlqueue.errorqueue.failing import Failure
+from airflow_sqlqueue.errorqueue.failure_headers import Failure
 
 MOST = 10_000
 """Messages that are remembered; the count of one that is forgotten begins again."""

@@ -25,13 +25,13 @@ from airflow_sqlqueue.consuming.receiver import Receiver
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityAction, action_for, delay_of, delayed_headers
 from airflow_sqlqueue.delayed.moving import check_takes
 from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.errorqueue.failing import (
+from airflow_sqlqueue.errorqueue.failure_headers import (
     Failure,
     complete_headers,
     failed_message,
     type_name,
+    unchanged,
 )
-from airflow_sqlqueue.errorqueue.headers import unchanged
 from airflow_sqlqueue.errorqueue.poison import set_aside
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, TransientError, is_of_a_message
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, can_be_written

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.errorqueue.failing import Failure, failed_message, type_name
+from airflow_sqlqueue.errorqueue.failure_headers import Failure, failed_message, type_name
 from airflow_sqlqueue.errorqueue.poison import set_aside
 from airflow_sqlqueue.errors import is_of_a_message
 from airflow_sqlqueue.queue.browsing import MessageHead

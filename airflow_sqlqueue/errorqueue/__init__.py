@@ -1,1 +1,1 @@
-"""The error queue: what failed and why, and the way back to the queues where it failed."""
+"""Error queue: read and group failed messages, and return them to the queues where they failed."""

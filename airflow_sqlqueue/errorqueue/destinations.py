@@ -1,11 +1,11 @@
-"""Where failed messages go, and why some cannot."""
+"""Destinations of failed messages, and the reasons why some messages have none."""
 
 from __future__ import annotations
 
 from enum import Enum
 
 from airflow_sqlqueue.address import MAX_ADDRESS_LENGTH
-from airflow_sqlqueue.errorqueue.failed import MALFORMED, FailedMessage, table_of
+from airflow_sqlqueue.errorqueue.failed_message import MALFORMED, FailedMessage, table_of
 from airflow_sqlqueue.errors import (
     AddressError,
     ConfigurationError,
@@ -21,7 +21,7 @@ from airflow_sqlqueue.tables.discovery import find_queue
 
 
 class Reason(str, Enum):
-    """Why a message stays in the error queue."""
+    """Reason why a message stays in the error queue."""
 
     MALFORMED = "malformed headers"
     NO_FAILED_QUEUE = "no failed queue"
@@ -38,17 +38,17 @@ class Reason(str, Enum):
 
 
 NO_DESTINATION = frozenset(Reason) - {Reason.MALFORMED, Reason.LOCKED, Reason.REFUSED, Reason.NOT_AVAILABLE}
-"""Reasons for which a message stays until it is sent to another queue."""
+"""Reasons for which a message stays until it is redirected to another queue."""
 
 _MOST_KNOWN = 1_000
-"""Addresses that are kept in memory; whoever sends a message chooses them."""
+"""Maximum number of addresses in memory; the senders of messages choose the addresses."""
 
 
 class Destinations:
-    """The queues that messages of an error queue go back to; each address is looked up once.
+    """Queues that messages of an error queue go back to; each address is looked up once.
 
-    With ``redirect_to`` all of them go to that queue, malformed ones too where ``malformed`` says so. Its errors raise;
-    those of a failed queue are reasons. ``resolver`` says where a failed queue may stand.
+    With ``redirect_to`` all messages go to that queue, with ``malformed`` also malformed ones. An error of that queue
+    is raised, an error of a failed queue is a reason. ``resolver`` limits the databases and schemas of failed queues.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Destinations:
             raise ConfigurationError(f"Errors cannot be redirected to {redirect_to!r}, the queue they are in.")
 
     def of(self, message: FailedMessage) -> QueueTable | Reason:
-        """The queue that a message goes to, or why it stays."""
+        """Return the queue that a message goes to, or the reason why it stays."""
         if message.kind == MALFORMED and not self._malformed:
             return Reason.MALFORMED
         if self._redirect is not None:
@@ -110,17 +110,18 @@ class Destinations:
         table = self._tables.setdefault(address, QueueTable(session, address))
         if self._object(table) == self._object(self._queue):
             return Reason.ERROR_QUEUE
-        # Behind a synonym stands another table.
+        # A synonym names a table elsewhere.
         return Reason.OUTSIDE if from_header and not self._resolver.allows(table.layout.table) else table
 
     def _object(self, queue: QueueTable) -> tuple[str, int]:
-        """What the server calls a table, behind a synonym too and in whatever case an address writes its name."""
+        """Return the server's id of a table, also behind a synonym and for any case of the name in an address."""
         table = queue.layout.table
         return table.catalog.lower(), self._queue.session.value(query("inspect.object_id"), table.qualified_name)
 
 
 def _is_satellite(message: FailedMessage) -> bool:
-    """Whether a message failed in the queue for delayed retries that versions up to 5 of NServiceBus have beside an
-    endpoint's own: it needs the very header that goes (issue 913 of ServiceControl), and would come back for ever."""
+    """True if a message failed in the queue for delayed retries that versions up to 5 of NServiceBus have beside an
+    endpoint's own queue. It needs a header that the return removes (issue 913 of ServiceControl), and would fail again
+    for ever."""
     table = table_of(message.failed_queue) or ""
     return table.lower().endswith(".retries") and message.endpoint != table

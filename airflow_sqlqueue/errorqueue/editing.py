@@ -1,4 +1,4 @@
-"""A failed message, edited: a new message takes its place."""
+"""Edit of a failed message: a new message takes its place."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
-from airflow_sqlqueue.errorqueue.failed import FailedMessage, classify
-from airflow_sqlqueue.errorqueue.headers import EDIT_OF, headers_without_failure
-from airflow_sqlqueue.errorqueue.scan import not_found
-from airflow_sqlqueue.errorqueue.show import show_error
+from airflow_sqlqueue.errorqueue.failed_message import FailedMessage, classify
+from airflow_sqlqueue.errorqueue.failure_headers import EDIT_OF, headers_without_failure
+from airflow_sqlqueue.errorqueue.scan import not_found, show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers
 from airflow_sqlqueue.queue import QueueTable
@@ -22,7 +21,7 @@ _OURS = (HeaderNames.MESSAGE_ID, EDIT_OF)
 
 @dataclass(frozen=True)
 class EditResult:
-    """The new message's id, that of the one it stands for, and the queue it was sent to."""
+    """Message id of the edited copy, message id of the original, and the queue that the copy was sent to."""
 
     message_id: str
     edit_of: str
@@ -30,9 +29,9 @@ class EditResult:
 
 
 def check_names(headers: Iterable[str]) -> None:
-    """Raises :class:`ConfigurationError` where one of the headers is not the caller's to set."""
+    """Raise :class:`ConfigurationError` for a header that the edit sets itself."""
     if taken := next((name for name in _OURS if name in headers), None):
-        raise ConfigurationError(f"The header {taken} of an edited message is set here: leave it out.")
+        raise ConfigurationError(f"The header {taken} of an edited message is set by the edit: leave it out.")
 
 
 def edit(
@@ -47,15 +46,15 @@ def edit(
 ) -> EditResult:
     """Send an edited copy of an error queue's message to the queue where it failed, and remove the message.
 
-    The copy is a message of its own, with a new message id and row Id; the header ``ServiceControl.EditOf`` names the
-    old one. ``body`` replaces the body; ``headers`` are set on top of the old ones, which lose those of the failure,
-    and a value of None removes a header. Both happen in one transaction: nothing is lost or doubled, whatever dies.
-    ``keep_original`` leaves the message where it is; then a repetition sends another copy.
+    The copy has a new message id and row Id; the header ``ServiceControl.EditOf`` has the message id of the original.
+    ``body`` replaces the body. ``headers`` replace or add headers, a value of None removes one, and headers of the
+    failure are removed. Send and removal are one transaction: nothing is lost or doubled, whichever process dies. With
+    ``keep_original`` the message stays where it is, and a repeated call sends another copy.
 
     A message with malformed headers can be edited with ``redirect_to``; it keeps the headers that can be read.
 
-    Raises :class:`MessageNotFoundError`, :class:`MessageError` where the copy has nowhere to go or cannot be sent, and
-    :class:`ConfigurationError` where nothing is edited.
+    Raises :class:`MessageNotFoundError`, :class:`MessageError` if the copy has no destination or cannot be sent, and
+    :class:`ConfigurationError` if the call edits nothing.
     """
     if body is None and not headers:
         raise ConfigurationError("Nothing is edited: give a new body or headers, or return the message as it is.")
@@ -79,15 +78,15 @@ def edit(
         return destination, message
 
     def send() -> tuple[QueueTable, Message]:
-        destination, message = edited_from(_look(queue, row_version))
+        destination, message = edited_from(_read(queue, row_version))
         destination.send([message])
         return destination, message
 
     if redirect_to is None and not queue.session.in_transaction:
-        # A database that does not exist dooms the transaction in which it is looked for: it is known then.
+        # The search for a database that does not exist dooms its transaction, so the destination is found before.
         _destination(destinations, show_error(queue, row_version=row_version).message)
     work = send if keep_original else send_and_remove
-    # In a transaction of the caller's nothing can be repeated: the server has rolled back what came before as well.
+    # In a transaction of the caller's a repetition is not possible: the server has rolled back its earlier statements.
     destination, message = work() if queue.session.in_transaction else retrying(work)
     new_id, old_id = (message.header(name) or "" for name in _OURS)
     return EditResult(new_id, old_id, destination.address.canonical)
@@ -99,8 +98,8 @@ def _take(queue: QueueTable, row_version: int) -> ReceivedMessage:
     raise not_found(queue, f"the RowVersion {row_version}")
 
 
-def _look(queue: QueueTable, row_version: int) -> ReceivedMessage:
-    """The whole row, as a receive gives it that is rolled back."""
+def _read(queue: QueueTable, row_version: int) -> ReceivedMessage:
+    """Read the whole row by a receive that is rolled back."""
     queue.session.begin()
     try:
         return _take(queue, row_version)
@@ -112,6 +111,6 @@ def _destination(destinations: Destinations, message: FailedMessage) -> QueueTab
     destination = destinations.of(message)
     if isinstance(destination, Reason):
         raise MessageError(
-            f"The edited message has nowhere to go ({destination.value}): name a queue to redirect it to."
+            f"The edited message has no destination ({destination.value}): name a queue to redirect it to."
         )
     return destination

@@ -1,6 +1,6 @@
-"""Poison messages: rows that cannot be handled, moved as they are to the error queue or into quarantine.
+"""Poison messages: rows that cannot be handled are moved unchanged to the error queue or into quarantine.
 
-Nothing of such a row leaves the server, whatever it holds and however long it is.
+The move is on the server: no value of such a row comes to the client, whatever it contains and however long it is.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 def set_aside(
     queue: QueueTable, error_queue: QueueTable, row_version: int, reason: str, ledger_schema: str = LEDGER_SCHEMA
 ) -> bool:
-    """Move a message as it is to the error queue, or into quarantine where the error queue does not take it.
+    """Move a message unchanged to the error queue, or into quarantine if the error queue does not take it.
 
-    Returns False where the message is not there any more, or others hold it. ``reason`` is a sentence for people, which
-    quotes nothing of the message. Only outside of a transaction. Delivery: exactly once.
+    Returns False if the message is gone, or locked by others. ``reason`` is a sentence for people, which does not quote
+    the message. Only outside of a transaction. Delivery: exactly once.
 
-    Raises what a queue raises, and where the quarantine is missing and the login may not make it.
+    Raises the errors of a queue, and an error if the quarantine is missing and the login may not make it.
     """
 
     def to_error_queue() -> int:

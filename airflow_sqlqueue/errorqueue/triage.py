@@ -1,4 +1,4 @@
-"""What failed, in groups."""
+"""Triage: failed messages counted in groups."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from airflow_sqlqueue.errorqueue.failed import FailedMessage
+from airflow_sqlqueue.errorqueue.failed_message import KEYS, FailedMessage, check_keys, value_of
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.groups import KEYS, check_keys, value_of
 from airflow_sqlqueue.errorqueue.scan import scan, window_of
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
 
 MAX_SCANNED = 100_000
-"""Messages that a triage looks at by default."""
-
+"""Maximum number of messages that a triage reads by default."""
 
 __all__ = ["DEFAULT_KEYS", "KEYS", "MAX_SCANNED", "ErrorGroup", "Triage", "triage"]
 
@@ -25,8 +23,10 @@ DEFAULT_KEYS = ("kind", "exception_type", "message_type", "endpoint")
 
 @dataclass
 class ErrorGroup:
-    """Messages with the same values of the keys. ``first`` and ``last`` are times of failure, ``example`` the
-    RowVersion of the newest of them."""
+    """Group of messages with the same values of the keys.
+
+    ``first`` and ``last`` are times of failure, ``example`` is the RowVersion of the newest message.
+    """
 
     values: dict[str, str | None]
     messages: int = 0
@@ -35,7 +35,7 @@ class ErrorGroup:
     example: int = 0
 
     def add(self, message: FailedMessage) -> None:
-        """Count a message in."""
+        """Count a message."""
         self.messages += 1
         self.example = message.row_version
         moment = message.time_of_failure
@@ -44,16 +44,17 @@ class ErrorGroup:
             self.last = moment if self.last is None else max(self.last, moment)
 
     def to_dict(self) -> dict[str, Any]:
-        """The group as plain JSON values."""
+        """Return plain JSON values."""
         first, last = (moment.isoformat() if moment else None for moment in (self.first, self.last))
         return {**self.values, "messages": self.messages, "first": first, "last": last, "example": self.example}
 
 
 @dataclass(frozen=True)
 class Triage:
-    """Groups, the largest first.
+    """Result of a triage: the groups, the largest first.
 
-    ``matched`` messages are in them, of ``scanned``. ``complete`` is False where the limit cut the scan short.
+    ``matched`` is the number of messages in the groups, ``scanned`` the number of messages read. ``complete`` is False
+    if the limit ended the scan.
     """
 
     groups: tuple[ErrorGroup, ...]
@@ -62,7 +63,7 @@ class Triage:
     complete: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """The triage as plain JSON values."""
+        """Return plain JSON values."""
         groups = [group.to_dict() for group in self.groups]
         return {"groups": groups, "scanned": self.scanned, "matched": self.matched, "complete": self.complete}
 
@@ -73,16 +74,15 @@ def triage(
     where: ErrorFilter | None = None,
     limit: int = MAX_SCANNED,
 ) -> Triage:
-    """Count the messages of an error queue by the keys ``by`` (see :data:`KEYS`), looking at ``limit``, oldest first.
+    """Count the messages of an error queue by the keys ``by`` (see :data:`KEYS`), at most ``limit``, oldest first.
 
-    Nothing is removed, and no body is read. Messages that others have locked are passed over.
+    Nothing is removed, and no body is read. Messages that others have locked are skipped.
 
-    Raises :class:`ConfigurationError` for a key that there is not, :class:`QueueNotFoundError`,
-    :class:`NotAQueueError`.
+    Raises :class:`ConfigurationError` for an unknown key, :class:`QueueNotFoundError`, :class:`NotAQueueError`.
     """
     check_keys(tuple(by))
     if limit < 1:
-        raise ConfigurationError(f"A triage looks at 1 message or more, not {limit}.")
+        raise ConfigurationError(f"A triage reads at least 1 message, not {limit}: raise the limit.")
     where = where or ErrorFilter()
     groups: dict[tuple[str | None, ...], ErrorGroup] = {}
     scanned = matched = 0

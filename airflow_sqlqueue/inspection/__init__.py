@@ -1,1 +1,1 @@
-"""What is wrong with a queue table, and the statements that fix it."""
+"""Inspection of queue tables: findings, and the statements that fix them; an overview of a database's queues."""

@@ -1,4 +1,4 @@
-"""What can be wrong with a queue table: a check for each, and the statement that would fix it.
+"""Findings about a queue table: a check for each fault, and the statement that would fix it.
 
 Sources: docs/transport/queue-tables.md, "Queue length", "Purging" and "Delayed messages";
 docs/transport/transactions.md, "Storage of queue tables".
@@ -7,30 +7,33 @@ docs/transport/transactions.md, "Storage of queue tables".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from airflow_sqlqueue.errors import PermissionDeniedError
-from airflow_sqlqueue.inspection.surroundings import Surroundings
 from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
 from airflow_sqlqueue.row import COLUMNS, LEGACY, SENT_BITS
+from airflow_sqlqueue.server.settings import APPLICATION_NAME
+from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.sql.columns import definitions
+from airflow_sqlqueue.tables.discovery import list_tables
 from airflow_sqlqueue.tables.layout import Index, Layout
+from airflow_sqlqueue.tables.reading import exists
 
 BLOATED_PAGES = 1_000
-"""Empty pages (8 KiB each) from which a heap counts as bloated."""
+"""Number of empty pages (8 KiB each) from which a heap counts as bloated."""
 
 ESCALATING_ROWS = 5_000
-"""Lock escalation starts at so many locks of one statement; endpoints purge 10,000 rows with one."""
+"""Number of locks of one statement at which lock escalation starts; endpoints purge 10,000 rows with one."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to know of a table.
+    """Finding about a table.
 
     ``code`` names it for ``--fix``. ``severity`` is error (something does not work), warning (it will hurt) or note.
-    ``fix`` is the statement that puts it right, None where only its owner can say what is right.
+    ``fix`` is the statement that repairs the table, None where the table's owner must decide.
     """
 
     code: str
@@ -40,10 +43,32 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class InspectedTable:
-    """A table with what the findings need to know of it."""
+class ServerFacts:
+    """Facts about the server that checks need beside the table's own layout; each costs one statement."""
 
-    surroundings: Surroundings
+    session: Session
+
+    def exists(self, table: ResolvedAddress) -> bool:
+        """True if the table exists and the login may see it."""
+        return exists(self.session, table)
+
+    def durability(self, catalog: str) -> str | None:
+        """Durability of a COMMIT in the database, from ``sys.databases``."""
+        found: str | None = self.session.value(query("inspect.durability"), catalog)
+        return found
+
+    def receivers(self, table: ResolvedAddress) -> Sequence[tuple[str | None, str | None]]:
+        """Program and host of other receivers of a queue. Raises :class:`PermissionDeniedError`."""
+        name = f"{identifier(table.schema)}.{identifier(table.table)}"
+        rows = self.session.run(query("inspect.consumers"), APPLICATION_NAME, name)
+        return [(program, host) for program, host in rows]
+
+
+@dataclass(frozen=True)
+class InspectedTable:
+    """Table with the facts that the checks need."""
+
+    server: ServerFacts
     layout: Layout
     rows: int
     data_pages: int
@@ -54,10 +79,11 @@ class InspectedTable:
         return self.layout.table
 
     def statement(self, name: str, **fragments: Fragment) -> Query:
-        """A fixing statement; with ONLINE where the statement and the server know it."""
+        """Make a statement that fixes a finding in the table."""
         return query(name, table=identifier(self.table), **fragments)
 
     def options(self, *more: str) -> Fragment:
+        """Return the options of an index statement, with ONLINE if the server supports it."""
         options = [*more, *(["ONLINE = ON"] if self.online else [])]
         return Fragment(f" WITH ({', '.join(options)})" if options else "")
 
@@ -70,7 +96,7 @@ def _unusable(inspected: InspectedTable) -> Iterator[Finding]:
 def _triggers(inspected: InspectedTable) -> Iterator[Finding]:
     active = [trigger for trigger in inspected.layout.triggers if not trigger.disabled]
     for name in sorted({trigger.name for trigger in active if trigger.event == "DELETE" or trigger.instead_of}):
-        text = f"The trigger {name} keeps endpoints from receiving: no OUTPUT without INTO where it stands (error 334)."
+        text = f"The trigger {name} keeps endpoints from receiving: OUTPUT without INTO fails on its table (error 334)."
         disable = inspected.statement("fix.trigger", trigger=identifier(name))
         yield Finding(f"trigger-{name}", "error", text, disable)
 
@@ -81,15 +107,15 @@ def _columns(inspected: InspectedTable) -> Iterator[Finding]:
         yield Finding(f"unfilled-{name}", "error", text)
     for name, column in inspected.layout.columns.items():
         if column.encrypted:
-            # No statement here is written for it: DATALENGTH, LIKE and NULLIF do not take an encrypted column, and
-            # parameters that stand in a VALUES list are not described as ones for it.
-            text = f"The column {name} is always encrypted, which is not supported: use a queue without."
+            # DATALENGTH, LIKE and NULLIF do not take an encrypted column, and the server does not describe parameters
+            # in a VALUES list as parameters for it.
+            text = f"The column {name} is always encrypted, which is not supported: use another queue."
             yield Finding(f"encrypted-{name}", "warning", text)
 
 
 def _headers(inspected: InspectedTable) -> Iterator[Finding]:
     if inspected.layout.columns["Headers"].type == "varchar":
-        text = "Headers is varchar: what endpoints write outside its code page becomes question marks."
+        text = "Headers is varchar: characters outside its code page become question marks."
         alter = inspected.statement("fix.headers", options=inspected.options())
         yield Finding("headers-not-unicode", "warning", text, alter)
 
@@ -128,7 +154,7 @@ def _rebuilt(inspected: InspectedTable, index: Index) -> Query:
 
 
 def _bloat(inspected: InspectedTable) -> Iterator[Finding]:
-    # A row lies in one page, so pages above the number of rows are certainly empty.
+    # A row is in one page, so at least the pages above the number of rows are empty.
     empty = inspected.data_pages - inspected.rows
     if not any(index.clustered for index in inspected.layout.indexes) and empty >= BLOATED_PAGES:
         text = (
@@ -149,8 +175,8 @@ def _lock_escalation(inspected: InspectedTable) -> Iterator[Finding]:
 def _copies(inspected: InspectedTable) -> Iterator[Finding]:
     if inspected.layout.system_versioned:
         text = (
-            "The table is system-versioned: every message that was received stays in its history table. To end that "
-            "takes the permission CONTROL on both tables."
+            "The table is system-versioned: every message that was received stays in its history table. The fix "
+            "needs the permission CONTROL on both tables."
         )
         yield Finding("system-versioned", "warning", text, inspected.statement("fix.system_versioning"))
     if inspected.layout.change_data_capture:
@@ -160,8 +186,8 @@ def _copies(inspected: InspectedTable) -> Iterator[Finding]:
 
 def _durability(inspected: InspectedTable) -> Iterator[Finding]:
     catalog = inspected.table.catalog
-    if inspected.surroundings.durability(catalog) == "FORCED":
-        # A COMMIT cannot ask for more than the database gives ("Control Transaction Durability").
+    if inspected.server.durability(catalog) == "FORCED":
+        # A COMMIT cannot be more durable than the database ("Control Transaction Durability").
         text = (
             f"DELAYED_DURABILITY is FORCED in {catalog}: a crash undoes the last commits, so messages that were "
             "received or drained are in the queue again, and sends are lost. Set it to DISABLED or ALLOWED."
@@ -174,7 +200,7 @@ def _mover(inspected: InspectedTable) -> Iterator[Finding]:
     delayed = ResolvedAddress(endpoint_table(table.table, "Delayed"), table.schema, table.catalog)
     if len(delayed.table) > 128 or all(name in inspected.layout.columns for name in LEGACY):
         return
-    if inspected.surroundings.exists(delayed):
+    if inspected.server.exists(delayed):
         missing = {name: text for name, text in _LEGACY_ADDED.items() if name not in inspected.layout.columns}
         text = f"Delayed messages never arrive: endpoints move them with the columns {', '.join(missing)}."
         add = inspected.statement("fix.legacy_columns", columns=definitions(missing))
@@ -194,22 +220,22 @@ def _consumers(inspected: InspectedTable) -> Iterator[Finding]:
     if role not in {"audit", "error"}:
         return
     try:
-        others = inspected.surroundings.receivers(table)
+        others = inspected.server.receivers(table)
     except PermissionDeniedError:
         text = (
-            "Whether another receiver consumes it cannot be seen: that takes the permission VIEW SERVER STATE, in "
-            "Azure SQL Database VIEW DATABASE STATE."
+            "Other receivers of the queue cannot be seen: grant VIEW SERVER STATE, in Azure SQL Database VIEW DATABASE "
+            "STATE."
         )
         yield Finding("consumers-unknown", "note", text)
-        tables = inspected.surroundings.tables(table.catalog)
+        tables = list_tables(inspected.server.session, table.catalog)
         others = [(found.table.table, None) for found in tables if _is_service_control(found.table.table)][:1]
     if others:
         programs = {
             f"{program or 'a program without a name'}{f' on {host}' if host else ''}" for program, host in others
         }
         text = (
-            f"It is consumed by {' and '.join(sorted(programs))} as well: a drain gets only what they leave. Stop "
-            "them, or drain another queue."
+            f"It is consumed by {' and '.join(sorted(programs))} as well: a drain gets only the messages that "
+            "they leave. Stop them, or drain another queue."
         )
         yield Finding("other-consumer", "warning", text)
 

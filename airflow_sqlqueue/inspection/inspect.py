@@ -1,12 +1,11 @@
-"""Inspecting a table and fixing what was found."""
+"""Inspection of a table, and fixes of its findings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.inspection.findings import CHECKS, Finding, InspectedTable
-from airflow_sqlqueue.inspection.surroundings import ServerSurroundings
+from airflow_sqlqueue.inspection.findings import CHECKS, Finding, InspectedTable, ServerFacts
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import identifier, query
@@ -15,12 +14,12 @@ from airflow_sqlqueue.tables.reading import read_layout
 
 _SEVERITIES = ("error", "warning", "note")
 _ONLINE_EDITIONS = {3, 5, 8, 12}
-"""Enterprise and its like, Azure SQL Database, Azure SQL Managed Instance, SQL database in Fabric."""
+"""Editions with ONLINE: Enterprise and similar, Azure SQL Database, Azure SQL Managed Instance, Fabric."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """A table as it was found. ``rows`` is the catalog's count, expired and locked ones included."""
+    """Inspected table. ``rows`` is the catalog's count, expired and locked rows included."""
 
     layout: Layout
     rows: int
@@ -28,7 +27,7 @@ class Inspection:
 
 
 def inspect(session: Session, table: ResolvedAddress) -> Inspection:
-    """Read a table's layout and look for everything that this module knows to be wrong with queues.
+    """Read a table's layout and run all checks on it.
 
     A view, and a table of delayed messages or subscriptions, is described without findings. Raises
     :class:`QueueNotFoundError`.
@@ -38,28 +37,26 @@ def inspect(session: Session, table: ResolvedAddress) -> Inspection:
     rows, pages = session.run(query("inspect.size", catalog=catalog), layout.table.qualified_name)[0]
     if layout.kind != "queue" or layout.object_type == "view":
         return Inspection(layout, int(rows), ())
-    return Inspection(
-        layout,
-        int(rows),
-        findings_of(InspectedTable(ServerSurroundings(session), layout, int(rows), int(pages), is_online(session))),
-    )
+    inspected = InspectedTable(ServerFacts(session), layout, int(rows), int(pages), is_online(session))
+    return Inspection(layout, int(rows), findings_of(inspected))
 
 
 def findings_of(inspected: InspectedTable) -> tuple[Finding, ...]:
-    """All that is wrong with a queue table, the worst first."""
+    """Return the findings of all checks, the most severe first."""
     findings = [finding for check in CHECKS for finding in check(inspected)]
     return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
 def is_online(session: Session) -> bool:
-    """Whether the server can change a table while others use it (``ONLINE = ON``)."""
+    """True if the server can change a table while others use it (``ONLINE = ON``)."""
     return session.engine_edition in _ONLINE_EDITIONS
 
 
 def fix(session: Session, table: ResolvedAddress, code: str) -> Finding:
-    """Run the statement of one finding, and return the finding. Raises :class:`ConfigurationError` where there is none.
+    """Run the statement that fixes one finding, and return the finding.
 
-    One statement of DDL, outside a transaction: done whole or not at all.
+    It is one statement of DDL, outside a transaction: it has its full effect or no effect. Raises
+    :class:`ConfigurationError` for an unknown code, and for a finding without such a statement.
     """
     findings = {finding.code: finding for finding in inspect(session, table).findings}
     found = findings.get(code)

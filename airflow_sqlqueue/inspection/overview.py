@@ -1,8 +1,8 @@
-"""All queues of a database at one look, which costs the server one round trip and reads no table from end to end.
+"""Overview of all queues of a database in one round trip, without a scan of any table.
 
-Counts and identities are those of the catalog. Of a few queues at a time the first message is sought as well, and
-expired ones are counted up to a number, by their index; the others take their turn at the next looks. What tables look
-like is read anew when a table comes or goes, and from time to time.
+Counts and identities come from the catalog. For a few queues at a time a read also seeks the first message and counts
+expired messages up to a limit, by their index; the next reads do this for other queues. Layouts are read again when a
+table is created or dropped, and at intervals.
 """
 
 from __future__ import annotations
@@ -22,48 +22,47 @@ from airflow_sqlqueue.errors import (
     QueueNotFoundError,
     StatementError,
 )
-from airflow_sqlqueue.inspection.findings import Finding, InspectedTable
+from airflow_sqlqueue.inspection.findings import Finding, InspectedTable, ServerFacts
 from airflow_sqlqueue.inspection.inspect import findings_of, is_online
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query, seek
 from airflow_sqlqueue.tables.create import DELAYED_QUALIFIER, LEDGER_SCHEMA
-from airflow_sqlqueue.tables.discovery import FoundTable
 from airflow_sqlqueue.tables.layout import Layout
 from airflow_sqlqueue.tables.own import stored_name
 from airflow_sqlqueue.tables.reading import layout_of
 
 HEADS = 40
-"""Queues of which one look seeks the first message and counts what has expired."""
+"""Number of queues for which one read seeks the first message and counts expired messages."""
 
 COUNTED_EXPIRED = 1_000
-"""Expired messages of a queue that a look counts at the most."""
+"""Maximum number of expired messages of a queue that a read counts."""
 
 COUNTED_QUARANTINED = 10_000
-"""Rows of the quarantine that a look counts at the most."""
+"""Maximum number of rows of the quarantine that a read counts."""
 
 LAYOUTS_FOR = 300.0
 """Seconds after which layouts are read again."""
 
 _NO_PAGES = 0
-"""The sizes of tables are not read, which takes the server longer than all else: no heap is called bloated here."""
+"""The overview does not read sizes of tables, the slowest query of all, so it has no finding for bloated heaps."""
 
 _Statement = tuple[Query, tuple[Any, ...]]
 """A statement with the values of its parameters."""
 
 _REFUSALS = (PermissionDeniedError, QueueNotFoundError, StatementError)
-"""Errors of a table that is gone, was altered, or may not be read: it is asked again when layouts are read again."""
+"""Errors of a table that is gone, was altered, or may not be read: it is read again together with the layouts."""
 
 _PASSING = (LockTimeoutError, DataMovedError)
-"""Errors of a table that is locked as a whole, over which READPAST does not step, or that moves: it is asked again at
-the next look."""
+"""Errors of a table that is locked as a whole, which READPAST does not skip, or that moves: the next read includes it.
+"""
 
 _LOCKED = Finding(
     "locked",
     "warning",
-    "Others have locked the whole table, as a rebuild, a bulk load or a purge of many rows at once does: what is in it "
-    "cannot be seen, and nobody can receive meanwhile.",
+    "Others have locked the whole table, as a rebuild, a bulk load or a purge of many rows at once does: its messages "
+    "cannot be seen, and no receiver gets any meanwhile.",
 )
 
 _LAYOUTS = ("overview.tables", "overview.columns", "overview.indexes", "overview.triggers")
@@ -71,11 +70,12 @@ _LAYOUTS = ("overview.tables", "overview.columns", "overview.indexes", "overview
 
 @dataclass(frozen=True)
 class QueueOverview:
-    """A queue, or a table of delayed messages (``kind``), as the last look has it.
+    """Queue, or table of delayed messages (``kind``), at the time of the last read.
 
-    ``rows`` is the catalog's count: it has what is expired or being received, and may be a little behind. ``inserted``
-    is how many rows were ever inserted, by the identity, which servers skip numbers of. ``expired`` is counted up to
-    :data:`COUNTED_EXPIRED`; ``oldest`` is when the first message was sent, by its header. None is what is not known.
+    ``rows`` is the catalog's count: it includes expired messages and those that are being received, and may be a little
+    late. ``inserted`` is the number of rows that were ever inserted, by the identity, in which servers leave gaps.
+    ``expired`` is counted up to :data:`COUNTED_EXPIRED`; ``oldest`` is the time at which the first message was sent, by
+    its header. Unknown values are None.
     """
 
     table: ResolvedAddress
@@ -91,7 +91,7 @@ class QueueOverview:
 
 @dataclass(frozen=True)
 class _CountedTable:
-    """A row of the query ``counts``."""
+    """Row of the query ``overview.counts``."""
 
     table: ResolvedAddress
     rows: int
@@ -100,18 +100,18 @@ class _CountedTable:
 
 @dataclass(frozen=True)
 class _Head:
-    """What the first message of a queue says."""
+    """Count of expired messages of a queue, and the time at which its first message was sent."""
 
     expired: int | None
     oldest: datetime | None
 
 
 class DatabaseOverview:
-    """The queues of one database, look by look; it keeps what tables look like. For one thread at a time.
+    """Overview of the queues of one database; it keeps the layouts between two reads. For one thread at a time.
 
-    A table that is locked as a whole is shown with the finding ``locked``; a look waits for it once.
+    A table that is locked as a whole has the finding ``locked``; a read waits for its lock once.
 
-    :param clock: seconds that never go back.
+    :param clock: monotonic time in seconds.
     """
 
     def __init__(
@@ -128,17 +128,17 @@ class DatabaseOverview:
         self._quarantined: dict[str, int] | None = None
         self._turn = 0
 
-    def look(self, session: Session) -> list[QueueOverview]:
-        """Look once: one round trip, a second one where tables came or went since.
+    def read(self, session: Session) -> list[QueueOverview]:
+        """Read the overview: one round trip, a second one if tables were created or dropped since the last read.
 
-        Raises what a session raises; :class:`QueueNotFoundError` for a database that is not there, and
-        :class:`LockTimeoutError` where the catalog itself is locked, as by a CREATE or ALTER that is not committed.
+        Raises the errors of a session; :class:`QueueNotFoundError` for a database that does not exist, and
+        :class:`LockTimeoutError` if the catalog itself is locked, as by a CREATE or ALTER that is not committed.
         """
         heads, single = self._next_heads(), set(self._locked)
         try:
             counted = self._read(session, heads)
         except (*_REFUSALS, *_PASSING):
-            # Of which table it is, they say one by one.
+            # The error does not name its table: reads of single tables find it.
             self._read_at = None
             counted = self._read(session, [])
             single |= set(heads)
@@ -149,7 +149,7 @@ class DatabaseOverview:
         return self._overview(session, counted)
 
     def _read(self, session: Session, heads: Sequence[int]) -> dict[int, _CountedTable]:
-        """The counts, with the layouts where they are due, and the heads of some queues."""
+        """Read the counts, the layouts if they are due, and the first messages of some queues."""
         now = self._clock()
         due = self._read_at is None or now - self._read_at >= LAYOUTS_FOR
         statements: list[_Statement] = [(query("overview.counts", catalog=identifier(self.catalog)), ())]
@@ -175,7 +175,7 @@ class DatabaseOverview:
         return counted
 
     def _read_singly(self, session: Session, heads: Collection[int]) -> None:
-        """Seek the first message of each in a round trip of its own, and wait for no lock."""
+        """Seek the first message of each queue in a round trip of its own, without waiting for locks."""
         if not heads:
             return
         with session.lock_timeout(0):
@@ -191,7 +191,7 @@ class DatabaseOverview:
                     self._heads.pop(each, None)
 
     def _next_heads(self) -> list[int]:
-        """The queues whose turn it is: those that a message can be sought in."""
+        """Return the queues for the next read, among those in which a first message can be sought."""
         able = [
             each
             for each, layout in self._layouts.items()
@@ -220,7 +220,7 @@ class DatabaseOverview:
         found = {}
         for number, schema, table, count, last, seed, increment in rows:
             if "@" in table or table.startswith("#"):
-                continue  # No address means such a table.
+                continue  # No address can name such a table.
             inserted = None if seed is None else 0 if last is None else max(0, (last - seed) // increment + 1)
             found[number] = _CountedTable(ResolvedAddress(table, schema, self.catalog), int(count or 0), inserted)
         return found
@@ -248,7 +248,7 @@ class DatabaseOverview:
 
     def _overview(self, session: Session, counted: dict[int, _CountedTable]) -> list[QueueOverview]:
         names = {each.table: each.rows for each in counted.values()}
-        surroundings = _Catalog(frozenset(names), self._durability)
+        facts = _OverviewFacts(session, names, self._durability)
         quarantined = self._quarantined if self._quarantine in names else {}
         found = []
         for number, layout in self._layouts.items():
@@ -257,7 +257,7 @@ class DatabaseOverview:
                 continue
             overview = QueueOverview(each.table, layout.kind, each.rows, each.inserted)
             if layout.kind == "queue":
-                inspected = InspectedTable(surroundings, layout, each.rows, _NO_PAGES, is_online(session))
+                inspected = InspectedTable(facts, layout, each.rows, _NO_PAGES, is_online(session))
                 head = self._heads.get(number, _Head(None, None))
                 overview = replace(
                     overview,
@@ -272,10 +272,10 @@ class DatabaseOverview:
 
 
 @dataclass(frozen=True)
-class _Catalog:
-    """What stands beside a table, as the look has it. Who else receives takes a look at each queue: nobody is asked."""
+class _OverviewFacts(ServerFacts):
+    """Facts from the overview query. Receivers are not queried, to save one statement for each queue."""
 
-    names: frozenset[ResolvedAddress]
+    names: Collection[ResolvedAddress]
     delayed_durability: str | None
 
     def exists(self, table: ResolvedAddress) -> bool:
@@ -285,9 +285,6 @@ class _Catalog:
         return self.delayed_durability
 
     def receivers(self, table: ResolvedAddress) -> Sequence[tuple[str | None, str | None]]:
-        return []
-
-    def tables(self, catalog: str) -> list[FoundTable]:
         return []
 
 
@@ -308,10 +305,10 @@ def _head(results: Iterator[list[Any]], counts_expired: bool) -> _Head:
 
 
 def _batch(session: Session, statements: Sequence[_Statement]) -> list[list[Any]]:
-    """The results of several statements, which go to the server together."""
+    """Return the results of several statements, which go to the server together."""
     text = "\n".join(statement.text for statement, _ in statements)
     values = [value for _, given in statements for value in given]
-    return session.results(Query("overview", "look at the queues of the database", text, ours=True), *values)
+    return session.results(Query("overview", "read the queues of the database", text, ours=True), *values)
 
 
 def _by_table(rows: Iterable[Any]) -> dict[int, list[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
+from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, QueueTask, note_counts, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table

@@ -25,10 +25,10 @@ ORDER_SECONDS = 86_400
 class Order:
     """One action of the page.
 
-    ``group`` is a name of :func:`~airflow_sqlqueue.errorqueue.groups.group_name`; ``messages`` is how many the user
-    confirmed, and no more are touched; none above ``up_to`` either, the last RowVersion that was counted, so that an
-    order that is run again meets only what it was given for. ``holder`` is who may use it: a user for a preview, a DAG
-    run for an order.
+    ``group`` is a name of :func:`~airflow_sqlqueue.errorqueue.failed_message.group_name`; ``messages`` is how many the
+    user confirmed, and no more are touched; none above ``up_to`` either, the last RowVersion that was counted, so that
+    an order that is run again meets only what it was given for. ``holder`` is who may use it: a user for a preview, a
+    DAG run for an order.
     """
 
     action: str

@@ -143,7 +143,7 @@ class _Report:
 
 
 def _return(client: QueueClient, order: Order, report: _Report) -> str:
-    from airflow_sqlqueue.errorqueue.options import ReturnOptions
+    from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
 
     done = client.errors.return_to_source(
         order.queue or "",

@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends
 from pydantic import Field
 
-from airflow_sqlqueue.errorqueue.failed import FailedMessage
+from airflow_sqlqueue.errorqueue.failed_message import FailedMessage, group_name, value_of
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.groups import group_name, value_of
 from airflow_sqlqueue.errorqueue.scan import scan, window_of
 from airflow_sqlqueue.errorqueue.triage import ErrorGroup
 from airflow_sqlqueue.errors import SqlQueueError

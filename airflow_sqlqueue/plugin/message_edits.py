@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
 from airflow_sqlqueue.errorqueue.editing import check_names, edit
-from airflow_sqlqueue.errorqueue.show import show_error
+from airflow_sqlqueue.errorqueue.scan import show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.plugin import audit
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as

@@ -152,7 +152,7 @@ class Snapshots:
             with self._sessions.session(conn_id, client) as session:
                 for database in watched.databases:
                     try:
-                        found += database.look(session)
+                        found += database.read(session)
                     except LockTimeoutError as error:
                         # A CREATE or ALTER of any table that is not committed locks the catalog.
                         problems.append(f"{error} The queues of {database.catalog} are shown as they were seen last.")

@@ -20,8 +20,7 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.scan import window_of
-from airflow_sqlqueue.errorqueue.show import show_error
+from airflow_sqlqueue.errorqueue.scan import show_error, window_of
 from airflow_sqlqueue.errors import DeadlockError, LockTimeoutError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.publishing.conversation import Polling, wait_for_reply

@@ -9,9 +9,9 @@ import pytest
 
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errorqueue import scan, triage
-from airflow_sqlqueue.errorqueue.failed import FAILED, MALFORMED, NO_FAILED_QUEUE
+from airflow_sqlqueue.errorqueue.failed_message import FAILED, MALFORMED, NO_FAILED_QUEUE
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.show import show_error
+from airflow_sqlqueue.errorqueue.scan import show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError, NotAQueueError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable

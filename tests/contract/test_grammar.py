@@ -17,8 +17,7 @@ from airflow_sqlqueue import sql
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.drain.streams import StreamTable
 from airflow_sqlqueue.errors import StatementError
-from airflow_sqlqueue.inspection.findings import BLOATED_PAGES, CHECKS, ESCALATING_ROWS, InspectedTable
-from airflow_sqlqueue.inspection.surroundings import ServerSurroundings
+from airflow_sqlqueue.inspection.findings import BLOATED_PAGES, CHECKS, ESCALATING_ROWS, InspectedTable, ServerFacts
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -134,7 +133,7 @@ def test_the_fix_of_every_finding_parses(session: Session, table: ResolvedAddres
 
 def fixes_of(session: Session, layout: Layout, online: bool) -> dict[str, str]:
     rows = ESCALATING_ROWS + 1
-    inspected = InspectedTable(ServerSurroundings(session), layout, rows, rows + BLOATED_PAGES, online)
+    inspected = InspectedTable(ServerFacts(session), layout, rows, rows + BLOATED_PAGES, online)
     found = [finding for check in CHECKS for finding in check(inspected)]
     return {finding.code: finding.fix.text for finding in found if finding.fix is not None}
 

@@ -34,7 +34,7 @@ def overview(resolver: AddressResolver, schema: str) -> DatabaseOverview:
 
 @pytest.fixture
 def look(session: Session, overview: DatabaseOverview, schema: str) -> Look:
-    return lambda: {each.table.table: each for each in overview.look(session) if each.table.schema == schema}
+    return lambda: {each.table.table: each for each in overview.read(session) if each.table.schema == schema}
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_a_table_that_is_locked_is_shown_as_such_and_spoils_no_other(
 
         def look() -> dict[str, QueueOverview]:
             round_trips.clear()
-            return {each.table.table: each for each in overview.look(session) if each.table.schema == schema}
+            return {each.table.table: each for each in overview.read(session) if each.table.schema == schema}
 
         for name in ("free", "locked"):
             create_queue(other, resolver.resolve(name))

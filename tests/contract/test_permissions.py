@@ -82,7 +82,7 @@ def test_without_the_right_to_definitions_a_filtered_index_counts_as_one(
         assert inspected.layout.shape == inspect(session, table).layout.shape == SHAPES["modern"]
         assert inspected.layout.seek_index == "Index_RowVersion"
         assert [finding.code for finding in inspected.findings] == []
-        (overview,) = (each for each in DatabaseOverview(table.catalog).look(low) if each.table == table)
+        (overview,) = (each for each in DatabaseOverview(table.catalog).read(low) if each.table == table)
         assert overview.findings == ()
         queue, asked = QueueTable(low, table), list[str]()
         with patch.object(queue, "query", lambda name, **names: asked.append(name) or QueueTable.query(queue, name)):
@@ -195,7 +195,7 @@ def test_a_queue_that_may_not_be_read_is_shown_by_its_count_and_spoils_no_other(
         database = DatabaseOverview(may.catalog)
         with login_in(role)() as reader:
             for _ in range(3):
-                found = {each.table: each for each in database.look(reader)}
+                found = {each.table: each for each in database.read(reader)}
                 assert [found[table].rows for table in (may, may_not)] == [3, 3]
         assert found[may].oldest is not None
         assert found[may_not].oldest is None

@@ -25,7 +25,7 @@ from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.options import ReturnOptions
+from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import MessageFilter, QueueCondition
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress

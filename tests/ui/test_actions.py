@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, FrameLocator, expect
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.errorqueue.options import ReturnOptions
+from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import MessageFilter
 from tests.ui.chromium import Screen, row_of, signed_in

@@ -11,7 +11,7 @@ import pytest
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.errorqueue.options import ReturnOptions
+from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.purge import PurgeOptions
 

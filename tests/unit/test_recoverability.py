@@ -11,7 +11,7 @@ from airflow_sqlqueue.consuming.failures import FailureStorage
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityAction, RecoverabilityOptions, action_for, delay_of
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
-from airflow_sqlqueue.errorqueue.failing import Failure
+from airflow_sqlqueue.errorqueue.failure_headers import Failure
 from airflow_sqlqueue.message import HeaderNames
 
 DEFAULTS = RecoverabilityOptions()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.headers import EDIT_OF
+from airflow_sqlqueue.errorqueue.failure_headers import EDIT_OF
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.sql import Query
@@ -281,7 +281,7 @@ def test_a_message_is_edited_at_once(
     path = f"{CONNECTION}/queues/{failures}/messages/{first['row_version']}/edit"
     changed = {"headers": {"Shop.Fixed": "a new value", HeaderNames.CORRELATION_ID: None}, "body": "a new body"}
     taken = page("POST", path, json={"headers": {HeaderNames.MESSAGE_ID: "mine"}})
-    assert (taken.status_code, "is set here" in taken.json()["detail"]) == (400, True)
+    assert (taken.status_code, "is set by the edit" in taken.json()["detail"]) == (400, True)
     dry = post(path, changed)
     assert "would go to" in dry["sentence"]
     assert hook.depth(queue_name).messages == 0

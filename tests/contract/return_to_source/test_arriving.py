@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.returning import ReturnToSource
+from airflow_sqlqueue.errorqueue.return_to_source import ReturnToSource
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.rate_limit import Clock
+from airflow_sqlqueue.errorqueue.return_to_source import Clock
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.return_to_source.conftest import failed

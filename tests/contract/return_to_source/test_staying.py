@@ -10,8 +10,7 @@ import pytest
 
 from airflow_sqlqueue.errorqueue.editing import edit
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.options import ReturnOptions
-from airflow_sqlqueue.errorqueue.returning import ReturnToSource
+from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnToSource
 from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable

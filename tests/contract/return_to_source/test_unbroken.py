@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
-from airflow_sqlqueue.errorqueue.returning import ReturnToSource
+from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult, ReturnToSource
 from airflow_sqlqueue.errors import DeadlockError, SqlQueueError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
@@ -117,8 +116,8 @@ CHILD = """
 import sys
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.options import ReturnOptions
-from airflow_sqlqueue.errorqueue.returning import ReturnToSource
+from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
+from airflow_sqlqueue.errorqueue.return_to_source import ReturnToSource
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session

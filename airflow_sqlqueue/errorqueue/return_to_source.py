@@ -1,22 +1,25 @@
-"""Failed messages on their way back to the queues where they failed."""
+"""Return to source: send failed messages back to the queues where they failed."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import groupby
+from typing import Any
 
+from airflow_sqlqueue.budget import MIB, Limits, check_limits
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
-from airflow_sqlqueue.errorqueue.failed import MALFORMED, FailedMessage
+from airflow_sqlqueue.errorqueue.failed_message import MALFORMED, FailedMessage
+from airflow_sqlqueue.errorqueue.failure_headers import without_failure
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.headers import without_failure
-from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
-from airflow_sqlqueue.errorqueue.rate_limit import Clock, RateLimiter
 from airflow_sqlqueue.errorqueue.scan import pages, window_of
 from airflow_sqlqueue.errors import (
+    ConfigurationError,
     LayoutChangedError,
     LockTimeoutError,
     MessageError,
@@ -46,23 +49,122 @@ _REFUSALS: dict[type[Exception], Reason] = {
 _OF_A_MESSAGE = {Reason.MALFORMED, Reason.REFUSED}
 
 
+@dataclass(frozen=True)
+class ReturnOptions(Limits):
+    """Options and limits of a return. Rows and bytes of a transaction bound its locks and the memory it takes.
+
+    :param redirect_to: send the messages to this queue instead of the queues where they failed.
+    :param malformed: redirect messages with malformed headers too, their text unchanged; needs ``redirect_to``.
+    :param rate: messages per second; None: no limit.
+    :param max_messages: stop after this number of returned messages; None: no limit.
+    :param max_seconds: begin no transaction after this many seconds; None: no limit.
+    :param dry_run: return nothing, only count the messages that would be returned.
+    :param rows_per_transaction: the most messages that one transaction moves, 1 to 1,000.
+    :param bytes_per_transaction: bytes of headers and bodies after which a transaction takes no further message.
+    """
+
+    redirect_to: str | None = None
+    malformed: bool = False
+    rate: float | None = None
+    dry_run: bool = False
+    rows_per_transaction: int = 128
+    bytes_per_transaction: int = 8 * MIB
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.malformed and self.redirect_to is None:
+            raise ConfigurationError("Malformed messages name no queue: name one with redirect_to.")
+        check_limits(rate=self.rate, bytes_per_transaction=self.bytes_per_transaction)
+        if not 1 <= self.rows_per_transaction <= 1_000:
+            raise ConfigurationError("rows_per_transaction must be 1 to 1,000: locks would escalate.")
+
+
+@dataclass
+class ReturnResult:
+    """Result of a return, or its progress.
+
+    ``returned`` counts messages by the queue that they were sent to, ``left`` counts messages that stay, by the reason.
+    ``unseen`` messages were locked by others all the time, so that the return could not read them; it is an estimate if
+    others receive from the error queue. ``complete`` is False if a budget ended the return before all messages were
+    handled; it does not depend on messages that stay.
+    """
+
+    returned: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+    unseen: int = 0
+    complete: bool = False
+    dry_run: bool = False
+    seconds: float = 0.0
+
+    @property
+    def messages(self) -> int:
+        """Number of returned messages."""
+        return sum(self.returned.values())
+
+    def count(self, into: dict[str, int], key: str, messages: int) -> None:
+        """Add messages to ``returned`` or ``left``; zero adds no entry."""
+        if messages:
+            into[key] = into.get(key, 0) + messages
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"messages": self.messages, **asdict(self), "seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Source of the time in seconds, and a function that waits."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+class RateLimiter:
+    """Limit of ``rate`` messages per second, in bursts of up to one second; None: no limit."""
+
+    def __init__(self, rate: float | None, clock: Clock) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._free_at = clock.now()
+
+    @property
+    def burst(self) -> int | None:
+        """Maximum number of messages to move at once."""
+        return None if self._rate is None else max(1, int(self._rate))
+
+    @property
+    def away(self) -> float:
+        """Seconds until more may be moved."""
+        return 0.0 if self._rate is None else max(0.0, self._free_at - self._clock.now())
+
+    def wait(self) -> None:
+        """Wait until more may be moved."""
+        if away := self.away:
+            self._clock.sleep(away)
+
+    def moved(self, count: int) -> None:
+        """Count moved messages. Time that was lost before does not raise the rate later."""
+        if self._rate is not None:
+            self._free_at = max(self._free_at, self._clock.now()) + count / self._rate
+
+
 class _Refused(Exception):
-    """A queue did not take what was sent to it; the transaction is rolled back."""
+    """Error of a queue that did not take the messages sent to it; the transaction is rolled back."""
 
     def __init__(self, reason: Reason) -> None:
         self.reason = reason
 
 
 class ReturnToSource:
-    """One return of messages from an error queue, through the queue's connection.
+    """Return of failed messages to the queues where they failed, through the error queue's connection.
 
     Each transaction takes messages out of the error queue and puts them into one queue, so nothing is lost or doubled,
-    whatever dies; what was not committed is in the error queue still. Row Id, message id, correlation id, conversation
-    id and body are kept, headers of the failure removed (:mod:`airflow_sqlqueue.errorqueue.headers`), the expiry
-    cleared. Messages of one queue keep their order, as far as nobody else receives. Messages that fail again while this
-    runs are not returned a second time.
+    whichever process dies; messages of an uncommitted transaction are still in the error queue. Row Id, message id,
+    correlation id, conversation id and body are kept, headers of the failure are removed
+    (:mod:`airflow_sqlqueue.errorqueue.failure_headers`), and the expiry is cleared. Messages of one queue keep their
+    order if there is no other receiver. Messages that fail again while this runs are not returned a second time.
 
-    What cannot be returned stays, and the answer says why; no such message stops the rest. Raises
+    A message that cannot be returned stays, the result has the reason, and the rest is returned. Raises
     :class:`QueueNotFoundError` and :class:`NotAQueueError` for the error queue itself and ``redirect_to``,
     :class:`ConfigurationError` where both are the same, :class:`TransactionError` inside a transaction, and what a
     broken connection raises.
@@ -89,7 +191,7 @@ class ReturnToSource:
         self._done = ReturnResult(dry_run=options.dry_run)
 
     def run(self) -> ReturnResult:
-        """Return what matches and was in the queue at the start."""
+        """Return the messages that match and were in the queue at the start."""
         if self._queue.session.in_transaction:
             raise TransactionError("A return commits as it goes: run it outside of a transaction.")
         done, where, options = self._done, self._where, self._options
@@ -113,7 +215,7 @@ class ReturnToSource:
         return done
 
     def _return(self, messages: Sequence[FailedMessage], destinations: Destinations) -> bool:
-        """Return a page's messages, queue by queue; False where the budget was used up first."""
+        """Return a page's messages, queue by queue; False if the budget was used up first."""
         by_queue: dict[QueueTable, deque[FailedMessage]] = {}
         for message in messages:
             destination = destinations.of(message)
@@ -133,7 +235,7 @@ class ReturnToSource:
         return True
 
     def _reserve(self) -> int:
-        """How many messages the next transaction may move; 0 where the budget is used up before the rate allows it."""
+        """Reserve messages for the next transaction; 0 if the budget is used up before the rate allows more."""
         seconds = self._budget.seconds_left
         if seconds is not None and seconds <= self._pace.away:
             return 0
@@ -149,7 +251,7 @@ class ReturnToSource:
         return chunk
 
     def _move_or_leave(self, destination: QueueTable, chunk: Sequence[FailedMessage]) -> int:
-        """Move messages to a queue and return how many; one by one where the server does not take them together."""
+        """Move messages to a queue and return their number; one by one if the server does not take them together."""
         if reason := self._blocked.get(destination):
             self._leave(reason, len(chunk))
             return 0
@@ -177,7 +279,7 @@ class ReturnToSource:
         try:
             moved = work()
         except LayoutChangedError:
-            moved = work()  # Rolled back; the next attempt reads the table's new shape.
+            moved = work()  # The first attempt was rolled back; this one reads the new columns of the table.
         self._pace.moved(moved)
         return moved
 
@@ -200,7 +302,7 @@ class ReturnToSource:
 
 
 def _sentence(error: BaseException | None) -> str:
-    """Our own sentence; the text of another error may quote a message."""
+    """Return the text of this package's own errors only: the text of any other error may quote a message."""
     return str(error) if isinstance(error, SqlQueueError) else type(error).__name__
 
 
