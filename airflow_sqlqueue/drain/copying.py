@@ -1,7 +1,7 @@
-"""A drain that copies: the messages up to the mark, in their order, which stay in the queue.
+"""Drain that copies: the messages up to the mark, in their order, stay in the queue.
 
-Nothing that is deleted keeps two tries apart here. What does is that each part begins where the ledger says that the
-last one ended, and holds a lock of the batch to its COMMIT: so a message is in one part, however many try.
+A copy deletes no rows that could keep two tries apart. Instead each part begins after the end of the last one in the
+ledger, and holds a lock of the batch until its COMMIT. So a message is in one part, whatever the number of tries.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from airflow_sqlqueue.errors import DeadlockError, LockTimeoutError
 
 
 class CopyingDrain:
-    """One run of it.
+    """Copy of the messages of a queue.
 
     :param up_to: the high-water mark, the highest RowVersion that is copied.
-    :param settle_seconds: how long to wait, in all, for messages that others have locked.
+    :param settle_seconds: the total wait for messages that others have locked.
     """
 
     def __init__(self, up_to: int, settle_seconds: float) -> None:
         self._up_to, self._settle_seconds = up_to, settle_seconds
         self._waited = 0.0
-        self._passed = False
+        self._skips_locked = False
 
     def run(self, worker: Worker, budget: Budget, on_part: Callable[[Part], None]) -> int:
-        """Copy parts until the mark or a limit is reached; return how many were locked too long and left out.
+        """Copy parts until the mark or a limit is reached; return the number of messages left out because of locks.
 
-        0 is certain. Otherwise all that others hold up to the mark are counted, at least one.
+        0 is certain. Otherwise the number counts all locked messages up to the mark, at least 1.
         """
         while reserved := budget.reserve(worker.most_rows):
             done = self._copy(worker, reserved)
@@ -38,16 +38,14 @@ class CopyingDrain:
             if done is None:
                 break
             on_part(done.part)
-        if not self._passed:
-            return 0
-        return worker.queue.count_locked(self._up_to)
+        return worker.queue.count_locked(self._up_to) if self._skips_locked else 0
 
     def _copy(self, worker: Worker, count: int) -> CommittedPart | None:
-        while not self._passed:
+        while not self._skips_locked:
             started, left = time.monotonic(), self._settle_seconds - self._waited
             try:
                 return worker.copy_part(self._up_to, count, wait=next_wait(left))
             except (DeadlockError, LockTimeoutError):
                 self._waited += time.monotonic() - started
-            self._passed = left <= next_wait(left)
+            self._skips_locked = left <= next_wait(left)
         return worker.copy_part(self._up_to, count, wait=None)

@@ -1,17 +1,17 @@
-"""A drain: a batch opened, filled part by part, sealed, and listed.
+"""Drain: open a batch, fill it part by part, seal it, and list its files.
 
-Queue to files is exactly once: a row leaves the queue in the transaction that names its file in the ledger, and the
-batch is exactly the files that the ledger lists once it is sealed (docs/design.md, "Draining").
+Queue to files is exactly once: a row leaves the queue in the transaction that adds its file to the ledger, and the
+batch is exactly the files that the ledger lists after the seal (docs/design.md, "Draining").
 """
 
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from airflow_sqlqueue.budget import Budget
@@ -19,19 +19,18 @@ from airflow_sqlqueue.drain.copying import CopyingDrain
 from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry, Part
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.matching import SETTLE_PAUSE, MatchingDrain
+from airflow_sqlqueue.drain.matching import MatchingDrain
 from airflow_sqlqueue.drain.progress import Progress, ProgressCounter
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.worker import Worker, WorkPlan, next_wait
-from airflow_sqlqueue.drain.worker_pool import ThreadEngine, drain_window
+from airflow_sqlqueue.drain.worker import Worker, WorkPlan
+from airflow_sqlqueue.drain.worker_pool import ThreadEngine, drain_rest
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, WrongBatchError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.competitors import competitors
 from airflow_sqlqueue.queue.table_access import LAST
-from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
@@ -41,18 +40,21 @@ log = logging.getLogger(__name__)
 
 
 class Engine(Protocol):
-    """Where the workers of a drain run."""
+    """Place where the workers of a drain run: threads, or Spark executors."""
 
     def run(self, work: WorkPlan, up_to: int, budget: Budget, on_part: Callable[[Part], None]) -> None:
-        """Take messages up to the RowVersion ``up_to``, within the budget; call ``on_part`` with what was committed.
+        """Take messages up to the RowVersion ``up_to``, within the budget; call ``on_part`` with each committed part.
 
-        What an engine leaves, the drain takes afterwards by itself.
+        The drain itself takes the remaining messages afterwards.
         """
 
 
 @dataclass(frozen=True)
 class DrainResult:
-    """The sealed batch; ``locked`` messages up to its mark were left because others had locked them to the end."""
+    """Result of a drain: the sealed batch.
+
+    ``locked`` messages up to its high-water mark stay in the queue because others had locked them until the end.
+    """
 
     batch: Batch
     locked: int
@@ -62,7 +64,7 @@ class DrainResult:
 
 @dataclass(frozen=True)
 class _OpenedBatch:
-    """An opened batch: its work, its row in the ledger, and the time that is left."""
+    """Opened batch: the plan of its work, its row in the ledger, and the time left."""
 
     work: WorkPlan
     entry: LedgerEntry
@@ -70,13 +72,13 @@ class _OpenedBatch:
 
 
 class Drain:
-    """Drains a queue into one batch.
+    """Drain of a queue into one batch.
 
     :param connect: opens a session; called again after a lost connection.
-    :param queue: the resolved queue table; the ledger stands in its database.
-    :param stage: where the messages go: a :class:`~airflow_sqlqueue.drain.stages.base.Stage`, or the folder for files.
-    :param request: the batch, the messages that it is for, and the options.
-    :param engine: where the workers run; None: in threads.
+    :param queue: the resolved queue table; the ledger is in its database.
+    :param stage: the destination: a :class:`~airflow_sqlqueue.drain.stages.base.Stage`, or the folder for files.
+    :param request: the batch, the filter of its messages, and the options.
+    :param engine: runs the workers; None: in threads.
     """
 
     def __init__(
@@ -106,11 +108,11 @@ class Drain:
     def run(self) -> DrainResult:
         """Drain up to the high-water mark taken when the batch was opened, or as the options say; seal and list it.
 
-        A server that is away is waited for (:mod:`airflow_sqlqueue.reconnecting`). Raises :class:`WrongBatchError` for
-        a batch that was requeued, and :class:`TransientError` or :class:`ServerUnreachableError` when deadlocks, lock
-        timeouts or lost connections do not stop; what was committed so far stays in the open batch, which a later run
-        with the same id resumes. Raises :class:`StagingError` for a folder that cannot be written, before there is a
-        batch.
+        The drain waits for a server that is away (:mod:`airflow_sqlqueue.reconnecting`). Raises
+        :class:`WrongBatchError` for a batch that was requeued, and :class:`TransientError` or
+        :class:`ServerUnreachableError` if deadlocks, lock timeouts or lost connections do not stop. Committed parts
+        stay in the open batch then, and a later run with the same id resumes it. Raises :class:`StagingError` for a
+        folder that cannot be written, before a batch is opened.
         """
         what = f"Draining {self._work.queue.canonical} into batch {self._work.batch_id}"
         with closing(Reconnecting(self._connect, what)) as connection:
@@ -131,17 +133,16 @@ class Drain:
             self._progress.resume(parts)
         else:
             log.info("Draining %s into batch %s", work.queue.canonical, batch_id)
-        is_plain = self._request.is_plain
-        if up_to is not None and is_plain and work.options.max_bytes is None:
-            budget = connection.run(lambda session: _budget(session, opened))
-            self._engine.run(work, up_to, budget, self._progress.add)
-        if up_to is not None and not is_plain:
-            locked = self._drain_otherwise(connection, opened, up_to)
+        if up_to is None:
+            locked = connection.run(lambda session: QueueTable(session, work.queue).count_left(LAST))
         else:
-            locked = connection.run(lambda session: self._drain_alone(session, opened, connection.made_progress))
+            if self._request.is_plain and work.options.max_bytes is None:
+                budget = connection.run(lambda session: _budget(session, opened))
+                self._engine.run(work, up_to, budget, self._progress.add)
+            locked = self._drain_rest(connection, opened, up_to)
         for other in () if self._request.keep else connection.run(lambda session: competitors(session, work.queue)):
             log.warning(
-                "%s receives from %s as well: the batch has only what it left. Stop it, or drain another queue.",
+                "%s receives from %s as well: the batch has only the messages that it left. Stop it, or drain another queue.",
                 *(other, work.queue.canonical),
             )
         batch = connection.run(lambda session: work.ledger(session).seal(batch_id))
@@ -153,7 +154,7 @@ class Drain:
         return DrainResult(batch, locked, self._progress.seconds, bool(parts))
 
     def _open(self, session: Session) -> _OpenedBatch:
-        """Open the batch, or with ``renew`` the next one that is not finished, and read its marks and limits."""
+        """Open the batch, or with ``renew`` the next unfinished one, and read its mark and limits."""
         work, options = self._work, self._work.options
         queue, ledger = QueueTable(session, work.queue), work.ledger(session)
         ends = queue.ends()
@@ -173,46 +174,26 @@ class Drain:
             self._progress.begin(ends[0], ends[1] if entry.up_to is None else min(ends[1], entry.up_to))
         return _OpenedBatch(work, entry, Budget(max_seconds=seconds))
 
-    def _drain_otherwise(self, connection: Reconnecting[Session], opened: _OpenedBatch, up_to: int) -> int:
-        """Take what matches, or copy; return how many stay locked, whether they match or not."""
-        work = opened.work
-        drain: MatchingDrain | CopyingDrain = CopyingDrain(up_to, work.options.settle_seconds)
+    def _drain_rest(self, connection: Reconnecting[Session], opened: _OpenedBatch, up_to: int) -> int:
+        """Take the rest, the matching messages or copies with one worker; return the number that stay locked."""
+        work, settle_seconds = opened.work, opened.work.options.settle_seconds
+        drain: Callable[[Worker, Budget, Callable[[Part], None]], int]
         if self._request.where is not None:
-            drain = MatchingDrain(work, self._request.where, up_to)
+            drain = MatchingDrain(work, self._request.where, up_to).run
+        elif self._request.keep:
+            drain = CopyingDrain(up_to, settle_seconds).run
+        else:
+            drain = partial(drain_rest, up_to, settle_seconds)
 
         def on_part(part: Part) -> None:
             connection.made_progress()
             self._progress.add(part)
 
-        def run(session: Session) -> int:
-            return drain.run(Worker(session, work), _budget(session, opened), on_part)
-
-        return connection.run(run)
-
-    def _drain_alone(self, session: Session, opened: _OpenedBatch, made_progress: Callable[[], None]) -> int:
-        """Take parts until nothing is left up to the mark or a limit is reached; return how many stay locked."""
-        work, up_to = opened.work, opened.entry.up_to
-        if up_to is None:
-            return QueueTable(session, work.queue).count_left(LAST)
-        worker, budget = Worker(session, work), _budget(session, opened)
-        settle_until: float | None = None
-        while True:
-            for part in drain_window(worker, Window(up_to=up_to), budget):
-                made_progress()
-                self._progress.add(part)
-                settle_until = None
-            if budget.used:
-                return 0
-            # READPAST saw nothing from the bottom up: that is "drained" only if no transaction has locked a row.
-            settle_until = settle_until or time.monotonic() + work.options.settle_seconds
-            locked = worker.queue.count_left(up_to, wait=next_wait(settle_until - time.monotonic()))
-            if locked == 0 or time.monotonic() >= settle_until:
-                return locked
-            time.sleep(SETTLE_PAUSE)
+        return connection.run(lambda session: drain(Worker(session, work), _budget(session, opened), on_part))
 
 
 def _check_stage(work: WorkPlan, ledger: Ledger) -> None:
-    """Raise :class:`StagingError` before there is a batch that could not be written."""
+    """Raise :class:`StagingError` if the stage cannot be written, before the batch is opened."""
     try:
         if ledger.find(work.batch_id).state != "open":
             return
@@ -222,7 +203,7 @@ def _check_stage(work: WorkPlan, ledger: Ledger) -> None:
 
 
 def _budget(session: Session, opened: _OpenedBatch) -> Budget:
-    """What the limits leave, by the ledger: a COMMIT whose answer was lost counts as well."""
+    """Return the budget left by the ledger, so that a COMMIT whose answer was lost counts as well."""
     messages, size = opened.work.options.max_messages, opened.work.options.max_bytes
     if messages is None and size is None:
         return opened.time.share(None)

@@ -1,7 +1,7 @@
-"""A drain of the messages that match a filter: found first, without a lock that lasts, then taken by their RowVersions.
+"""Drain with a filter: finds matching messages without keeping locks, then takes them by their RowVersions.
 
-The queue is gone through once, in its order, so the work is linear in it however few messages match. Only where others
-had locked a message, which may match and may come back, the same stretch is looked at again.
+The search reads the queue once, in its order, so the work is linear in its length, however few messages match. It reads
+a stretch again only where others had locked a message, which may match and may come back.
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ from dataclasses import dataclass, field
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
-from airflow_sqlqueue.drain.worker import CommittedPart, Worker, WorkPlan, next_wait
+from airflow_sqlqueue.drain.worker import SETTLE_PAUSE, CommittedPart, Worker, WorkPlan, next_wait
 from airflow_sqlqueue.queue.browsing import MessageHead, Search
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import LAST
 from airflow_sqlqueue.queue.window import Window
 
-SETTLE_PAUSE = 0.2
-"""Seconds between two looks at messages that others have locked."""
-
 
 @dataclass
 class _Found:
-    """Messages that are to be taken: their RowVersions, which ascend, with their bytes."""
+    """Matching messages that are not yet taken: the bytes of each by its RowVersion."""
 
     sizes: dict[int, int] = field(default_factory=dict)
     bytes: int = 0
@@ -36,7 +33,7 @@ class _Found:
         self.sizes[head.row_version] = size
 
     def first(self, count: int, max_bytes: int) -> tuple[int, ...]:
-        """The first of them, within the limits and at least one."""
+        """Return the first RowVersions, within the limits and at least one."""
         chosen: list[int] = []
         for row_version in sorted(self.sizes):
             if chosen and (len(chosen) == count or max_bytes <= 0):
@@ -50,24 +47,26 @@ class _Found:
 
 
 class MatchingDrain:
-    """One run of it, through one worker at a time: a later worker goes on where an error ended an earlier one.
+    """Drain of the messages that match a filter, through one worker at a time.
+
+    After an error a new worker continues the search of the earlier one.
 
     :param up_to: the high-water mark, the highest RowVersion that is taken.
     """
 
     def __init__(self, work: WorkPlan, where: MessageFilter, up_to: int) -> None:
         self._options, self._where, self._up_to = work.options, where, up_to
-        # A part has messages with inline bodies or with large ones; a table has no such difference.
+        # A part in files has messages with inline bodies or with large ones; a table makes no such difference.
         self._inline_bytes = work.options.inline_body_bytes if work.stage.name == "files" else LAST
         self._searches = deque([Search(where, Window(up_to=up_to))])
         self._inline, self._large = _Found(), _Found()
         self._locked: list[Window] = []
 
     def run(self, worker: Worker, budget: Budget, on_part: Callable[[Part], None]) -> int:
-        """Take parts until nothing that matches is left or a limit is reached; return how many stay locked.
+        """Take parts until no matching message is left or a limit is reached; return the number that stay locked.
 
-        0 is certain. Others' locks hide what a message is: all that they hold up to the mark are counted, and at least
-        one where only those are left that cannot be counted.
+        0 is certain. A lock hides whether a message matches, so the number counts all locked messages up to the mark,
+        and is at least 1 if locked messages are left that cannot be counted.
         """
         settle_until: float | None = None
         while True:
@@ -84,7 +83,7 @@ class MatchingDrain:
             self._locked = []
 
     def _parts(self, worker: Worker, budget: Budget, settle_until: float | None) -> Iterator[Part]:
-        """Take what matches and is not locked. What was reserved for a part that raises is not given back."""
+        """Take matching messages that are not locked. Messages reserved for a part that raises are not given back."""
         while reserved := budget.reserve(worker.most_rows):
             done = None
             if self._find(worker, reserved, budget, settle_until):
@@ -96,7 +95,7 @@ class MatchingDrain:
                 return
 
     def _find(self, worker: Worker, count: int, budget: Budget, settle_until: float | None) -> bool:
-        """Look for what makes a part; whether there is anything to take."""
+        """Search for the messages of the next part; True if any were found."""
         part_until: float | None = None
         while self._searches and not self._is_enough(count) and budget.seconds_left != 0:
             wait = 0.0 if settle_until is None else next_wait(settle_until - time.monotonic())
@@ -118,7 +117,7 @@ class MatchingDrain:
         return len(self._inline.sizes) >= count or max(self._inline.bytes, self._large.bytes) >= limit
 
     def _take(self, worker: Worker, count: int) -> CommittedPart | None:
-        """Take a part of what was found; None where others have all of it."""
+        """Take a part of the found messages; None if others have received or locked all of them."""
         found = self._inline if self._inline.sizes else self._large
         chosen = found.first(count, self._options.bytes_per_part)
         done = worker.drain_part(Window.of(chosen), len(chosen))
@@ -126,6 +125,6 @@ class MatchingDrain:
             chosen = tuple(number for number in chosen if number <= done.part.max_row_version)
         found.remove(chosen)
         if done is None or done.part.rows < len(chosen):
-            # Others received or locked some since they were found; which, the next look says.
+            # Others have received or locked some of them meanwhile; the next search finds the locked ones.
             self._locked.append(Window.of(chosen))
         return done

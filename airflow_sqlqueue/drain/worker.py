@@ -1,4 +1,7 @@
-"""One part: rows deleted, staged, made durable and entered in the ledger in one transaction."""
+"""Worker of a drain: takes one part at a time.
+
+The rows of a part are deleted, staged, made durable and added to the ledger in one transaction.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +28,26 @@ from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.tables.layout import Layout
 
 LONGEST_WAIT = 1.0
-"""Seconds that one statement waits for others' locks: a signal that comes just before it is seen when it ends."""
+"""Longest wait of one statement for others' locks, in seconds; a signal is handled when the statement ends."""
+
+SETTLE_PAUSE = 0.2
+"""Seconds between two reads of messages that others have locked."""
 
 
 def next_wait(seconds_left: float) -> float:
-    """How long the next statement waits for others' locks, of so many seconds that are left."""
+    """Return the seconds that the next statement waits for others' locks."""
     return min(LONGEST_WAIT, max(0.0, seconds_left))
 
 
 class CancelledError(Exception):
-    """The drain ends with another worker's error; the part that was being taken is rolled back."""
+    """Another worker failed, so this one ends; its part is rolled back."""
 
 
 @dataclass(frozen=True)
 class WorkPlan:
-    """Plan of the work on one batch: the same for each of its workers, wherever it runs.
+    """Plan of the work on one batch, the same for all of its workers, in threads or on executors.
 
-    ``mean_bytes`` and ``layout`` are what the drain has seen of the queue: the size of a message, and the table.
+    ``mean_bytes`` and ``layout`` were read from the queue: the size of a message, and the columns of the table.
     """
 
     batch_id: uuid.UUID
@@ -58,14 +64,17 @@ class WorkPlan:
 
 @dataclass(frozen=True)
 class CommittedPart:
-    """A committed part, and whether the head of the queue was empty when it ended (locked rows do not show)."""
+    """Committed part; ``reached_end``: the window had no more rows, apart from locked ones."""
 
     part: Part
     reached_end: bool
 
 
 class Worker:
-    """Drains parts of one batch through one connection. Statements and parts are as large as the messages allow."""
+    """Worker that drains parts of one batch through one connection.
+
+    The numbers of rows of statements and parts follow the sizes of the messages.
+    """
 
     def __init__(self, session: Session, work: WorkPlan, cancelled: Event | None = None) -> None:
         self._session, self._work, self._options = session, work, work.options
@@ -78,12 +87,12 @@ class Worker:
 
     @property
     def most_rows(self) -> int:
-        """The most messages that a part has, however small they are."""
+        """Maximum number of messages of a part, for messages of any size."""
         return self._options.rows_per_part
 
     @property
     def rows_per_part(self) -> int:
-        """How many messages of the present size make a part."""
+        """Number of messages of the present size that make a part."""
         return self.rows_within(self._options.rows_per_part, self._options.bytes_per_part)
 
     @property
@@ -91,17 +100,17 @@ class Worker:
         return self.rows_within(self._options.rows_per_statement, self._options.bytes_per_statement)
 
     def rows_within(self, rows: int, size: int) -> int:
-        """How many messages of the present size are within both limits, the second one in bytes; at least one."""
+        """Return the number of messages of the present size within a limit of rows and one of bytes, at least 1."""
         return max(1, min(rows, size // self._mean_bytes))
 
     def drain_part(self, window: Window, limit: int | None, *, max_bytes: int | None = None) -> CommittedPart | None:
-        """Take one part of the rows of a window; None where there was no row to take.
+        """Take one part of the rows of a window; None if the window has no row to take.
 
         Begins no statement once the part has ``max_bytes``.
 
-        When this raises, the part is rolled back: its rows are in the queue (or, where a COMMIT was under way, the
-        ledger knows better). Its files are removed, except where a COMMIT was under way: then they may be the batch's,
-        or orphans. The caller takes a new part and never repeats this one.
+        If this raises an error, the part is rolled back: its rows are in the queue, and its files are removed. If the
+        COMMIT was already sent, only the ledger shows whether it took effect, and the files may belong to the batch, or
+        be orphans. The caller takes a new part and never repeats this one.
         """
         plan = PartPlan(self._work.batch_id, uuid.uuid4(), window)
         staged = self._work.stage.part(self.queue, self._quarantine, plan, self._options)
@@ -109,10 +118,10 @@ class Worker:
         return self._complete(plan, staged, limit, max_bytes)
 
     def copy_part(self, up_to: int, limit: int | None, *, wait: float | None) -> CommittedPart | None:
-        """Copy one part of the rows that follow those of the batch so far, up to ``up_to``; None where there was none.
+        """Copy one part of the rows after the last part of the batch, up to ``up_to``; None if no row is left.
 
-        Nobody else can add a part to the batch meanwhile. Rows that others have locked are waited for ``wait`` seconds
-        each time, which raises :class:`LockTimeoutError` in the end; with None they are passed over for good.
+        No other worker can add a part to the batch meanwhile. Each statement waits ``wait`` seconds for rows that
+        others have locked, and then raises :class:`LockTimeoutError`; with None it skips these rows for good.
         """
         session, batch_id = self._session, self._work.batch_id
         session.begin()
@@ -144,7 +153,7 @@ class Worker:
             try:
                 session.roll_back()
             finally:
-                # Afterwards: a store that does not answer must not hold the rows.
+                # After the rollback: a store that does not answer must not keep the rows locked.
                 with suppress(Exception):
                     staged.abandon(remove=not commit_sent)
             if isinstance(error, StagingError):
@@ -157,7 +166,7 @@ class Worker:
         size = options.bytes_per_part if max_bytes is None else min(options.bytes_per_part, max_bytes)
         deadline = time.monotonic() + options.seconds_per_part
         total = _NOTHING
-        # However late it is, one statement: a part without rows is taken for the end of the queue.
+        # At least one statement, also after the deadline: a part without rows means the end of the queue.
         while total.rows < limit and total.bytes < size and (not total.rows or time.monotonic() < deadline):
             if self._cancelled.is_set():
                 raise CancelledError
@@ -169,11 +178,11 @@ class Worker:
         return total, False
 
     def _adapt(self, counts: PartCounts) -> None:
-        """Learn how large messages are here. Where they become smaller, statements grow at most fourfold."""
+        """Update the mean size of messages. If messages become smaller, statements grow at most fourfold."""
         if counts.messages:
             self._mean_bytes = max(1, self._mean_bytes // 4, counts.bytes // counts.messages)
 
 
 _NOTHING = PartCounts(min_row_version=LAST, max_row_version=FIRST)
 _UNKNOWN = 256 * 1024
-"""Bytes of a message of which nothing is known."""
+"""Assumed bytes of a message before the first one is read."""

@@ -1,19 +1,21 @@
-"""Several workers that drain one batch side by side, in threads, each with a connection of its own.
+"""Worker pool: several workers that drain one batch side by side, in threads, each with its own connection.
 
-They work on windows of RowVersions that do not overlap, so that none has to step over what another has locked. What
-they leave, because others had locked it or rolled back a receive, the drain takes afterwards with one worker.
+They work on windows of RowVersions that do not overlap, so that no worker has to skip rows that another one has locked.
+The drain takes the remaining rows afterwards with one worker: those that others had locked, or whose receive was rolled
+back.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.worker import CancelledError, Worker, WorkPlan
+from airflow_sqlqueue.drain.worker import SETTLE_PAUSE, CancelledError, Worker, WorkPlan, next_wait
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.window import Window
@@ -21,11 +23,11 @@ from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.session import Session
 
 _END_SECONDS = 5.0
-"""How long to wait for each worker once the drain is interrupted."""
+"""Seconds to wait for each worker once the drain is interrupted."""
 
 
 class Windows:
-    """Hands out windows of a queue, from its head to the high-water mark, each to one worker."""
+    """Windows of a queue, from its head to the high-water mark; each goes to one worker."""
 
     def __init__(self, up_to: int) -> None:
         self._up_to = up_to
@@ -34,7 +36,7 @@ class Windows:
         self._lock = threading.Lock()
 
     def take(self, queue: QueueTable, rows: int) -> Window | None:
-        """The window of the next so many rows; None where nothing is left."""
+        """Return the window of the next rows; None if no row is left."""
         with self._lock:
             end = None if self._exhausted else queue.window_end(rows, self._after, self._up_to)
             if end is None:
@@ -46,12 +48,12 @@ class Windows:
 
 
 class WorkerPool:
-    """One run of several workers.
+    """Run of several workers.
 
     :param connect: opens a session for a worker.
     :param worker: makes a worker of a session; it ends its part with :class:`CancelledError` once the event is set.
     :param on_part: called with every committed part, one at a time.
-    :param budget: what all workers together may take.
+    :param budget: the limits of all workers together.
     :param up_to: the high-water mark, the highest RowVersion that is taken.
     """
 
@@ -73,15 +75,15 @@ class WorkerPool:
         self._failure: BaseException | None = None
 
     def run(self) -> None:
-        """Work until no window is left. Raises the first error of a worker, when all others have ended."""
+        """Work until no window is left. Raises the first error of a worker after all others have ended."""
         try:
             self._add_worker()
-            # A worker that finds a window, and more behind it, adds another one to the list.
+            # A worker that finds more rows after its window adds another worker to the list.
             for thread in self._threads:
                 thread.join()
         except BaseException:
             self._cancelled.set()
-            # Their parts are rolled back at the next statement; whoever looks at the ledger then sees what stays.
+            # Their parts are rolled back at the next statement; then the ledger is final.
             for thread in self._threads:
                 thread.join(_END_SECONDS)
             raise
@@ -124,7 +126,7 @@ class WorkerPool:
             connection.made_progress()
 
     def _next(self, worker: Worker) -> tuple[Window, Budget] | None:
-        """The next window, as large as the limits allow, and what may be taken of it.
+        """Return the next window, as large as the limits allow, and the budget for it.
 
         Workers take turns, so that they take the messages at the head.
         """
@@ -142,15 +144,15 @@ class WorkerPool:
                 with self._lock:
                     self._on_part(part)
         finally:
-            # Without what a part that failed was to take: it may have been committed. The ledger knows, and the drain
-            # reads it before it goes on alone.
+            # The messages reserved for a failed part are not given back: it may have been committed. The drain reads
+            # the ledger before it takes the rest.
             self._budget.give_back(budget.messages_left or 0)
 
 
 def drain_window(worker: Worker, window: Window, budget: Budget) -> Iterator[Part]:
     """Take parts of a window until no row is left or the budget is used.
 
-    What was reserved for a part that raises is not given back: its COMMIT may have taken effect.
+    If a part raises an error, its reserved messages are not given back: its COMMIT may have taken effect.
     """
     rest = window
     while reserved := budget.reserve(worker.most_rows):
@@ -161,18 +163,37 @@ def drain_window(worker: Worker, window: Window, budget: Budget) -> Iterator[Par
             yield done.part
         elif rest == window:
             return
-        # From the start again: messages with large bodies are taken after all others.
+        # After the end, again from the start: messages with large bodies are taken after all others.
         rest = window if done is None or done.reached_end else window.above(done.part.max_row_version)
 
 
+def drain_rest(
+    up_to: int, settle_seconds: float, worker: Worker, budget: Budget, on_part: Callable[[Part], None]
+) -> int:
+    """Take parts until no row up to the mark is left or a limit is reached; return the number of rows still locked."""
+    settle_until: float | None = None
+    while True:
+        for part in drain_window(worker, Window(up_to=up_to), budget):
+            on_part(part)
+            settle_until = None
+        if budget.used:
+            return 0
+        # READPAST found no row from the start: the queue is drained only if no transaction has locked a row.
+        settle_until = settle_until or time.monotonic() + settle_seconds
+        locked = worker.queue.count_left(up_to, wait=next_wait(settle_until - time.monotonic()))
+        if locked == 0 or time.monotonic() >= settle_until:
+            return locked
+        time.sleep(SETTLE_PAUSE)
+
+
 class ThreadEngine:
-    """Workers in threads of this process: the engine of a drain unless another is asked for."""
+    """Default engine of a drain: workers in threads of this process."""
 
     def __init__(self, connect: Callable[[], Session]) -> None:
         self._connect = connect
 
     def run(self, work: WorkPlan, up_to: int, budget: Budget, on_part: Callable[[Part], None]) -> None:
-        """Take what several workers find side by side; the drain takes afterwards what they leave."""
+        """Take messages with several workers side by side; the drain takes the rest afterwards."""
 
         def worker(session: Session, cancelled: threading.Event) -> Worker:
             return Worker(session, work, cancelled)

@@ -44,7 +44,7 @@ def test_a_drain_warns_of_an_endpoint_on_the_same_queue(
     assert batch.messages == 30 - len(taken) == 27
     (warning,) = warnings(caplog)
     assert warning.startswith("Sales endpoint")
-    assert f"receives from {queue.address.canonical} as well: the batch has only what it left" in warning
+    assert f"receives from {queue.address.canonical} as well: the batch has only the messages that it left" in warning
 
 
 def test_another_receiver_is_seen_whatever_the_database_is_called(
