@@ -1,4 +1,4 @@
-"""Parts as they lie in staging, files or rows of a table: their rows, in the order of the queue."""
+"""Reader of staged parts, files or rows of a table: their rows in the order of the queue."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _ROWS = 256
 
 
 def rows_in_order(parts: Iterable[Part], staging: StagingFolder | None = None) -> Iterator[Row]:
-    """The rows of the parts' files by ascending RowVersion.
+    """Yield the rows of the parts' files by ascending RowVersion.
 
     Memory holds one row group (the rows of one statement of the drain) of each file that overlaps the present
-    RowVersion: parts of parallel workers interleave. ``staging`` is the folder that the batch was drained to, where its
-    object store needs more than the environment's credentials.
+    RowVersion: parts of parallel workers interleave. ``staging`` is the folder that the batch was drained to, needed if
+    its object store takes more than the environment's credentials.
 
-    Raises :class:`StagingError` for a file that cannot be read, and :class:`BatchMismatchError` for one that does not
-    have as many rows as the ledger says.
+    Raises :class:`StagingError` for a file that cannot be read, and :class:`BatchMismatchError` for a file whose number
+    of rows differs from the ledger's.
     """
 
     def rows(part: Part) -> Iterator[Row]:
@@ -40,10 +40,10 @@ def rows_in_order(parts: Iterable[Part], staging: StagingFolder | None = None) -
 
 
 def table_rows_in_order(ledger: Ledger, batch_id: uuid.UUID, parts: Iterable[Part]) -> Iterator[Row]:
-    """The rows of the parts in the table of staged messages by ascending RowVersion, through the ledger's connection.
+    """Yield the rows of the parts in the table of staged messages by RowVersion, through the ledger's connection.
 
     Memory holds one page of each part that overlaps the present RowVersion. Raises :class:`BatchMismatchError` for a
-    part that does not have as many rows as the ledger says.
+    part whose number of rows differs from the ledger's.
     """
     table = MessageTable(ledger.session, ledger.catalog, ledger.schema)
 
@@ -55,22 +55,22 @@ def table_rows_in_order(ledger: Ledger, batch_id: uuid.UUID, parts: Iterable[Par
 
 
 def batch_rows(ledger: Ledger, batch_id: uuid.UUID, stage: str, staging: StagingFolder | None = None) -> Iterator[Row]:
-    """The rows of a batch in the order of the queue, whichever ``stage`` the ledger says; ``staging`` is for files."""
+    """Yield the rows of a batch in the order of the queue; ``stage`` is the ledger's, ``staging`` is for files."""
     parts = ledger.parts(batch_id)
     return table_rows_in_order(ledger, batch_id, parts) if stage == "table" else rows_in_order(parts, staging)
 
 
 def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[Row]]) -> Iterator[Row]:
-    """Merge the rows of parts, each of which is in order. A part is begun when its lowest RowVersion has its turn."""
+    """Merge the rows of parts that are each in order. A part is opened when its lowest RowVersion is next."""
     waiting = deque(sorted(parts, key=lambda part: part.min_row_version))
     heads: list[tuple[int, int, Row, Iterator[Row]]] = []
-    begun = 0
+    opened = 0
     while waiting or heads:
         while waiting and (not heads or waiting[0].min_row_version <= heads[0][0]):
             rest = rows(waiting.popleft())
-            begun += 1
+            opened += 1
             for first in rest:
-                heapq.heappush(heads, (first.row_version, begun, first, rest))
+                heapq.heappush(heads, (first.row_version, opened, first, rest))
                 break
         if not heads:
             continue
@@ -84,7 +84,7 @@ def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[Row]]) -> Iter
 
 
 def part_batches(part: Part, columns: Sequence[str], staging: StagingFolder | None = None) -> Iterator[pa.RecordBatch]:
-    """The named columns of a part's file, in the order of its rows: of the others nothing is read.
+    """Yield the named columns of a part's file, in the order of its rows; other columns are not read.
 
     Raises as :func:`rows_in_order`.
     """
@@ -98,7 +98,7 @@ def _rows(part: Part, filesystem: Any, path: str) -> Iterator[Row]:
 
 
 def _batches(part: Part, filesystem: Any, path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    # A cached directory may be older than the file, which would not be found then.
+    # A cached directory may be older than the file: then the file would not be found.
     filesystem.invalidate_cache()
     with _translate_read_errors(path), filesystem.open(path, "rb") as stream, pq.ParquetFile(stream) as file:
         if file.metadata.num_rows != part.messages:
@@ -107,7 +107,7 @@ def _batches(part: Part, filesystem: Any, path: str, columns: list[str] | None =
                 "the file or the database was changed; nothing was done."
             )
         for group in range(file.num_row_groups):
-            # Group by group: a batch of rows would span groups, and one row can be as large as a group.
+            # One group at a time: otherwise a batch of rows spans groups, and one row can be as large as a group.
             yield from file.iter_batches(_ROWS, row_groups=[group], columns=columns)
 
 
@@ -120,7 +120,7 @@ def _row(values: dict[str, Any], filesystem: Any, path: str) -> Row:
 
 
 def _body(uri: str, filesystem: Any, part_path: str) -> bytes:
-    """A body that was too large for its row; its file stands beside the part's."""
+    """Read a body that was too large for its row; its file is beside the part's."""
     path = part_path.rpartition("/")[0] + "/" + uri.rpartition("/")[2]
     with _translate_read_errors(path):
         return bytes(filesystem.cat_file(path))

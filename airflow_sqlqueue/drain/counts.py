@@ -24,7 +24,7 @@ class Counts:
 
     @property
     def counters(self) -> dict[str, int]:
-        """The counts by their names."""
+        """Counts by their names."""
         return {name: self.__dict__[name] for name in ("messages", "expired", "quarantined", "bytes")}
 
     def __add__(self, other: Counts) -> Counts:

@@ -142,7 +142,8 @@ class Drain:
             locked = self._drain_rest(connection, opened, up_to)
         for other in () if self._request.keep else connection.run(lambda session: competitors(session, work.queue)):
             log.warning(
-                "%s receives from %s as well: the batch has only the messages that it left. Stop it, or drain another queue.",
+                "%s receives from %s as well: the batch has only the messages that it left. Stop it, or drain another "
+                "queue.",
                 *(other, work.queue.canonical),
             )
         batch = connection.run(lambda session: work.ledger(session).seal(batch_id))

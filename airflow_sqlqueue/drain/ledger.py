@@ -1,7 +1,7 @@
-"""The ledger: which parts a batch has, in two tables beside the queue.
+"""Ledger: the list of batches and of their parts, in two tables beside the queue.
 
-Delete and ledger row share one transaction of one database, so they share one fate (docs/design.md, "The ledger", "A
-part is one transaction" and "The seal").
+The delete and the ledger row are in one transaction of one database, so both take effect or none does (docs/design.md,
+"The ledger", "A part is one transaction" and "The seal").
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ _COUNT_CHANGED = 266
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """A batch as the ledger's row has it.
+    """Row of a batch in the ledger.
 
-    ``up_to`` is None where the queue was empty when the batch was opened. ``parts`` and ``counts``
-    are None until the seal. ``age`` is the seconds since the batch was opened, by the server's clock. ``filter`` is the
-    canonical text of the filter that the batch is drained with; of a ``kept`` batch the messages were copied and stayed
-    in the queue.
+    ``up_to`` is None if the queue was empty when the batch was opened. ``parts`` and ``counts`` are None until the
+    seal. ``age`` is the seconds since the batch was opened, by the server's clock. ``filter`` is the canonical text of
+    the filter that the batch is drained with. The messages of a ``kept`` batch were copied and stayed in the queue.
     """
 
     queue: str
@@ -48,10 +47,10 @@ class LedgerEntry:
 
 @dataclass(frozen=True)
 class Part(PartCounts):
-    """A part: what one transaction took out of the queue.
+    """Part of a batch: the rows that one transaction took out of the queue.
 
-    ``path`` is the URI of its file, which Spark reads; None where no message was left to write, as all had expired or
-    went into quarantine, and where messages are staged in a table.
+    ``path`` is the URI of its file, which Spark reads; None if no message was left to write, because all had expired or
+    went into quarantine, and if messages are staged in a table.
     """
 
     id: uuid.UUID
@@ -59,25 +58,25 @@ class Part(PartCounts):
 
 
 class _PartTable(OwnTable):
-    """The parts of a ledger's batches."""
+    """Table of the parts of a ledger's batches."""
 
     name = "Part"
     made_by = ("ledger.make_part", "ledger.index_part")
 
 
 class Ledger(OwnTable):
-    """The ledger of one database, through one connection: the table of its batches, and that of their parts."""
+    """Ledger of one database, through one connection: the table of batches, and the table of their parts."""
 
     name = "Batch"
     made_by = ("ledger.make_batch", "ledger.index_owner")
 
     def query(self, name: str, **fragments: Fragment) -> Query:
-        """A query by its full name, with the names of the tables and of their database filled in."""
+        """Return a query by its full name, with the names of the tables and of their database filled in."""
         part = _PartTable.address_in(self.catalog, self.schema)
         return super().query(name, batch=identifier(self.address), part=identifier(part), **fragments)
 
     def create(self) -> None:
-        """Make the tables, those beside them, and their schema, where they are missing."""
+        """Create the tables, those beside them, and their schema, if they are missing."""
         for definition in ledger_definitions(self.catalog, self.schema):
             ensure(self.session, definition)
 
@@ -89,10 +88,9 @@ class Ledger(OwnTable):
         stage: str = "files",
         request: DrainRequest | None = None,
     ) -> LedgerEntry:
-        """Open the batch, or find it as an earlier try left it: open, sealed, consumed or requeued.
+        """Open the batch, or find it in the state that an earlier try left: open, sealed, consumed or requeued.
 
-        Raises :class:`WrongBatchError` where the batch is another queue's, or was opened to be drained in
-        another way.
+        Raises :class:`WrongBatchError` for a batch of another queue, or one that was opened for another kind of drain.
         """
         request = request or DrainRequest()
         # No None: see ledger.commit_part.
@@ -124,7 +122,7 @@ class Ledger(OwnTable):
         return row
 
     def find(self, batch_id: uuid.UUID) -> LedgerEntry:
-        """The batch's row. Raises :class:`BatchNotFoundError` where there is none."""
+        """Return the batch's row. Raises :class:`BatchNotFoundError` for an unknown batch."""
         rows = self.session.run(self.query("ledger.find"), str(batch_id))
         if not rows:
             raise BatchNotFoundError(f"The ledger {self.schema!r} does not know batch {batch_id}: check the id.")
@@ -133,7 +131,7 @@ class Ledger(OwnTable):
         return LedgerEntry(queue, origin, state, stage, up_to, parts, None if parts is None else counts, *others)
 
     def current(self, batch_id: uuid.UUID) -> uuid.UUID:
-        """The batch itself, or the first one after it that is not finished: what a drain with ``renew`` works on."""
+        """Return the batch for a drain with ``renew``: the batch itself, or the first unfinished one after it."""
         while self.exists():
             try:
                 state = self.find(batch_id).state
@@ -145,13 +143,13 @@ class Ledger(OwnTable):
         return batch_id
 
     def unfinished(self, owner: uuid.UUID) -> list[uuid.UUID]:
-        """The open and the sealed batches of a task, of all its runs, the one that was opened first at the head."""
+        """Return the open and the sealed batches of all runs of a task, in the order in which they were opened."""
         return [
             uuid.UUID(str(batch_id)) for (batch_id,) in self.session.run(self.query("ledger.unfinished"), str(owner))
         ]
 
     def parts(self, batch_id: uuid.UUID) -> list[Part]:
-        """The batch's parts in the order of their lowest RowVersion. Final only once the batch is sealed."""
+        """Return the batch's parts by their lowest RowVersion. The list is final only once the batch is sealed."""
         rows = self.session.run(self.query("ledger.parts"), str(batch_id))
         return [
             Part(
@@ -168,7 +166,7 @@ class Ledger(OwnTable):
         ]
 
     def copied_up_to(self, batch_id: uuid.UUID) -> int | None:
-        """How far the parts of a copy go, None where it has none; only in a transaction, where no other try goes on."""
+        """Return the end of the last part of a copy, None without parts; locks out other tries until the COMMIT."""
         self.session.take_lock(self.query("ledger.lock_copy"), lock_name("copy", self.schema, batch_id))
         last = self.session.value(self.query("ledger.copied_up_to"), str(batch_id))
         return None if last is None else int(last)
@@ -176,9 +174,10 @@ class Ledger(OwnTable):
     def commit_part(self, batch_id: uuid.UUID, part: Part, worker: str) -> None:
         """Add the part and COMMIT the transaction that is open, in one round trip.
 
-        Raises :class:`BatchError`, with everything rolled back, when the batch is not open any more: the rows are in
-        the queue again and the file is an orphan, and :class:`TransactionLostError` when the transaction was gone
-        before. Any other error leaves open whether the COMMIT took effect; the ledger knows, and no caller has to ask.
+        Raises :class:`BatchError`, with everything rolled back, if the batch is no longer open: the rows are in the
+        queue again and the file is an orphan. Raises :class:`TransactionLostError` if the transaction had already
+        ended. After any other error the COMMIT may have taken effect; only the ledger shows it, and no caller needs to
+        check.
         """
         figures = (*part.counters.values(), part.min_row_version, part.max_row_version)
         try:
@@ -187,29 +186,29 @@ class Ledger(OwnTable):
             )
         except StatementError as error:
             if error.number == _COUNT_CHANGED:
-                # It is said of what was carried out, and nothing else was wrong: the COMMIT. After a ROLLBACK the error
-                # of the THROW stands first.
+                # The COMMIT took effect, and only the count of transactions changed: after a ROLLBACK the error of
+                # the THROW comes first.
                 return
             if error.number == _NOT_OPEN:
                 raise BatchError(f"Batch {batch_id} was sealed meanwhile: the part was rolled back.") from error
             raise
 
     def seal(self, batch_id: uuid.UUID) -> Batch:
-        """Close the batch to further parts, then list it. Idempotent."""
+        """Close the batch to further parts and return its manifest. Idempotent."""
         with self.session.transaction():
             self.session.run(self.query("ledger.seal"), str(batch_id))
             self.session.run(self.query("ledger.total"), str(batch_id), str(batch_id))
         return self.manifest(batch_id)
 
     def forget_empty(self, batch_id: uuid.UUID) -> bool:
-        """Delete a sealed batch of no parts; False, and nothing is done, for any other. The id is unknown then."""
+        """Delete a sealed batch without parts, whose id is unknown then; False, without an effect, for any other."""
         return int(self.session.value(self.query("ledger.forget_empty"), str(batch_id), str(batch_id))) == 1
 
     def manifest(self, batch_id: uuid.UUID) -> Batch:
-        """What a sealed batch holds, from the ledger; of a requeued batch, what it held.
+        """Return the manifest of a sealed batch from the ledger, also of a batch that was requeued later.
 
-        Raises :class:`BatchError` for an open batch, whose list is not final, and :class:`BatchMismatchError` where the
-        parts do not add up to what was frozen at the seal: the database went back in time.
+        Raises :class:`BatchError` for an open batch, whose list is not final, and :class:`BatchMismatchError` if the
+        sum of the parts differs from the counts at the seal: the database was restored to an earlier time.
         """
         row = self.find(batch_id)
         if row.state == "open":
@@ -236,8 +235,8 @@ class Ledger(OwnTable):
     def consume(self, batch: Batch) -> None:
         """Mark a sealed batch consumed. Idempotent.
 
-        Raises :class:`BatchMismatchError` where the manifest does not name the ledger's files, so that what was read is
-        not what would be swept, and :class:`BatchError` in any other case.
+        Raises :class:`BatchMismatchError` if the manifest names other files than the ledger, so that a sweep would
+        remove files that were not read, and :class:`BatchError` in any other case.
         """
         batch_id = uuid.UUID(batch.batch_id)
         row = self.find(batch_id)
@@ -246,19 +245,21 @@ class Ledger(OwnTable):
         if row.state == "sealed" and set(batch.paths) != {part.path for part in self.parts(batch_id)} - {None}:
             raise BatchMismatchError(
                 f"Batch {batch_id} cannot be marked consumed: the manifest does not name the files that the ledger "
-                "lists; what was read is not the batch."
+                "lists, so another batch was read; read the manifest of the ledger."
             )
-        parts = -1 if row.parts is None else row.parts  # Not None, which the driver has to ask for; nothing equals it.
+        parts = (
+            -1 if row.parts is None else row.parts
+        )  # No batch has -1; for None the driver asks the server for a type.
         if self.session.value(self.query("ledger.consume"), batch.batch_id, parts, batch.messages) == 1:
             return
-        # As it is now: the transaction that had locked the batch's row may have changed it.
+        # Read again: the transaction that had locked the batch's row may have changed it.
         row = self.find(batch_id)
         if row.state == "consumed":
             return
         if row.state == "requeued":
             raise BatchError(
                 f"Batch {batch_id} cannot be marked consumed: it was put back into {row.queue}, where its messages "
-                "will be received again; undo what was made of them."
+                "will be received again; undo the results of the read."
             )
         held = "" if row.counts is None else f" with {row.counts.messages} messages"
         raise BatchError(
@@ -268,6 +269,6 @@ class Ledger(OwnTable):
 
 
 def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, ...]:
-    """The ledger's tables and those beside it, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
+    """Definitions of the ledger's tables and those beside it, for :func:`.tables.create.create` and for scripts."""
     tables: tuple[type[OwnTable], ...] = (Ledger, _PartTable, MessageTable, Quarantine)
     return tuple(table.definition(catalog, schema) for table in tables)

@@ -1,4 +1,4 @@
-"""Who works on a batch: application locks on the server, which the living hold and the dead lose.
+"""Locks on batches: application locks on the server, held by live tasks and lost by dead ones.
 
 Source: docs/design.md, "The living hold a lock".
 """
@@ -18,15 +18,15 @@ from airflow_sqlqueue.tables.own import lock_name
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 10.0
-"""How often the connection is used: one that breaks unseen has lost its locks. No firewall takes it for idle either."""
+"""Seconds between two uses of the connection, so that a broken one is noticed and a firewall does not close it."""
 
 
 class BatchLocks:
-    """The locks on the batches that somebody works on, through one connection of its own; a context manager.
+    """Locks on the batches that a task works on, through one connection of its own; a context manager.
 
-    The server lets go of them when the connection is gone: at the end of the block, or of the process, however it ends.
-    A connection that breaks is replaced, and the locks are taken again. Only what is stranded can be locked by others;
-    the protocol of the drain does not depend on it, so a lock that is lost for a moment loses and doubles nothing.
+    The server releases the locks when the connection ends: at the end of the block, or of the process, however it ends.
+    A broken connection is replaced, and the locks are taken again. Others can lock a stranded batch only. The protocol
+    of the drain does not depend on these locks, so a lock that is lost for a moment loses and doubles nothing.
 
     :param connect: opens a session; called again after a lost connection.
     :param catalog: the database of the ledger.
@@ -48,18 +48,18 @@ class BatchLocks:
         self.close()
 
     def close(self) -> None:
-        """Let go of all locks."""
+        """Release all locks."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
         with self._mutex:
-            # By hand: the server notices only some time later that a connection is closed.
+            # One by one: the server notices a closed connection only some time later.
             for batch_id in [batch_id for batch_id, held in self._held.items() if held]:
-                self._let_go(batch_id)
+                self._release(batch_id)
             self._drop()
 
     def take(self, batch_id: uuid.UUID, wait: float = 0.0) -> bool:
-        """Lock a batch, waiting so many seconds for whoever has it; False where that one still has it then."""
+        """Lock a batch, with a wait of ``wait`` seconds; False if another one holds the lock until then."""
         with self._mutex:
             if self._held.get(batch_id):
                 return True
@@ -67,7 +67,7 @@ class BatchLocks:
                 if not self._get(batch_id, wait):
                     return False
             except SqlQueueError:
-                # The connection may be broken: the next call takes another one.
+                # The connection may be broken: the next call opens another one.
                 self._lose()
                 raise
             self._held[batch_id] = True
@@ -75,7 +75,7 @@ class BatchLocks:
         return True
 
     def hold(self, batch_id: uuid.UUID, wait: float = 0.0) -> bool:
-        """:meth:`take`, and where another one keeps the lock, take it as soon as that one is gone."""
+        """Lock a batch like :meth:`take`; if another one holds the lock, take it as soon as it is released."""
         taken = self.take(batch_id, wait)
         if not taken:
             with self._mutex:
@@ -84,20 +84,20 @@ class BatchLocks:
         return taken
 
     def release(self, batch_id: uuid.UUID) -> None:
-        """Let go of a batch."""
+        """Release the lock on a batch."""
         with self._mutex:
-            self._let_go(batch_id)
+            self._release(batch_id)
 
-    def _let_go(self, batch_id: uuid.UUID) -> None:
+    def _release(self, batch_id: uuid.UUID) -> None:
         if self._held.pop(batch_id, False) and self._session is not None:
             try:
                 self._session.run(self._query("ledger.release_batch"), self._resource(batch_id))
             except SqlQueueError:
-                # The lock is gone with its connection, and the others are taken again.
+                # The lock ended with its connection; the others are taken again.
                 self._lose()
 
     def beat(self) -> None:
-        """Use the connection, and take what is missing; what fails is tried again at the next beat."""
+        """Use the connection and take the missing locks; after an error the next beat tries again."""
         with self._mutex:
             try:
                 self._connected().run(query("session.ping"))
@@ -124,10 +124,8 @@ class BatchLocks:
         return self._session
 
     def _get(self, batch_id: uuid.UUID, wait: float) -> bool:
-        milliseconds = int(wait * 1000)
-        return bool(
-            self._connected().value(self._query("ledger.lock_batch"), self._resource(batch_id), milliseconds) >= 0
-        )
+        lock = self._query("ledger.lock_batch")
+        return bool(self._connected().value(lock, self._resource(batch_id), int(wait * 1000)) >= 0)
 
     def _lose(self) -> None:
         self._drop()

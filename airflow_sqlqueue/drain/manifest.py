@@ -1,8 +1,8 @@
-"""The manifest of a batch: what a drain hands to the readers of its files.
+"""Manifest of a batch: the drain's result for the readers of its files.
 
-It is JSON-safe and final once the batch is sealed, so it can lie in a file beside the parts, and travel through XCom,
-where that file stands for the paths of a batch that has many. This module imports nothing heavy: Spark executors and
-the scheduler read manifests too.
+It has JSON values only and is final once the batch is sealed, so it can be a file beside the parts, and travel through
+XCom; a batch with many paths has the path of that file in XCom instead. This module imports nothing heavy: Spark
+executors and the scheduler read manifests too.
 
 Source: docs/design.md, "The batch is what the ledger lists" and "Manifests".
 """
@@ -21,46 +21,46 @@ from airflow_sqlqueue.drain.stores import is_staged
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
 
 STATES = ("open", "sealed", "consumed", "requeued")
-"""The life of a batch: it gathers parts, is closed to them, and then is either read for good or put back."""
+"""States of a batch: it gathers parts, is closed to them, and then is either read for good or put back."""
 
 UNFINISHED, FINISHED = STATES[:2], STATES[2:]
-"""States of batches that somebody has still to work on or to read, and of those that are done with."""
+"""States of batches that still have to be drained or read, and of finished batches."""
 
 STAGES = ("files", "table")
-"""Where a batch's messages are until they are read: in Parquet files, or in a table beside the queue."""
+"""Stages, which hold a batch's messages until they are read: Parquet files, or a table beside the queue."""
 
 LISTED_BYTES = 8 * 1024
-"""Of paths, as JSON, that XCom carries. Beyond it one path stands for them all: XCom then has less than 16 kB."""
+"""Maximum bytes of paths, as JSON, in XCom; above it XCom has the path of the manifest file. XCom stays below 16 kB."""
 
 GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-"""The text of a batch's or a part's id, as a regular expression."""
+"""Regular expression for the id of a batch or a part."""
 
 _PART = re.compile(rf"part-({GUID})\.parquet")
 _BODY = re.compile(rf"body-({GUID})-[0-9]{{6,}}\.bin")
 _MANIFEST = re.compile(r"manifest-[0-9a-f]{64}\.json")
 _FROZEN = ("batch_id", "queue", "stage", "kept", "messages", "expired", "quarantined", "bytes", "parts", "paths")
-"""What the name of a manifest file vouches for. The order is part of it, and what is added later is not."""
+"""Fields in the hash that names a manifest file. The order is part of it; fields that were added later are not."""
 
 
 @dataclass(frozen=True)
 class Batch(Counts):
-    """One batch as the ledger knows it.
+    """Manifest of one batch, as in the ledger.
 
     :param batch_id: the batch's id, the same for every attempt of one task.
-    :param queue: the canonical address of the queue it was drained from.
+    :param queue: the canonical address of the drained queue.
     :param state: ``open``, ``sealed``, ``consumed`` or ``requeued``. Only a sealed batch's paths are final.
-    :param paths: the part files, each exactly once: a path given twice would be read twice. None where the messages are
+    :param paths: the part files, each exactly once: a path given twice would be read twice. Empty if the messages are
         staged in a table.
     :param messages: the number of messages staged.
-    :param expired: the number of messages that had expired and were dropped when drained. They are not staged.
-    :param bytes: the size of the bodies and headers that are staged, in bytes, before compression.
-    :param parts: the number of parts that hold messages: of files, where the batch has files.
-    :param quarantined: the number of messages that no file can keep and that stand in the quarantine table instead.
+    :param expired: the number of expired messages, which were dropped when drained. They are not staged.
+    :param bytes: the size of the staged bodies and headers, in bytes, before compression.
+    :param parts: the number of parts that hold messages; if the batch has files, the number of files.
+    :param quarantined: the number of messages that no file can keep, which are in the quarantine table instead.
     :param stage: ``files`` or ``table``.
-    :param kept: whether the messages were copied and stayed in the queue; those that had expired or that no file can
+    :param kept: True if the messages were copied and stayed in the queue; expired messages and those that no file can
         keep were left out and counted.
 
-    Raises :class:`ConfigurationError` where the fields contradict each other or have the wrong type.
+    Raises :class:`ConfigurationError` if the fields contradict each other or have the wrong type.
     """
 
     batch_id: str
@@ -95,15 +95,15 @@ class Batch(Counts):
             raise ConfigurationError(f"Batch {self.batch_id} has {self.messages} messages but no part.")
 
     def to_dict(self) -> dict[str, Any]:
-        """The batch as JSON values only: what a manifest file holds. :meth:`from_dict` reads it."""
+        """Return JSON values only, the content of a manifest file. :meth:`from_dict` reads them."""
         own = {name: value for name, value in vars(self).items() if name not in self.counters}
         return {**own, "paths": list(self.paths), **self.counters}
 
     def to_reference(self) -> dict[str, Any]:
-        """What XCom has: :meth:`to_dict`, less than 16 kB, whatever the number of parts.
+        """Return the values for XCom: :meth:`to_dict`, less than 16 kB for any number of parts.
 
-        Where the paths take more than 8 kB, :attr:`manifest_path` stands for them under ``manifest``. Such a dictionary
-        is read by :func:`airflow_sqlqueue.spark.load_batch` and :meth:`.client.batches.BatchManager.load`.
+        If the paths take more than 8 kB, the dictionary has :attr:`manifest_path` under ``manifest`` instead.
+        :func:`airflow_sqlqueue.spark.load_batch` and :meth:`.client.batches.BatchManager.load` read it.
         """
         values = self.to_dict()
         if self.is_listed:
@@ -113,15 +113,15 @@ class Batch(Counts):
 
     @property
     def is_listed(self) -> bool:
-        """Whether :meth:`to_reference` has all paths, so that there is no manifest file."""
+        """True if :meth:`to_reference` has all paths, so that no manifest file is written."""
         return sum(len(json.dumps(path)) for path in self.paths) <= LISTED_BYTES
 
     @property
     def manifest_path(self) -> str:
-        """The URI of the manifest file of a batch with many paths, beside its parts.
+        """URI of the manifest file of a batch with many paths, beside its parts.
 
-        Its name is a hash of what was frozen at the seal, so it is the same for everyone who asks the ledger, and an
-        edited file is noticed.
+        Its name is a hash of the fields that are final at the seal, so every reader of the ledger gets the same name,
+        and an edited file does not match its name.
         """
         frozen = json.dumps([vars(self)[name] for name in _FROZEN])
         folder = self.paths[0].rpartition("/")[0]
@@ -129,7 +129,7 @@ class Batch(Counts):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Batch:
-        """The batch that :meth:`to_dict` wrote.
+        """Make the batch from the dictionary of :meth:`to_dict`.
 
         Raises :class:`ConfigurationError` for a missing or an unknown key (a manifest of another version), for a
         reference to a manifest file (:meth:`to_reference`), and as the constructor does.
@@ -137,7 +137,7 @@ class Batch(Counts):
         cls.check_names(values)
         if "manifest" in values:
             raise ConfigurationError(
-                "The paths of this batch stand in its manifest file: read it by load_batch of airflow_sqlqueue, or by "
+                "The paths of this batch are in its manifest file: read it by load_batch of airflow_sqlqueue, or by "
                 "client.batches.load."
             )
         paths = values["paths"]
@@ -145,7 +145,7 @@ class Batch(Counts):
 
     @classmethod
     def check_names(cls, values: Mapping[str, Any]) -> None:
-        """Raise :class:`ConfigurationError` for a missing or an unknown key; ``manifest`` may stand for ``paths``."""
+        """Raise :class:`ConfigurationError` for a missing or an unknown key; ``manifest`` may replace ``paths``."""
         if not isinstance(values, Mapping):
             raise ConfigurationError(f"A manifest is a JSON object, not {type(values).__name__}.")
         given = {"paths" if name == "manifest" else name for name in values}
@@ -157,10 +157,10 @@ class Batch(Counts):
                 raise ConfigurationError(f"This version {problem} the manifest's {listed}: does it come from another?")
 
     def check_same(self, values: Mapping[str, Any]) -> None:
-        """Raise :class:`BatchMismatchError` where a dictionary, with paths or with ``manifest``, is of another batch.
+        """Raise :class:`BatchMismatchError` if a dictionary, with paths or with ``manifest``, is of another batch.
 
-        The batch is what the ledger or its manifest file says, and the dictionary comes from where others may write. It
-        may be older: states are not compared.
+        The batch comes from the ledger or its manifest file, the dictionary from a place where others may write. The
+        dictionary may be older: states are not compared.
         """
         known: dict[str, Any] = {**self.to_dict(), "state": values.get("state")}
         if "manifest" in values:
@@ -170,8 +170,8 @@ class Batch(Counts):
             known["paths"] = self.paths
         if any(name not in known or known[name] != value for name, value in values.items()):
             raise BatchMismatchError(
-                f"What was given as the manifest of batch {self.batch_id} is not what its drain wrote: it was changed, "
-                "or is another database's; do not use it."
+                f"The given manifest of batch {self.batch_id} is not what its drain wrote: it was changed, or belongs to "
+                "another database; do not use it."
             )
 
     def check_readable(self) -> None:
@@ -179,10 +179,10 @@ class Batch(Counts):
         check_readable(self.batch_id, self.state)
 
     def check_files(self, body_files: Iterable[str] = ()) -> None:
-        """Raise :class:`BatchMismatchError` for a file that cannot be this batch's, as a drain names them.
+        """Raise :class:`BatchMismatchError` for a file whose name a drain of this batch cannot have given.
 
-        The part files stand in one folder, on a disk or a store, that has the batch's id for its name, and each of
-        ``body_files`` beside the part that it belongs to. A manifest and the rows of a part come from where others may
+        The part files are in one folder, on a disk or a store, whose name is the batch's id, and each of ``body_files``
+        is beside the part that it belongs to. A manifest and the rows of a part come from places where others may
         write.
         """
         folders, parts = set(), set()
@@ -217,20 +217,20 @@ def check_readable(batch_id: object, state: str) -> None:
 
 
 def manifest_of(values: Mapping[str, Any]) -> str:
-    """The manifest file that a dictionary of :meth:`Batch.to_reference` names.
+    """Return the path of the manifest file that a dictionary of :meth:`Batch.to_reference` names.
 
-    Raises :class:`BatchMismatchError` for a name that cannot be that of a manifest file in the batch's folder.
+    Raises :class:`BatchMismatchError` for a name that no manifest file in the batch's folder can have.
     """
     path, batch_id = values["manifest"], values.get("batch_id")
     steps = path.split("/") if isinstance(path, str) else [""]
     if not is_manifest(steps[-1]) or steps[-2:-1] != [batch_id] or {"..", "."} & set(steps) or not is_staged(path):
         raise BatchMismatchError(
-            f"The manifest file of batch {batch_id} is not one that its drain wrote: what names it was changed; do not "
+            f"The manifest file of batch {batch_id} is not one that its drain wrote: the reference was changed; do not "
             "use it."
         )
     return str(path)
 
 
 def is_manifest(name: str) -> bool:
-    """Whether a file's name is that of a manifest file which a drain writes."""
+    """True if a file has the name of a manifest file."""
     return _MANIFEST.fullmatch(name) is not None

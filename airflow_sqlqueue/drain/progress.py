@@ -1,4 +1,4 @@
-"""How far a drain is, for people who wait for it."""
+"""Progress of a drain: counts, rate and remaining time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from airflow_sqlqueue.drain.ledger import Part
 class Progress(Counts):
     """Counts of a batch that is being drained, part by part.
 
-    ``earlier`` is how many of the rows earlier tries had taken; ``seconds`` are those of this try.
+    ``earlier`` is the number of rows that earlier tries had taken; ``seconds`` are those of this try.
 
-    ``share`` is the part of the queue that is done, 0 to 1, by the RowVersions: a guess where they have gaps. None
-    where there is no end to measure it by.
+    ``share`` is the part of the queue that is done, 0 to 1, by the RowVersions: an estimate if they have gaps. None if
+    the drain has no known end.
     """
 
     seconds: float
@@ -31,11 +31,11 @@ class Progress(Counts):
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at this rate; None where it is not known."""
+        """Seconds that the rest takes at this rate; None if unknown."""
         return None if not self.share else self.seconds * (1 - self.share) / self.share
 
     def __str__(self) -> str:
-        """One line: what is done, how fast, how long it will take."""
+        """Return one line: the counts, the rate, and the remaining time."""
         left = self.seconds_left
         return (
             f"{self.messages:,} messages, {self.bytes / 2**20:,.1f} MiB, {self.expired:,} expired, "
@@ -45,7 +45,7 @@ class Progress(Counts):
 
 
 class ProgressCounter:
-    """Adds up the parts of one try and calls ``on_progress`` after each."""
+    """Counter that adds up the parts of one try and calls ``on_progress`` after each."""
 
     def __init__(self, on_progress: Callable[[Progress], None] | None = None) -> None:
         self._on_progress = on_progress
@@ -56,7 +56,7 @@ class ProgressCounter:
         self._started = time.monotonic()
 
     def begin(self, first: int, last: int) -> None:
-        """The RowVersions between which the drain goes."""
+        """Set the first and the last RowVersion of the drain."""
         self._first, self._last = first, last
 
     @property
@@ -64,14 +64,14 @@ class ProgressCounter:
         return time.monotonic() - self._started
 
     def resume(self, parts: Iterable[Part]) -> None:
-        """Earlier tries have committed these parts."""
+        """Add the parts that earlier tries have committed."""
         for part in parts:
             self._count(part)
         self._earlier = self._total.rows
         self._report()
 
     def add(self, part: Part) -> None:
-        """One part was committed."""
+        """Add a committed part."""
         self._count(part)
         self._report()
 

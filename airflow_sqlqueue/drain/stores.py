@@ -1,4 +1,4 @@
-"""Stores that batches are staged on: local disks, object stores and HDFS, and what differs between them.
+"""Stores that batches are staged on: local disks, object stores and HDFS, with their differences.
 
 A new store is an entry of :data:`STORES`. This module imports nothing heavy: Spark executors and the scheduler use it.
 """
@@ -23,7 +23,7 @@ def _azure_uri(scheme: str, filesystem: Any, root: str) -> str:
 
 
 def _azure_host(filesystem: Any) -> str:
-    """The host of Azure's Data Lake endpoint, where ``fsspec`` uses that of Blob Storage."""
+    """Host of Azure's Data Lake endpoint; ``fsspec`` has that of Blob Storage."""
     host = getattr(filesystem, "account_host", None)
     if host:
         return str(host).replace(".blob.", ".dfs.", 1)
@@ -37,7 +37,7 @@ def _azure_host(filesystem: Any) -> str:
 
 
 def _hdfs_uri(scheme: str, filesystem: Any, root: str) -> str:
-    """Paths there do not name the host. None, or "default", is what ``fs.defaultFS`` of Hadoop's settings says."""
+    """Paths on HDFS do not name the host. None, or "default", means ``fs.defaultFS`` of Hadoop's settings."""
     options = {**dict(zip(("host", "port"), filesystem.storage_args, strict=False)), **filesystem.storage_options}
     host = str(options.get("host") or "default").rpartition("://")[2]
     if host == "default":
@@ -53,15 +53,15 @@ def _webhdfs_uri(scheme: str, filesystem: Any, root: str) -> str:
 
 @dataclass(frozen=True)
 class Store:
-    """A kind of store, and its names.
+    """Store, with its names.
 
     :param protocols: the schemes of URLs that name it to ``fsspec``.
-    :param schemes: the schemes of URIs by which Spark reads from it. The first is that of the part files.
+    :param schemes: the schemes of URIs by which Spark reads from it. Part files have the first one.
     :param uri: makes Spark's URI of that scheme, an ``fsspec`` file system and a path on it.
     :param package: the package that ``fsspec`` needs for it.
-    :param connection: follows ``protocol://`` where a URL names an Airflow connection; a regular expression.
-    :param buckets: whether a path begins with the name of a bucket, and not with a slash.
-    :param dataset: the scheme of its datasets in OpenLineage's naming, where it is not that of the URI.
+    :param connection: a regular expression for the text after ``protocol://`` of a URL with an Airflow connection.
+    :param buckets: True if a path begins with the name of a bucket, and not with a slash.
+    :param dataset: the scheme of its datasets in OpenLineage's naming, if it differs from the URI's.
     :param modified: the keys of the time of the last change in listings, the best one first.
     """
 
@@ -101,19 +101,19 @@ STORES = (
     Store(("oss",), ("oss",), package="ossfs", modified=("LastModified",)),
     Store(("hdfs",), ("hdfs",), _hdfs_uri, buckets=False, modified=("mtime",)),
     Store(("webhdfs", "webHDFS"), ("webhdfs", "swebhdfs"), _webhdfs_uri, package="requests", buckets=False),
-    # Of one process, for tests.
+    # Memory of one process, for tests.
     Store(("memory",), ("memory",)),
 )
-"""Spark would fetch from others, as http, whatever a path names."""
+"""From any other store, such as http, Spark would read any address in a path."""
 
 
 def store_of(protocol: str) -> Store | None:
-    """The store of a URL's protocol; None for what batches are not staged on."""
+    """Return the store of a URL's protocol; None if no batch is staged on it."""
     return next((store for store in STORES if protocol in store.protocols), None)
 
 
 def store_at(path: str) -> Store | None:
-    """The store of a part file's path, which is local or a URI that Spark reads; None where it is neither."""
+    """Return the store of a part file's path, local or a URI that Spark reads; None for any other path."""
     scheme, separator, _ = path.partition("://")
     if not separator:
         scheme = "file" if path.startswith("/") else ""
@@ -121,21 +121,21 @@ def store_at(path: str) -> Store | None:
 
 
 def is_staged(path: str) -> bool:
-    """Whether a file's path is one that a drain can have: local, or a URI of a store that Spark reads from."""
+    """True for a path that a drain can have written: local, or a URI of a store that Spark reads from."""
     return "::" not in path and store_at(path) is not None
 
 
 def names_connection(url: str) -> bool:
-    """Whether a URL names an Airflow connection, as those of Airflow's object storage may."""
+    """True for a URL that names an Airflow connection, as URLs of Airflow's object storage may."""
     protocol, _, rest = url.partition("://")
     store = store_of(protocol)
     return store is not None and store.connection is not None and re.match(store.connection, rest) is not None
 
 
 def spark_uri(protocol: str, filesystem: Any, root: str) -> str:
-    """The URI by which Spark (Hadoop's file systems) finds ``root``, a path as the ``fsspec`` file system has it.
+    """Return the URI by which Spark (Hadoop's file systems) finds ``root``, a path on the ``fsspec`` file system.
 
-    Raises :class:`ConfigurationError` where there is none, or where it would take credentials to say it.
+    Raises :class:`ConfigurationError` for a store that Spark cannot read, or a URI that would contain credentials.
     """
     store = store_of(protocol)
     if store is None:

@@ -1,9 +1,9 @@
-"""Sweeping: files of a staging folder that no batch lists, and finished batches that are past their retention.
+"""Sweep: remove files of a staging folder that no batch lists, and finished batches that are past their retention.
 
-States decide what is removed, not clocks: once a batch is sealed no part can be added, so a file that it does not
-list is an orphan for good. In an open batch a file that is not listed may be that of a part whose COMMIT is still to
-come, however long its worker has been stopped, so nothing of it is touched. Files are listed before the ledger is read.
-Rows in the table of staged messages have no orphans: a part that is rolled back takes them with it.
+States and not clocks decide what a sweep removes. Once a batch is sealed no part can be added, so a file that it does
+not list is an orphan for good. In an open batch such a file may belong to a part whose COMMIT is still to come, however
+long its worker has been stopped, so the sweep touches no file of an open batch. Files are listed before the ledger is
+read. The table of staged messages has no orphans: a rollback removes the rows of its part.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """What a sweep takes away.
+    """Options of a sweep.
 
-    :param retain: how long a batch is kept, files and ledger, after it was consumed or requeued, by the server's clock.
-        A task that drained it makes a new batch when it is cleared after that.
-    :param grace: how old an orphan must be, by the filesystem's clock; one without a time is kept. It holds as well for
-        messages that Spark has staged for a send that never came to its end, by the server's clock.
-    :param unknown: take files of batches that the ledger does not know for orphans. Only where no other database's
-        ledger lists files in this staging folder.
-    :param forget_sent: forget sends of the send ledger that are older; None: none. A send that is repeated after
-        that sends again.
-    :param dry_run: remove nothing, only report what would be.
+    :param retain: time for which a batch is kept, files and ledger, after it was consumed or requeued, by the server's
+        clock. A task that is cleared after that drains a new batch.
+    :param grace: minimum age of an orphan, by the filesystem's clock; a file without a time is kept. Also the minimum
+        age, by the server's clock, of messages that Spark has staged for a send that never ended.
+    :param unknown: treat files of batches that the ledger does not know as orphans. Only if no other database's ledger
+        lists files in this staging folder.
+    :param forget_sent: delete older sends from the send ledger; None: keep all. A send that is repeated after that
+        sends again.
+    :param dry_run: remove nothing, only count what a sweep would remove.
 
     Raises :class:`ConfigurationError` for a time below zero.
     """
@@ -60,11 +60,11 @@ class SweepOptions:
 
 @dataclass
 class SweepResult:
-    """What a sweep removed, or would remove.
+    """Counts of what a sweep removed, or would remove.
 
-    ``files`` with their ``bytes`` on disk, ``orphans`` of them that no batch listed, ``rows`` of the table of staged
-    messages, ``batches`` and ``sends`` that were removed from the ledgers, ``unsent`` messages that Spark staged for
-    sends which never came to their end. ``unknown`` files were left because the ledger does not know their batch.
+    ``files`` with their ``bytes`` on disk, among them ``orphans`` that no batch listed; ``rows`` of the table of staged
+    messages; ``batches`` and ``sends`` of the ledgers; ``unsent`` messages that Spark staged for sends that never
+    ended. ``unknown`` files were left because the ledger does not know their batch.
     """
 
     files: int = 0
@@ -79,13 +79,13 @@ class SweepResult:
 
 
 def sweep(ledger: Ledger, staging: StagingFolder | None = None, options: SweepOptions | None = None) -> SweepResult:
-    """Remove orphans, and what is past its retention; never what an open or a sealed batch lists.
+    """Remove orphans, and batches past their retention; never files that an open or a sealed batch lists.
 
-    The files of a batch, or its rows in the table of staged messages, go before its rows in the ledger, so the next
-    sweep completes one that died. A batch with files in another staging folder stays in the ledger; without ``staging``
-    every batch with files does. May run beside drains and other sweeps.
+    The sweep removes the files of a batch, or its rows in the table of staged messages, before its rows in the ledger,
+    so that the next sweep completes an interrupted one. A batch with files in another staging folder stays in the
+    ledger; without ``staging`` every batch with files stays. A sweep may run beside drains and other sweeps.
 
-    Raises :class:`StagingError` where a file cannot be listed or removed, and :class:`TransactionError` inside a
+    Raises :class:`StagingError` for a file that cannot be listed or removed, and :class:`TransactionError` inside a
     transaction: no rollback brings files back.
     """
     if ledger.session.in_transaction:
@@ -126,7 +126,7 @@ class _Sweep:
             return
         if known and known[0].state == "open":
             return
-        # A manifest file, of no part, stays as long as its batch.
+        # A manifest file, which belongs to no part, stays as long as its batch.
         listed = {None, *(part.id for part in self._ledger.parts(batch_id))} if known else set()
         orphans = [file for file in files if file.part_id not in listed]
         if batch_id in self._done:
@@ -147,7 +147,7 @@ class _Sweep:
             self._swept.bytes += file.bytes
 
     def _forget(self, batch_id: uuid.UUID, here: set[uuid.UUID | None]) -> None:
-        """Delete the batch's rows, unless it has files that are neither here nor gone from here."""
+        """Delete the batch's rows, unless it has files in another folder than this one."""
         for part in self._ledger.parts(batch_id):
             if part.path is not None and part.id not in here and not self._is_here(part.path):
                 return

@@ -1,1 +1,1 @@
-"""Where the messages of a batch go: into files, or into a table beside the queue."""
+"""Stages: destinations of a batch's messages, files or a table beside the queue."""

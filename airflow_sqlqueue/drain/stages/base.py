@@ -1,4 +1,4 @@
-"""What a worker asks of a stage: the place where a part's rows go until Spark reads them."""
+"""Protocols of a stage, which holds the rows of a batch until Spark reads them, and of its writers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_sqlqueue.queue.window import Window
 
 @dataclass(frozen=True)
 class PartPlan:
-    """A part to be taken: its ids, and the window that its rows come from."""
+    """Plan of a part: its ids, and the window that its rows come from."""
 
     batch_id: uuid.UUID
     part_id: uuid.UUID
@@ -24,42 +24,42 @@ class PartPlan:
 
 
 class PartWriter(Protocol):
-    """One part on its way, in a transaction of the worker's."""
+    """Writer of one part, in a transaction of the worker's."""
 
     def take(self, rows: int) -> PartCounts | None:
-        """Take up to so many rows of the window, the next ones; None where no row is left to take."""
+        """Take up to ``rows`` next rows of the window; None if no row is left to take."""
 
     def close(self) -> str | None:
-        """Make durable what was staged and return the URI of its file, None where there is none."""
+        """Make the staged rows durable and return the URI of their file, None without a file."""
 
     def abandon(self, *, remove: bool) -> None:
-        """Abandon what was staged: the transaction is rolled back. With ``remove`` its files go.
+        """Abandon the staged rows: the transaction is rolled back. With ``remove`` their files are removed.
 
-        They go only where COMMIT was never sent: a COMMIT whose answer is lost may have put them into the ledger.
+        They are removed only if COMMIT was never sent: a COMMIT whose answer is lost may have added them to the ledger.
         """
 
 
 class Stage(Protocol):
-    """A way of staging. It is pickled where workers run on other machines."""
+    """Stage of a batch. It is pickled if workers run on other machines."""
 
     @property
     def name(self) -> str:
-        """As the ledger has it, one of :data:`~airflow_sqlqueue.drain.manifest.STAGES`."""
+        """Name in the ledger, one of :data:`~airflow_sqlqueue.drain.manifest.STAGES`."""
 
     def check(self, options: DrainOptions) -> None:
-        """Raise :class:`StagingError` where nothing can be staged; asked before a batch is opened."""
+        """Raise :class:`StagingError` if the stage cannot be written; called before a batch is opened."""
 
     def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> PartWriter:
-        """A part that copies the queue's rows; ``wait`` as :meth:`~airflow_sqlqueue.drain.worker.Worker.copy_part` has.
+        """Make a writer that copies rows; ``wait`` as for :meth:`~airflow_sqlqueue.drain.worker.Worker.copy_part`.
 
-        Raises :class:`ConfigurationError` for a stage that copies nothing.
+        Raises :class:`ConfigurationError` for a stage that cannot hold copies.
         """
 
     def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> PartWriter:
-        """A part that stages the queue's rows."""
+        """Make a writer that takes rows out of the queue."""
 
     def publish(self, batch: Batch, options: DrainOptions) -> None:
-        """Write what readers of a sealed batch need besides the ledger; every try does.
+        """Write the files that readers of a sealed batch need besides the ledger; every try writes them.
 
         Raises :class:`StagingError`.
         """

@@ -1,4 +1,4 @@
-"""The stages by their names."""
+"""Stages by their names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 
 def check_stage(stage: str, staging: Any | None) -> None:
-    """Raise :class:`ConfigurationError` where there is no such stage, or its folder is missing or has no use."""
+    """Raise :class:`ConfigurationError` for an unknown stage, and for a folder that is missing or unused."""
     if stage not in STAGES:
         raise ConfigurationError(f"There is no stage {stage!r}: choose one of {', '.join(STAGES)}.")
     if stage == "files" and staging is None:
@@ -24,6 +24,6 @@ def check_stage(stage: str, staging: Any | None) -> None:
 
 
 def stage_of(stage: str, staging: StagingFolder | None, ledger_schema: str = LEDGER_SCHEMA) -> Stage:
-    """The stage ``files`` in a staging folder, or ``table``. Raises as :func:`check_stage` does."""
+    """Make the stage ``files`` in a staging folder, or ``table``. Raises as :func:`check_stage` does."""
     check_stage(stage, staging)
     return TableStage(ledger_schema) if staging is None else FileStage(staging)

@@ -66,7 +66,7 @@ class _FileWriter:
         return rows if self._options.keep_expired else [row for row in rows if not row[EXPIRED]]
 
     def _write(self, rows: Sequence[Sequence[Any]], body_file: str | None) -> int:
-        """Write rows and return their bytes. Raises :class:`UnwritableError`, which has a reason for a row at least."""
+        """Write rows and return their bytes. Raises :class:`UnwritableError` with the reason for at least one row."""
         try:
             return self._file.write(rows, body_file)
         except UnwritableError as error:

@@ -1,7 +1,7 @@
-"""The table of staged messages, beside the ledger: where batches are that no file is written for.
+"""Table of staged messages, beside the ledger: it holds the batches without files.
 
-Its rows come in the transaction that deletes them from the queue, are part of a batch once that is committed, and stay
-as they are until the batch is finished and swept.
+Its rows are inserted in the transaction that deletes them from the queue, belong to a batch once that is committed, and
+stay unchanged until the batch is finished and swept.
 
 Source: docs/design.md, "Batches in a table".
 """
@@ -33,11 +33,11 @@ from airflow_sqlqueue.tables.layout import Layout
 from airflow_sqlqueue.tables.own import OwnTable
 
 PAGE_BYTES = 8 * MIB
-"""Bytes of headers and bodies that one page brings to the client, and one row more."""
+"""Bytes of headers and bodies in one page for the client, and one row more."""
 
 
 class MessageTable(OwnTable):
-    """The staged messages of one database, through one connection; the table is made with the ledger."""
+    """Table of the staged messages of one database, through one connection; created with the ledger."""
 
     name = "BatchMessage"
     made_by = ("message_table.make", "message_table.index")
@@ -54,12 +54,12 @@ class MessageTable(OwnTable):
         max_bytes: int,
         keep_expired: bool,
     ) -> tuple[PartCounts, int] | None:
-        """Move the next rows of the window out of the queue; None where there is none.
+        """Move the next rows of the window out of the queue; None if the window has no row.
 
-        Returns their counts, and how many of them :meth:`suspect` would return.
+        Returns their counts, and the number of rows that :meth:`suspect` would return.
 
         The limits and the window are those of :meth:`~airflow_sqlqueue.queue.QueueTable.take_head`; the part has no
-        RowVersion above the window's ``after``. One round trip, in a transaction of the caller's, and no message in it.
+        RowVersion above the window's ``after``. One round trip, in a transaction of the caller's, without messages.
         """
 
         def run(layout: Layout) -> Any:
@@ -86,7 +86,7 @@ class MessageTable(OwnTable):
         return counts, suspects
 
     def suspect(self, queue: QueueTable, batch_id: uuid.UUID, part_id: uuid.UUID, after: int) -> list[tuple[Row, int]]:
-        """The rows of the part above ``after`` that a reader may refuse, without bodies, each with its bytes."""
+        """Return the rows of the part above ``after`` that a reader may refuse, without bodies, each with its size."""
         statement = self.query("message_table.suspect", columns=STAGED_HEADS, suspect=suspect(queue.layout.types))
         rows = self.session.run(statement, str(batch_id), str(part_id), after)
         return [(Row._make(row), int(size)) for *row, size in rows]
@@ -94,7 +94,7 @@ class MessageTable(OwnTable):
     def pages(
         self, batch_id: uuid.UUID, part_id: uuid.UUID, *, page_bytes: int = PAGE_BYTES, bodies: bool = True
     ) -> Iterator[list[Row]]:
-        """The rows of a part by ascending RowVersion, in pages, on request without their bodies.
+        """Yield the rows of a part by ascending RowVersion, in pages, on request without their bodies.
 
         No result is open on the server between two pages, however long the caller takes.
         """
@@ -110,9 +110,9 @@ class MessageTable(OwnTable):
     def part(
         self, batch_id: uuid.UUID, part_id: uuid.UUID, messages: int, *, bodies: bool = True
     ) -> Iterator[list[Row]]:
-        """:meth:`pages` of a part of which the ledger says how many messages it has.
+        """Yield the :meth:`pages` of a part whose number of ``messages`` is in the ledger.
 
-        Raises :class:`BatchMismatchError`, in the end, where they are fewer or more.
+        Raises :class:`BatchMismatchError` at the end if the number of rows differs.
         """
         read = 0
         for page in self.pages(batch_id, part_id, bodies=bodies):
@@ -125,7 +125,7 @@ class MessageTable(OwnTable):
             )
 
     def remove(self, batch_id: uuid.UUID) -> int:
-        """Delete the rows of a batch, in chunks that are committed one by one, and return how many there were."""
+        """Delete the rows of a batch in chunks, each with its own COMMIT, and return their number."""
         statement = self.query("message_table.remove")
         removed = 0
         while chunk := int(self.session.value(statement, MAX_ROWS_PER_STATEMENT, str(batch_id))):

@@ -1,7 +1,7 @@
-"""A part's files: rows as Arrow, Arrow as Parquet, and large bodies each in a file beside it.
+"""Files of a part: a Parquet file of its rows, and a file beside it for each large body.
 
-Names hold the batch id and the part id and nothing of the queue's name: Spark drops files that begin with ``_`` or
-``.`` without a word, and takes ``[ ] { } * ?`` for patterns (docs/design.md, "Files that Spark reads").
+Names have the batch id and the part id, and not the queue's name: Spark silently drops files that begin with ``_`` or
+``.``, and takes ``[ ] { } * ?`` for patterns (docs/design.md, "Files that Spark reads").
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import run_in_thread
 from airflow_sqlqueue.row import BODY_FILE, COLUMN_HEADERS, HALF_A_PAIR, ROW_VERSION, Row, drained_row_schema
 
-# The first array of a process loads pandas where it is installed, for a second: not while rows are locked.
+# The first array of a process loads pandas, if installed, which takes a second: do it before rows are locked.
 pa.array([], pa.int64())
 
 
 class UnwritableError(Exception):
-    """Rows that no file can keep: ``reasons`` by RowVersion. Nothing of their statement was written."""
+    """Error of rows that no file can keep: ``reasons`` by RowVersion. No row of their statement was written."""
 
     def __init__(self, reasons: dict[int, str]) -> None:
         super().__init__(f"{len(reasons)} rows cannot be written.")
@@ -34,9 +34,9 @@ class UnwritableError(Exception):
 
 
 class PartFile:
-    """One part's files while they are written. Nothing is on disk until the first rows come.
+    """Files of one part while they are written. The first rows create the file.
 
-    Rows are compressed and written while the caller fetches the next ones; an error shows at the next call.
+    Rows are compressed and written while the caller fetches the next ones; the next call raises their error.
     """
 
     def __init__(self, staging: StagingFolder, batch_id: uuid.UUID, part_id: uuid.UUID, mode: int = PRIVATE) -> None:
@@ -54,14 +54,14 @@ class PartFile:
 
     @property
     def path(self) -> str | None:
-        """The URI for Spark; None where no row was written."""
+        """URI for Spark; None if no row was written."""
         return f"{self._staging.uri}/{self._name}" if self.messages else None
 
     def write(self, rows: Sequence[Sequence[Any]], body_file: str | None = None) -> int:
         """Add rows as one row group; return the bytes of headers and bodies.
 
-        ``body_file`` is the file of the body, for a single row. Raises :class:`UnwritableError` where a row cannot be
-        kept, with nothing written.
+        ``body_file`` is the file of the body, for a single row. Raises :class:`UnwritableError` for rows that cannot be
+        kept; then no row is written.
         """
         if not rows:
             return 0
@@ -89,7 +89,7 @@ class PartFile:
         return f"{self._staging.uri}/{name}", size
 
     def _settle(self) -> None:
-        """Wait for the rows that are being written."""
+        """Wait until the last rows are written."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
@@ -113,20 +113,20 @@ class PartFile:
             self._file.close()
 
     def abandon(self, *, remove: bool) -> None:
-        """Abandon the streams, as :meth:`.DurableFile.abandon` does: after a COMMIT was sent no file may be removed."""
+        """Abandon the files, as :meth:`.DurableFile.abandon` does: after a COMMIT was sent no file may be removed."""
         with suppress(Exception):
             self._settle()
         for file in (self._file, *self._bodies):
             if file is not None:
                 file.abandon(remove=remove)
         if self._writer is not None:
-            # Now, when its complaint that the stream is closed can be caught: else its finalizer complains on stderr.
+            # Close it here, where the error of the closed stream can be caught: its finalizer would print it on stderr.
             with suppress(Exception):
                 self._writer.close()
 
 
 def to_arrow(rows: Sequence[Sequence[Any]], body_file: str | None = None) -> pa.RecordBatch:
-    """Rows, each a :class:`Row` or the driver's, as one record batch of :func:`drained_row_schema`.
+    """Make one record batch of :func:`drained_row_schema` from rows, each a :class:`Row` or the driver's.
 
     Raises :class:`ValueError` or an error of Arrow's for a value that the schema does not take.
     """
@@ -142,7 +142,7 @@ def to_arrow(rows: Sequence[Sequence[Any]], body_file: str | None = None) -> pa.
 
 
 def _lower_case(ids: Sequence[Any]) -> Any:
-    """GUIDs as text in lower case. The driver gives texts or, where ``pyodbc.native_uuid`` is set, UUIDs."""
+    """Return GUIDs as text in lower case. The driver gives texts or, if ``pyodbc.native_uuid`` is set, UUIDs."""
     try:
         return pc.ascii_lower(pa.array(ids, pa.string()))
     except pa.ArrowTypeError:
@@ -150,9 +150,9 @@ def _lower_case(ids: Sequence[Any]) -> Any:
 
 
 def unwritable(row: Sequence[Any], convert: Callable[[Sequence[Any]], Any] = to_arrow) -> str | None:
-    """Why neither a file nor Spark can keep a row, without what it holds; None where they can.
+    """Return the reason why a file or Spark cannot keep a row, without its values; None if they can.
 
-    ``convert`` makes Arrow of rows, and raises what :func:`to_arrow` does.
+    ``convert`` makes Arrow of rows, and raises the errors of :func:`to_arrow`.
     """
     try:
         convert([row])

@@ -1,7 +1,7 @@
-"""Staging in a table: rows move from the queue to a table beside it, on the server, and nothing is written elsewhere.
+"""Stage ``table``: rows move from the queue to a table beside it, on the server, and no file is written.
 
-Short transactions without files under locks. The price is that the server writes every message twice and keeps the
-batch until it is swept, and that Spark reads it from the server.
+Transactions are short, as no file is written while rows are locked. On the other hand the server writes every message
+twice and keeps the batch until it is swept, and Spark reads it from the server.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 @dataclass(frozen=True)
 class TableStage:
-    """The table of staged messages of the queue's database, in the schema of the ledger."""
+    """Stage in the table of staged messages of the queue's database, in the schema of the ledger."""
 
     ledger_schema: str = LEDGER_SCHEMA
     name = "table"
 
     def check(self, options: DrainOptions) -> None:
-        """Nothing: the table is made with the ledger."""
+        """Do nothing: the table is created with the ledger."""
 
     def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> PartWriter:
         raise ConfigurationError('A copy goes to files: leave out stage="table" and name a staging folder.')
@@ -39,11 +39,11 @@ class TableStage:
         return TablePartWriter(queue, quarantine, table, plan, options)
 
     def publish(self, batch: Batch, options: DrainOptions) -> None:
-        """Nothing: there are no files to name."""
+        """Do nothing: the batch has no files."""
 
 
 class TablePartWriter:
-    """One part that is moved into the table. The transaction is all there is: a rollback leaves nothing behind."""
+    """Part that is moved into the table. A rollback of its transaction undoes it completely."""
 
     def __init__(
         self, queue: QueueTable, quarantine: Quarantine, table: MessageTable, plan: PartPlan, options: DrainOptions
@@ -75,7 +75,7 @@ class TablePartWriter:
         )
 
     def _quarantine_rows(self, counts: PartCounts) -> PartCounts:
-        """Move what Spark cannot read from the last statement's rows, which are counted, into quarantine."""
+        """Move rows of the last statement, whose counts are given, into quarantine if Spark cannot read them."""
         plan = self._plan
         reasons, size = {}, 0
         for row, row_bytes in self._table.suspect(self._queue, plan.batch_id, plan.part_id, self._after):
@@ -87,7 +87,7 @@ class TablePartWriter:
         return replace(counts, messages=counts.messages - moved, quarantined=moved, bytes=counts.bytes - size)
 
     def close(self) -> None:
-        """Nothing: the COMMIT makes it durable."""
+        """Do nothing: the COMMIT makes the part durable."""
 
     def abandon(self, *, remove: bool) -> None:
-        """Nothing: the rollback undoes it."""
+        """Do nothing: the rollback undoes the part."""

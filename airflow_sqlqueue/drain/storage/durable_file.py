@@ -1,4 +1,4 @@
-"""Files that are durable in a staging folder once they are closed."""
+"""Durable files in a staging folder: synced, or uploaded, when they are closed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from airflow_sqlqueue.drain.storage.object_stores import call_within, raise_stag
 T = TypeVar("T")
 
 _PIECE = 2**20
-"""Bytes that go to a store's stream at once. Each time takes a thread."""
+"""Bytes of one write to a store's stream. Each write takes a thread."""
 
 _CANCEL_SECONDS = 15.0
-"""Seconds that cancelling an upload, or removing a file, may take. The store may be the reason for it."""
+"""Time limit in seconds for the removal of a file or upload: the store may be the reason for the removal."""
 
 
 class DurableFile:
-    """A new file under a staging folder, durable once :meth:`close` has returned. A sink for ``pyarrow``.
+    """New file under a staging folder, durable once :meth:`close` has returned. A sink for ``pyarrow``.
 
     Every failure of the store is a :class:`StagingError`, whatever the store's own library raises.
     """
@@ -32,7 +32,7 @@ class DurableFile:
     def __init__(self, staging: StagingFolder, name: str, mode: int = PRIVATE) -> None:
         """Begin the file. ``name`` is its path under ``staging``, which no other writer uses.
 
-        ``mode`` are its permissions on a local disk, and, with leave to enter, those of folders that are made for it.
+        ``mode`` are its permissions on a local disk. New folders get them too, with the permission to enter.
         """
         self._staging = staging
         self._name = name
@@ -47,7 +47,7 @@ class DurableFile:
                 self._stream = os.fdopen(descriptor, "wb")
                 grant(descriptor, mode)
             else:
-                # In a transaction of fsspec's, close() would not finish the upload.
+                # In a transaction of fsspec, close() would not finish the upload without autocommit.
                 self._stream = self._within_timeout(lambda: staging.filesystem.open(path, "wb", autocommit=True))
         except Exception as error:
             if self._stream is not None:
@@ -59,7 +59,7 @@ class DurableFile:
         return bool(self._stream.closed)
 
     def write(self, data: Any) -> None:
-        """Add bytes, or what has a buffer of them."""
+        """Add bytes, or an object with a buffer."""
         try:
             if self._staging.is_local:
                 self._stream.write(data)
@@ -76,7 +76,7 @@ class DurableFile:
         self._within_timeout(lambda: self._stream.write(piece))
 
     def flush(self) -> None:
-        """Nothing: only :meth:`close` makes a file durable, and parts of uploads have a least size."""
+        """Do nothing: only :meth:`close` makes a file durable, and parts of uploads have a minimum size."""
 
     def close(self) -> None:
         """Make the file durable: synced with its folder on a local disk, its upload finished elsewhere."""
@@ -96,13 +96,13 @@ class DurableFile:
         self._durable = True
 
     def abandon(self, *, remove: bool = False) -> None:
-        """Abandon the stream, and raise nothing. An upload that was not finished is cancelled, so it leaves no object.
+        """Abandon the stream; never raises. An unfinished upload is cancelled, so it leaves no object.
 
-        With ``remove`` the file goes, durable or not: only where no COMMIT that names it was ever sent. Without it a
-        file that :meth:`close` has made durable stays, and what was begun on a file system. The sweep finds what stays,
-        as it finds what a store that cannot be reached still has.
+        With ``remove`` the file is removed, durable or not: only if no COMMIT with its name was ever sent. Without
+        ``remove`` a durable file stays, and on a file system also an unfinished one. A sweep removes these files later,
+        and files on a store that cannot be reached now.
         """
-        # Not for a durable one: discard() of WebHDFS and FTP would remove it.
+        # Only for an unfinished file: discard() of WebHDFS and FTP would remove a durable one.
         if not self._durable:
             self._close_unfinished()
         if remove:
@@ -128,7 +128,7 @@ class DurableFile:
         with suppress(Exception):
             call_within(self._stream.discard, self._cancel_timeout)
         if isinstance(self._stream, AbstractBufferedFile):
-            # Its close(), which its finalizer calls if no other code does, would finish the upload otherwise.
+            # Otherwise its close(), which its finalizer calls at the latest, would finish the upload.
             self._stream.forced = True
         with suppress(Exception):
             call_within(self._stream.close, self._cancel_timeout)
@@ -141,9 +141,9 @@ class DurableFile:
 
 
 def replace_file(staging: StagingFolder, name: str, content: bytes, mode: int = PRIVATE) -> None:
-    """Write a whole file durably, also where there is one: whoever reads finds the one or the other, and no half.
+    """Write a whole file durably, in place of an existing one: a reader finds the old or the new content.
 
-    On a local disk it is ``new-<uuid>.json`` until it is whole, which a sweep removes where the process died before.
+    On a local disk the file is ``new-<uuid>.json`` until it is complete; a sweep removes it if the process dies before.
     Raises :class:`StagingError`.
     """
     new = f"{name.rpartition('/')[0]}/new-{uuid.uuid4()}.json" if staging.is_local else name
@@ -157,7 +157,7 @@ def replace_file(staging: StagingFolder, name: str, content: bytes, mode: int = 
     except OSError as error:
         raise_staging_error(f"The file {name} cannot be written under {staging.root}", error)
     finally:
-        # In a store a finished upload has the file's own name; here nothing but an unfinished file has that name.
+        # In a store a finished upload has the file's own name; on a disk only an unfinished file has the new name.
         file.abandon(remove=staging.is_local)
 
 

@@ -1,4 +1,4 @@
-"""Where batches are written."""
+"""Staging folder: the location on a disk or in an object store that batches are written to."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ PRIVATE = 0o600
 
 
 _LOOK_SECONDS = 15.0
-"""After which a store that is only looked at does not answer."""
+"""Time limit in seconds for the answer of a store to a list request."""
 
 _LONGEST_URI = 850
-"""In characters of SQL Server; the names of batch and part come behind it."""
+"""Maximum length in characters of SQL Server; the names of batch and part follow it."""
 
 
 @dataclass(frozen=True)
 class StagingFolder:
-    """Where batches are written. ``uri`` is the form in which Spark finds ``root`` on ``filesystem``.
+    """Folder that batches are written to. ``uri`` is the form in which Spark finds ``root`` on ``filesystem``.
 
-    ``timeout`` is how many seconds a store may take to answer before a part is rolled back; the rows of the part are
-    locked meanwhile. It does not bound a local disk.
+    ``timeout`` is the number of seconds that a store may take to answer before a part is rolled back; the rows of the
+    part are locked meanwhile. It does not limit a local disk.
 
-    A folder can be pickled where its filesystem can be, which then takes its storage options along, credentials
-    included; it never shows them.
+    A folder can be pickled if its filesystem can be. The pickle contains the storage options of the filesystem,
+    credentials included; the folder never shows them.
     """
 
     filesystem: Any = field(repr=False)
@@ -53,14 +53,14 @@ class StagingFolder:
 
     @classmethod
     def of(cls, location: Any) -> StagingFolder:
-        """A folder from a path, a URL, an Airflow ``ObjectStoragePath`` (what has ``fs`` and ``path``), or a folder.
+        """Make a folder from a path, a URL, an Airflow ``ObjectStoragePath`` (with ``fs`` and ``path``), or a folder.
 
         Raises :class:`ConfigurationError` for a location that cannot be reached or that Spark has no name for.
         """
         if isinstance(location, cls):
             return location
         if location == "":
-            # As a variable or template gives that nobody has set; fsspec takes it for the working directory.
+            # An unset variable or template gives this; fsspec takes it for the working directory.
             raise ConfigurationError("The staging location is empty: name a folder or the URL of an object store.")
         try:
             if hasattr(location, "fs") and hasattr(location, "path"):
@@ -69,11 +69,11 @@ class StagingFolder:
                 filesystem, root = fsspec.core.url_to_fs(os.fspath(location))
         except Exception as error:
             protocol = str(location).partition("://")[0]
-            # A path of Airflow's needs more than the package, as its error says.
+            # A path of Airflow's needs more than the package: its own error says more.
             store = store_of(protocol) if isinstance(location, (str, os.PathLike)) else None
             if store is not None and store.package is not None and find_spec(store.package) is None:
                 raise not_installed(f"A staging location of {protocol}", store.package) from None
-            # Libraries raise errors of any class. Their text, without secrets, is all that can be reported.
+            # Libraries raise errors of any class: report their text, without secrets.
             raise ConfigurationError(
                 f"The staging location {without_secrets(str(location))} cannot be used: {error_text(error)}."
             ) from None
@@ -97,11 +97,11 @@ class StagingFolder:
         return self.uri.startswith("file://")
 
     def check(self, mode: int = PRIVATE) -> None:
-        """Make a local folder where it is missing. Raises :class:`StagingError` where nothing can be written to it, or
-        where its name is too long for the ledger.
+        """Create a missing local folder. Raises :class:`StagingError` if it cannot be written, or if its name is too
+        long for the ledger.
 
-        ``mode`` are the permissions of files in it, as :func:`make_folder` takes them. A store is not asked: what a
-        login may do there shows only when it does it.
+        ``mode`` are the permissions of files in it, as :func:`make_folder` takes them. A store is not checked: its
+        permissions show only at the first write.
         """
         if len(self.uri.encode("utf-16-le")) // 2 > _LONGEST_URI:
             raise StagingError(
@@ -120,9 +120,9 @@ class StagingFolder:
             ) from error
 
     def check_reachable(self) -> None:
-        """Raise :class:`StagingError` for a store that does not answer, or that has no such bucket.
+        """Raise :class:`StagingError` for a store that does not answer, or that does not have the bucket.
 
-        A folder that is not there yet is no error, nor one that the login may not list: it may be allowed to write.
+        A missing folder is no error. A folder that the login may not list is no error either: it may be writable.
         """
         if self.is_local:
             return
@@ -142,9 +142,9 @@ class StagingFolder:
 
 
 def make_folder(folder: Path, mode: int) -> None:
-    """Make a folder, and those above it, where they are missing. Who may read files of ``mode`` may enter them.
+    """Create a missing folder, and those above it. Readers of files of ``mode`` may enter them.
 
-    A folder that is there keeps the permissions that its owner gave it.
+    An existing folder keeps the permissions that its owner gave it.
     """
     if folder.is_dir():
         return
@@ -153,15 +153,15 @@ def make_folder(folder: Path, mode: int) -> None:
     try:
         folder.mkdir(mode)
     except FileExistsError:
-        # Made by another worker meanwhile; where it is a file, the next step says so.
+        # Another worker has created it meanwhile; if it is a file, the next step fails.
         return
     grant(folder, mode)
 
 
 def grant(file: Path | int, mode: int) -> None:
-    """Add what of ``mode`` the process's umask has left out, to a file that was just made by its path or descriptor.
+    """Add the permissions of ``mode`` that the process's umask has left out to a new file, by its path or descriptor.
 
-    What it has besides stays: a folder's group that files in it are to get comes by a bit of its own.
+    Its other permission bits stay: one of them makes files inherit the group of their folder.
     """
     now = stat.S_IMODE(os.stat(file).st_mode)
     if now & mode != mode:
@@ -169,10 +169,10 @@ def grant(file: Path | int, mode: int) -> None:
 
 
 def locate(path: str, staging: StagingFolder | None) -> tuple[Any, str]:
-    """The filesystem of a part's file, and its path there.
+    """Return the filesystem of a part's file, and its path on it.
 
-    The path is the ledger's, and whoever may write there must not make this machine read what he names: through other
-    protocols, chained ones among them, or beside the folder.
+    The path comes from the ledger. A login that may write there must not make this machine read other files: through
+    other protocols, also chained ones, or outside of the folder.
     """
     if ".." in path.split("/") or (staging is not None and not path.startswith(f"{staging.uri}/")):
         where = "its folder" if staging is None else staging.uri
@@ -186,6 +186,6 @@ def locate(path: str, staging: StagingFolder | None) -> tuple[Any, str]:
             f"The part file {without_secrets(path)} is not on a local disk, S3, Google Cloud Storage, Azure or HDFS: "
             "name the folder it was drained to."
         )
-    # Not by its URL: a percent sign in it stands for itself.
+    # Without the scheme, as a percent sign in the path is an ordinary character.
     found = StagingFolder.of(path.removeprefix("file://"))
     return found.filesystem, found.root

@@ -14,7 +14,7 @@ from airflow_sqlqueue.errors import StagingError
 T = TypeVar("T")
 
 _LONGEST = 2_000
-"""Characters of a text in which secrets are looked for; the rest is cut off first."""
+"""Maximum length of a text that is searched for secrets; the rest is cut off first."""
 
 _SECRETS = (
     (re.compile(r"\?[^\s?'\"<>]*=[^\s'\"<>]*"), "?..."),
@@ -28,15 +28,15 @@ _SECRETS = (
         r"\1...",
     ),
 )
-"""What quotes credentials: queries of (signed) URLs, users of URLs, authorization headers, and settings by name.
+"""Patterns of credentials: queries of (signed) URLs, users of URLs, authorization headers, and settings by name.
 
-Each looks at a character a fixed number of times, however it goes on: a store's text may be anything, and rows may be
-locked while it is read.
+Each pattern reads a character a fixed number of times, whatever follows: a store's text may be anything, and rows may
+be locked while it is searched.
 """
 
 
 def run_in_thread(call: Callable[[], T]) -> Future[T]:
-    """Run ``call`` in a thread of its own, which keeps no process from ending."""
+    """Run ``call`` in a daemon thread of its own, which does not delay the end of the process."""
     outcome: Future[T] = Future()
 
     def run() -> None:
@@ -50,31 +50,31 @@ def run_in_thread(call: Callable[[], T]) -> Future[T]:
 
 
 def call_within(call: Callable[[], T], seconds: float) -> T:
-    """What ``call`` returns or raises, or :class:`TimeoutError`: then it goes on in a thread that is not waited for.
+    """Return or raise the outcome of ``call``, or :class:`TimeoutError`: then ``call`` continues in its thread.
 
-    The stores' own time limits are not enough. That of aiohttp, which s3fs, gcsfs and adlfs use, does not hold for
-    sending, and is dropped by S3's answer to ``Expect: 100-continue`` if that comes late.
+    The stores' own time limits are not enough. The limit of aiohttp, which s3fs, gcsfs and adlfs use, does not cover
+    sending, and ends with a late answer of S3 to ``Expect: 100-continue``.
     """
     outcome = run_in_thread(call)
     try:
         return outcome.result(seconds)
     except FutureTimeoutError:
         if outcome.done():
-            # One that the store's own library has raised.
+            # The store's own library has raised it.
             raise
         raise TimeoutError(f"the store did not answer for {seconds:g} seconds") from None
 
 
 def raise_staging_error(what: str, error: Exception) -> NoReturn:
-    """Raise a :class:`StagingError` that ``what`` failed, with the store's words as far as they hold no secret.
+    """Raise a :class:`StagingError` that ``what`` failed, with the store's text without secrets.
 
-    ``error`` is the cause, unless a traceback of it would show one.
+    ``error`` is the cause, unless its traceback would show a secret.
     """
     raise StagingError(f"{what}: {error_text(error)}.") from (error if _is_clean(error) else None)
 
 
 def error_text(error: BaseException) -> str:
-    """The first line of what an exception says, without secrets; its class where that is all there is."""
+    """Return the first line of an exception's text, without secrets; its class if the text is empty."""
     strerror = getattr(error, "strerror", None)
     text = str(strerror or error)[: 2 * _LONGEST].strip().partition("\n")[0]
     text = without_secrets(text)[:300].rstrip(".")
@@ -84,9 +84,9 @@ def error_text(error: BaseException) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """The text, or its first 2,000 characters, without what looks like credentials."""
+    """Return the text, at most its first 2,000 characters, without anything that looks like credentials."""
     if len(text) > _LONGEST:
-        # Not within a word, half of which might not look like a secret any more.
+        # Cut between words: half of a secret might not look like one.
         text = text[:_LONGEST].rpartition(" ")[0] + " ..."
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
@@ -94,7 +94,7 @@ def without_secrets(text: str) -> str:
 
 
 def _is_clean(error: BaseException) -> bool:
-    """Whether neither the exception nor those that a traceback would show with it quote secrets, or are too long."""
+    """True if the exception, and those in its traceback, have short texts without secrets."""
     seen: list[BaseException] = []
     waiting: list[BaseException | None] = [error]
     while waiting:
