@@ -7,6 +7,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -34,30 +35,28 @@ def rows_in_order(parts: Iterable[Part], staging: StagingFolder | None = None) -
     """
 
     def rows(part: Part) -> Iterator[Row]:
-        return _rows(part, *locate(str(part.path), staging))
+        filesystem, path = locate(str(part.path), staging)
+        for batch in _batches(part, filesystem, path):
+            yield from (_row(values, filesystem, path) for values in batch.to_pylist())
 
     return merged((part for part in parts if part.path is not None), rows)
 
 
-def table_rows_in_order(ledger: Ledger, batch_id: uuid.UUID, parts: Iterable[Part]) -> Iterator[Row]:
-    """Yield the rows of the parts in the table of staged messages by RowVersion, through the ledger's connection.
+def batch_rows(ledger: Ledger, batch_id: uuid.UUID, stage: str, staging: StagingFolder | None = None) -> Iterator[Row]:
+    """Yield the rows of a batch by ascending RowVersion; ``stage`` is the ledger's, ``staging`` is for files.
 
-    Memory holds one page of each part that overlaps the present RowVersion. Raises :class:`BatchMismatchError` for a
-    part whose number of rows differs from the ledger's.
+    Memory holds one row group of a file, or one page of the table of staged messages, for each part that overlaps the
+    present RowVersion. Raises as :func:`rows_in_order`.
     """
+    parts = ledger.parts(batch_id)
+    if stage != "table":
+        return rows_in_order(parts, staging)
     table = MessageTable(ledger.session, ledger.catalog, ledger.schema)
 
     def rows(part: Part) -> Iterator[Row]:
-        for page in table.part(batch_id, part.id, part.messages):
-            yield from page
+        return chain.from_iterable(table.part(batch_id, part.id, part.messages))
 
     return merged((part for part in parts if part.messages), rows)
-
-
-def batch_rows(ledger: Ledger, batch_id: uuid.UUID, stage: str, staging: StagingFolder | None = None) -> Iterator[Row]:
-    """Yield the rows of a batch in the order of the queue; ``stage`` is the ledger's, ``staging`` is for files."""
-    parts = ledger.parts(batch_id)
-    return table_rows_in_order(ledger, batch_id, parts) if stage == "table" else rows_in_order(parts, staging)
 
 
 def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[Row]]) -> Iterator[Row]:
@@ -89,12 +88,6 @@ def part_batches(part: Part, columns: Sequence[str], staging: StagingFolder | No
     Raises as :func:`rows_in_order`.
     """
     return _batches(part, *locate(str(part.path), staging), list(columns))
-
-
-def _rows(part: Part, filesystem: Any, path: str) -> Iterator[Row]:
-    for batch in _batches(part, filesystem, path):
-        for row in batch.to_pylist():
-            yield _row(row, filesystem, path)
 
 
 def _batches(part: Part, filesystem: Any, path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -170,8 +170,8 @@ class Batch(Counts):
             known["paths"] = self.paths
         if any(name not in known or known[name] != value for name, value in values.items()):
             raise BatchMismatchError(
-                f"The given manifest of batch {self.batch_id} is not what its drain wrote: it was changed, or belongs to "
-                "another database; do not use it."
+                f"The given manifest of batch {self.batch_id} is not what its drain wrote: it was changed, or belongs "
+                "to another database; do not use it."
             )
 
     def check_readable(self) -> None:

@@ -117,12 +117,10 @@ def release_stream(ledger: Ledger, locks: BatchLocks, name: str) -> ReleaseResul
     table = StreamTable(ledger.session, ledger.catalog, ledger.schema)
     state = table.find(name) if table.exists() else None
     if state is None:
-        raise ConfigurationError(
-            f"There is no consumer {name!r} in {ledger.catalog!r}: 'sqlqueue consumers' lists them."
-        )
+        raise ConfigurationError(f"There is no stream {name!r} in {ledger.catalog!r}: 'sqlqueue consumers' lists them.")
     owner = stream_id(name)
     if not locks.take(owner):
-        raise BatchError(f"A query reads as the consumer {name!r}: stop it first.")
+        raise BatchError(f"A query reads the stream {name!r}: stop it first.")
     claims = ledger.unfinished(owner)
     messages = 0
     for batch_id in claims:
@@ -131,7 +129,7 @@ def release_stream(ledger: Ledger, locks: BatchLocks, name: str) -> ReleaseResul
     table.forget(state)
     locks.release(owner)
     log.info(
-        "Consumer %r is released: %d messages of %d claims are in %s again", name, messages, len(claims), state.queue
+        "Stream %r is released: %d messages of %d claims are in %s again", name, messages, len(claims), state.queue
     )
     return ReleaseResult(name, state.queue, len(claims), messages)
 

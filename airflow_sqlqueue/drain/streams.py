@@ -1,7 +1,7 @@
 """Streams of Spark queries: the progress of each, in a table beside the ledger.
 
 A stream takes messages as batches, numbered from 1; each batch is one claim. Claims up to the number ``done`` were
-processed for good. Users name a stream with the option ``consumer``.
+processed for good.
 
 Source: docs/design.md, "A stream from a queue".
 """
@@ -79,7 +79,9 @@ class StreamTable(OwnTable):
         state = self.find(name)
         if state is None or state.queue != stored_name(queue):
             known = "nothing" if state is None else state.queue
-            raise WrongBatchError(f"The consumer {name!r} reads {known}, not {queue}: give each queue one of its own.")
+            raise WrongBatchError(
+                f"The stream {name!r} reads {known}, not {queue}: give each queue a stream of its own."
+            )
         return state
 
     def find(self, name: str) -> StreamState | None:
@@ -100,7 +102,9 @@ class StreamTable(OwnTable):
     def advance(self, state: StreamState, done: int) -> None:
         """Record that one more claim is done, in a transaction of the caller's."""
         if self.session.value(self.query("consumer.advance"), done, state.name, str(state.generation), done - 1) != 1:
-            raise WrongBatchError(f"The consumer {state.name!r} went on meanwhile: is another query using its name?")
+            raise WrongBatchError(
+                f"The stream {state.name!r} has advanced meanwhile: stop the other query with its name."
+            )
 
 
 def list_streams(ledger: Ledger, locks: BatchLocks, queue: str | None = None) -> Sequence[StreamInfo]:

@@ -114,9 +114,7 @@ class _Sweep:
                     here[batch_id] = {file.part_id for file in files}
         for batch_id in sorted(self._done):
             self._forget(batch_id, here.get(batch_id, set()))
-        if self._options.forget_sent is not None:
-            self._forget_sent(self._options.forget_sent)
-        self._remove_unsent(self._options.grace)
+        self._forget_sends()
         return self._swept
 
     def _sweep_files(self, staging: StagingFolder, batch_id: uuid.UUID, files: list[StagedFile]) -> None:
@@ -153,7 +151,8 @@ class _Sweep:
                 return
         self._swept.batches += 1
         if self._done[batch_id].stage == "table":
-            self._remove_rows(batch_id)
+            table = MessageTable(self._ledger.session, self._ledger.catalog, self._ledger.schema)
+            self._swept.rows += self._done[batch_id].messages if self._options.dry_run else table.remove(batch_id)
         if self._options.dry_run:
             return
         session = self._ledger.session
@@ -165,18 +164,11 @@ class _Sweep:
     def _is_here(self, path: str) -> bool:
         return self._staging is not None and path.startswith(f"{self._staging.uri}/")
 
-    def _remove_rows(self, batch_id: uuid.UUID) -> None:
-        table = MessageTable(self._ledger.session, self._ledger.catalog, self._ledger.schema)
-        self._swept.rows += self._done[batch_id].messages if self._options.dry_run else table.remove(batch_id)
-
-    def _forget_sent(self, older_than: timedelta) -> None:
-        sent = SendLedger(self._ledger.session, self._ledger.catalog, self._ledger.schema)
-        if sent.exists():
-            old = sent.count_older(older_than) if self._options.dry_run else sent.forget(older_than)
-            self._swept.sends = old
-
-    def _remove_unsent(self, older_than: timedelta) -> None:
-        staged = OutgoingTable(self._ledger.session, self._ledger.catalog, self._ledger.schema)
+    def _forget_sends(self) -> None:
+        """Remove old sends from the send ledger, and messages that were staged for sends that never ended."""
+        options, ledger = self._options, (self._ledger.session, self._ledger.catalog, self._ledger.schema)
+        sent, staged = SendLedger(*ledger), OutgoingTable(*ledger)
+        if options.forget_sent is not None and sent.exists():
+            self._swept.sends = (sent.count_older if options.dry_run else sent.forget)(options.forget_sent)
         if staged.exists():
-            dry = self._options.dry_run
-            self._swept.unsent = staged.count_older(older_than) if dry else staged.remove_older(older_than)
+            self._swept.unsent = (staged.count_older if options.dry_run else staged.remove_older)(options.grace)

@@ -95,10 +95,6 @@ class Worker:
         """Number of messages of the present size that make a part."""
         return self.rows_within(self._options.rows_per_part, self._options.bytes_per_part)
 
-    @property
-    def _rows_per_statement(self) -> int:
-        return self.rows_within(self._options.rows_per_statement, self._options.bytes_per_statement)
-
     def rows_within(self, rows: int, size: int) -> int:
         """Return the number of messages of the present size within a limit of rows and one of bytes, at least 1."""
         return max(1, min(rows, size // self._mean_bytes))
@@ -170,7 +166,8 @@ class Worker:
         while total.rows < limit and total.bytes < size and (not total.rows or time.monotonic() < deadline):
             if self._cancelled.is_set():
                 raise CancelledError
-            counts = staged.take(min(self._rows_per_statement, limit - total.rows))
+            rows = self.rows_within(options.rows_per_statement, options.bytes_per_statement)
+            counts = staged.take(min(rows, limit - total.rows))
             if counts is None:
                 return total, True
             self._adapt(counts)

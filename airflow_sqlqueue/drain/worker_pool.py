@@ -94,24 +94,20 @@ class WorkerPool:
         with self._lock:
             if len(self._threads) < self._options.workers and not self._cancelled.is_set():
                 number = len(self._threads) + 1
-                thread = threading.Thread(target=self._guarded, name=f"drain worker {number}", daemon=True)
+                thread = threading.Thread(target=self._work, name=f"drain worker {number}", daemon=True)
                 self._threads.append(thread)
                 thread.start()
 
-    def _guarded(self) -> None:
+    def _work(self) -> None:
         try:
-            self._work()
+            with closing(Reconnecting(self._connect, "Draining a part", pause=self._wait, known=True)) as connection:
+                connection.run(lambda session: self._drain_windows(session, connection))
         except CancelledError:
             pass
         except BaseException as error:
             with self._lock:
                 self._failure = self._failure or error
             self._cancelled.set()
-
-    def _work(self) -> None:
-        connection = Reconnecting(self._connect, "Draining a part", pause=self._wait, known=True)
-        with closing(connection):
-            connection.run(lambda session: self._drain_windows(session, connection))
 
     def _wait(self, seconds: float) -> None:
         if self._cancelled.wait(seconds):

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.address import MAX_ADDRESS_LENGTH
 from airflow_sqlqueue.errorqueue.failed_message import MALFORMED, FailedMessage, table_of
-from airflow_sqlqueue.errors import (
-    AddressError,
-    ConfigurationError,
-    NotAQueueError,
-    PermissionDeniedError,
-    QueueNotFoundError,
-    StatementError,
-)
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.sql import query
@@ -65,7 +58,7 @@ class Destinations:
         self._tables: dict[ResolvedAddress, QueueTable] = {}
         self._redirect = None if redirect_to is None else self._open(redirect_to, frozenset())
         if isinstance(self._redirect, Reason):
-            raise ConfigurationError(f"Errors cannot be redirected to {redirect_to!r}, the queue they are in.")
+            raise errors.ConfigurationError(f"Errors cannot be redirected to {redirect_to!r}, the queue they are in.")
 
     def of(self, message: FailedMessage) -> QueueTable | Reason:
         """Return the queue that a message goes to, or the reason why it stays."""
@@ -91,15 +84,15 @@ class Destinations:
     def _look_up(self, address_text: str, machines: frozenset[str]) -> QueueTable | Reason:
         try:
             return self._open(address_text, machines, from_header=True)
-        except AddressError:
+        except errors.AddressError:
             return Reason.NOT_AN_ADDRESS
-        except QueueNotFoundError:
+        except errors.QueueNotFoundError:
             return Reason.NOT_FOUND
-        except NotAQueueError:
+        except errors.NotAQueueError:
             return Reason.NOT_A_QUEUE
-        except PermissionDeniedError:
+        except errors.PermissionDeniedError:
             return Reason.DENIED
-        except StatementError:
+        except errors.StatementError:
             return Reason.REFUSED
 
     def _open(self, address_text: str, machines: frozenset[str], *, from_header: bool = False) -> QueueTable | Reason:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
@@ -71,23 +72,17 @@ def edit(
         kept = {name: value for name, value in values.items() if name not in removed}
         return destination, Message(kept, original.body if body is None else body)
 
-    def send_and_remove() -> tuple[QueueTable, Message]:
-        with queue.session.transaction():
-            destination, message = edited_from(_take(queue, row_version))
-            destination.send([message])
-        return destination, message
-
     def send() -> tuple[QueueTable, Message]:
-        destination, message = edited_from(_read(queue, row_version))
-        destination.send([message])
+        with nullcontext() if keep_original else queue.session.transaction():
+            destination, message = edited_from((_read if keep_original else _take)(queue, row_version))
+            destination.send([message])
         return destination, message
 
     if redirect_to is None and not queue.session.in_transaction:
         # The search for a database that does not exist dooms its transaction, so the destination is found before.
         _destination(destinations, show_error(queue, row_version=row_version).message)
-    work = send if keep_original else send_and_remove
     # In a transaction of the caller's a repetition is not possible: the server has rolled back its earlier statements.
-    destination, message = work() if queue.session.in_transaction else retrying(work)
+    destination, message = send() if queue.session.in_transaction else retrying(send)
     new_id, old_id = (message.header(name) or "" for name in _OURS)
     return EditResult(new_id, old_id, destination.address.canonical)
 

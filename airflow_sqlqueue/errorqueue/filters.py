@@ -93,7 +93,7 @@ class ErrorFilter(TimeFilter):
 
     def matches(self, message: FailedMessage) -> bool:
         """True if every condition matches the message."""
-        failed_queue = message.failed_queue
+        failed_queue, key = message.failed_queue, (self.group or "").partition(":")[0]
         return (
             _same(self.exception_type, message.exception_type)
             and _same(self.message_type, message.message_type)
@@ -104,13 +104,8 @@ class ErrorFilter(TimeFilter):
             and (self.message_ids is None or message.message_id in self.message_ids)
             and (self.row_versions is None or message.row_version in self.row_versions)
             and (self.up_to is None or message.row_version <= self.up_to)
-            and (self.group is None or self._is_of_group(self.group, message))
+            and (self.group is None or self.group == group_name(key, value_of(key, message)))
         )
-
-    @staticmethod
-    def _is_of_group(group: str, message: FailedMessage) -> bool:
-        key = group.partition(":")[0]
-        return group_name(key, value_of(key, message)) == group
 
 
 def _same(wanted: str | None, found: str | None) -> bool:

@@ -12,25 +12,13 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.budget import MIB, Limits, check_limits
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
 from airflow_sqlqueue.errorqueue.failed_message import MALFORMED, FailedMessage
 from airflow_sqlqueue.errorqueue.failure_headers import without_failure
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import pages, window_of
-from airflow_sqlqueue.errors import (
-    ConfigurationError,
-    LayoutChangedError,
-    LockTimeoutError,
-    MessageError,
-    NotAQueueError,
-    PermissionDeniedError,
-    QueueNotFoundError,
-    SqlQueueError,
-    StatementError,
-    TransactionError,
-    is_of_a_message,
-)
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.forwarding import transfer
 from airflow_sqlqueue.reconnecting import reconnecting
@@ -39,12 +27,12 @@ from airflow_sqlqueue.routing import AddressResolver
 log = logging.getLogger(__name__)
 
 _REFUSALS: dict[type[Exception], Reason] = {
-    MessageError: Reason.MALFORMED,
-    NotAQueueError: Reason.NOT_A_QUEUE,
-    QueueNotFoundError: Reason.NOT_FOUND,
-    PermissionDeniedError: Reason.DENIED,
-    LockTimeoutError: Reason.LOCKED,
-    StatementError: Reason.REFUSED,
+    errors.MessageError: Reason.MALFORMED,
+    errors.NotAQueueError: Reason.NOT_A_QUEUE,
+    errors.QueueNotFoundError: Reason.NOT_FOUND,
+    errors.PermissionDeniedError: Reason.DENIED,
+    errors.LockTimeoutError: Reason.LOCKED,
+    errors.StatementError: Reason.REFUSED,
 }
 _OF_A_MESSAGE = {Reason.MALFORMED, Reason.REFUSED}
 
@@ -73,10 +61,10 @@ class ReturnOptions(Limits):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.malformed and self.redirect_to is None:
-            raise ConfigurationError("Malformed messages name no queue: name one with redirect_to.")
+            raise errors.ConfigurationError("Malformed messages name no queue: name one with redirect_to.")
         check_limits(rate=self.rate, bytes_per_transaction=self.bytes_per_transaction)
         if not 1 <= self.rows_per_transaction <= 1_000:
-            raise ConfigurationError("rows_per_transaction must be 1 to 1,000: locks would escalate.")
+            raise errors.ConfigurationError("rows_per_transaction must be 1 to 1,000: locks would escalate.")
 
 
 @dataclass
@@ -193,7 +181,7 @@ class ReturnToSource:
     def run(self) -> ReturnResult:
         """Return the messages that match and were in the queue at the start."""
         if self._queue.session.in_transaction:
-            raise TransactionError("A return commits as it goes: run it outside of a transaction.")
+            raise errors.TransactionError("A return commits as it goes: run it outside of a transaction.")
         done, where, options = self._done, self._where, self._options
         self._budget = options.budget(self._clock.now)
         destinations = Destinations(self._queue, self._resolver, options.redirect_to, options.malformed)
@@ -278,7 +266,7 @@ class ReturnToSource:
         work = partial(reconnecting, self._queue.session, what, partial(self._move_once, destination, chunk))
         try:
             moved = work()
-        except LayoutChangedError:
+        except errors.LayoutChangedError:
             moved = work()  # The first attempt was rolled back; this one reads the new columns of the table.
         self._pace.moved(moved)
         return moved
@@ -303,7 +291,7 @@ class ReturnToSource:
 
 def _sentence(error: BaseException | None) -> str:
     """Return the text of this package's own errors only: the text of any other error may quote a message."""
-    return str(error) if isinstance(error, SqlQueueError) else type(error).__name__
+    return str(error) if isinstance(error, errors.SqlQueueError) else type(error).__name__
 
 
 @contextmanager
@@ -314,6 +302,6 @@ def _refusals() -> Iterator[None]:
     except tuple(_REFUSALS) as error:
         raise _Refused(next(reason for kind, reason in _REFUSALS.items() if isinstance(error, kind))) from error
     except Exception as error:
-        if not is_of_a_message(error):
+        if not errors.is_of_a_message(error):
             raise
         raise _Refused(Reason.MALFORMED) from error

@@ -228,7 +228,8 @@ def _consumers(inspected: InspectedTable) -> Iterator[Finding]:
         )
         yield Finding("consumers-unknown", "note", text)
         tables = list_tables(inspected.server.session, table.catalog)
-        others = [(found.table.table, None) for found in tables if _is_service_control(found.table.table)][:1]
+        names = (found.table.table for found in tables)
+        others = [(name, None) for name in names if name.lower().startswith("particular.servicecontrol")][:1]
     if others:
         programs = {
             f"{program or 'a program without a name'}{f' on {host}' if host else ''}" for program, host in others
@@ -238,10 +239,6 @@ def _consumers(inspected: InspectedTable) -> Iterator[Finding]:
             "they leave. Stop them, or drain another queue."
         )
         yield Finding("other-consumer", "warning", text)
-
-
-def _is_service_control(name: str) -> bool:
-    return name.lower().startswith("particular.servicecontrol")
 
 
 CHECKS: tuple[Callable[[InspectedTable], Iterator[Finding]], ...] = (

@@ -14,14 +14,8 @@ from datetime import datetime
 from itertools import groupby, islice
 from typing import Any
 
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.envelope.times import parse_time
-from airflow_sqlqueue.errors import (
-    DataMovedError,
-    LockTimeoutError,
-    PermissionDeniedError,
-    QueueNotFoundError,
-    StatementError,
-)
 from airflow_sqlqueue.inspection.findings import Finding, InspectedTable, ServerFacts
 from airflow_sqlqueue.inspection.inspect import findings_of, is_online
 from airflow_sqlqueue.queue.table_access import FIRST
@@ -51,10 +45,10 @@ _NO_PAGES = 0
 _Statement = tuple[Query, tuple[Any, ...]]
 """A statement with the values of its parameters."""
 
-_REFUSALS = (PermissionDeniedError, QueueNotFoundError, StatementError)
+_REFUSALS = (errors.PermissionDeniedError, errors.QueueNotFoundError, errors.StatementError)
 """Errors of a table that is gone, was altered, or may not be read: it is read again together with the layouts."""
 
-_PASSING = (LockTimeoutError, DataMovedError)
+_PASSING = (errors.LockTimeoutError, errors.DataMovedError)
 """Errors of a table that is locked as a whole, which READPAST does not skip, or that moves: the next read includes it.
 """
 

@@ -47,7 +47,7 @@ def test_a_consumer_that_nobody_resumes(client: QueueClient, reader: Reader, que
     second = claims.claim(first, 4)
     (info,) = client.consumers.list(queue.address.canonical)
     assert (info.name, info.done, info.claims, info.messages, info.reading) == (name, 1, 1, 4, True)
-    with pytest.raises(BatchError, match="A query reads as the consumer"):
+    with pytest.raises(BatchError, match="A query reads the stream"):
         client.consumers.release(name)
     with client.transaction(), pytest.raises(TransactionError, match="outside a transaction"):
         client.consumers.release(name)
@@ -58,7 +58,7 @@ def test_a_consumer_that_nobody_resumes(client: QueueClient, reader: Reader, que
     assert (released.queue, released.claims, released.messages) == (queue.address.canonical, 1, 4)
     assert sorted(int(message.body) for message in queue.peek(20)) == list(range(4, 10))
     assert client.consumers.list(queue.address.canonical) == []
-    with pytest.raises(ConfigurationError, match="There is no consumer"):
+    with pytest.raises(ConfigurationError, match="There is no stream"):
         client.consumers.release(name)
     again = reader()
     with pytest.raises(WrongBatchError, match="that of another consumer"):
@@ -70,7 +70,7 @@ def test_a_consumer_that_nobody_resumes(client: QueueClient, reader: Reader, que
 def test_a_ledger_without_consumers(client: QueueClient, settings: ConnectionSettings) -> None:
     other = QueueClient(settings, ledger_schema=f"none_{uuid.uuid4().hex[:8]}")
     assert other.consumers.list() == []
-    with pytest.raises(ConfigurationError, match="There is no consumer"):
+    with pytest.raises(ConfigurationError, match="There is no stream"):
         other.consumers.release("lake")
 
 
