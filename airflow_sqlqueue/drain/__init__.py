@@ -1,1 +1,1 @@
-"""Draining: rows out of a queue into a sealed batch of Parquet files, nothing lost and nothing doubled."""
+"""Drain: move the rows of a queue into a sealed batch of Parquet files; nothing is lost or doubled."""

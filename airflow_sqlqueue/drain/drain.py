@@ -94,7 +94,7 @@ class Drain:
     ) -> None:
         self._request = request = request or DrainRequest()
         if engine is not None and not request.is_plain:
-            raise ConfigurationError("A drain with a filter, or one that keeps, has one worker: leave out the engine.")
+            raise ConfigurationError("A drain with a filter, or with keep, has one worker: leave out the engine.")
         self._connect, self._engine = connect, engine or ThreadEngine(connect)
         self._work = WorkPlan(
             batch_id=request.batch_id or uuid.uuid4(),

@@ -166,7 +166,7 @@ class Ledger(OwnTable):
         ]
 
     def copied_up_to(self, batch_id: uuid.UUID) -> int | None:
-        """Return the end of the last part of a copy, None without parts; locks out other tries until the COMMIT."""
+        """Return the last copied RowVersion, None without parts; the transaction's lock keeps out other tries."""
         self.session.take_lock(self.query("ledger.lock_copy"), lock_name("copy", self.schema, batch_id))
         last = self.session.value(self.query("ledger.copied_up_to"), str(batch_id))
         return None if last is None else int(last)
@@ -186,7 +186,7 @@ class Ledger(OwnTable):
             )
         except StatementError as error:
             if error.number == _COUNT_CHANGED:
-                # The COMMIT took effect, and only the count of transactions changed: after a ROLLBACK the error of
+                # This error reports the executed COMMIT only, so the COMMIT took effect: after a ROLLBACK the error of
                 # the THROW comes first.
                 return
             if error.number == _NOT_OPEN:

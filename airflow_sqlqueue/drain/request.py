@@ -37,7 +37,7 @@ class DrainRequest:
 
     def __post_init__(self) -> None:
         if self.where is not None and self.keep:
-            raise ConfigurationError("A drain that keeps copies all messages: leave out the filter, or keep.")
+            raise ConfigurationError("A drain with keep copies all messages: leave out the filter, or keep.")
         if self.options.max_bytes is not None and not self.is_plain:
             raise ConfigurationError("max_bytes is for drains of all messages: leave out the filter, or keep.")
 

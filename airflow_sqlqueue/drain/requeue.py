@@ -143,8 +143,8 @@ def _find(ledger: Ledger, batch_id: uuid.UUID) -> LedgerEntry:
 def _mark(ledger: Ledger, batch_id: uuid.UUID) -> bool:
     """Mark a sealed batch requeued; True if it was sealed.
 
-    The statement runs a second time if the batch was sealed between the first one and the read of its state: no
-    batch is ever open again.
+    The statement runs a second time if the batch was sealed between the first one and the read of its state: a
+    sealed batch is never opened again.
     """
     statement = ledger.query("ledger.requeue")
     return ledger.session.value(statement, str(batch_id)) == 1 or (

@@ -181,7 +181,7 @@ class ReturnToSource:
     def run(self) -> ReturnResult:
         """Return the messages that match and were in the queue at the start."""
         if self._queue.session.in_transaction:
-            raise errors.TransactionError("A return commits as it goes: run it outside of a transaction.")
+            raise errors.TransactionError("A return has several transactions: run it outside of a transaction.")
         done, where, options = self._done, self._where, self._options
         self._budget = options.budget(self._clock.now)
         destinations = Destinations(self._queue, self._resolver, options.redirect_to, options.malformed)

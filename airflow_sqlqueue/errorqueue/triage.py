@@ -82,7 +82,7 @@ def triage(
     """
     check_keys(tuple(by))
     if limit < 1:
-        raise ConfigurationError(f"A triage reads at least 1 message, not {limit}: raise the limit.")
+        raise ConfigurationError(f"A triage reads 1 message or more, not {limit}: raise the limit.")
     where = where or ErrorFilter()
     groups: dict[tuple[str | None, ...], ErrorGroup] = {}
     scanned = matched = 0

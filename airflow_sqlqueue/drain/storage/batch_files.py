@@ -64,7 +64,7 @@ def check_files(batch: Batch, staging: StagingFolder | None = None) -> None:
             filesystem.invalidate_cache()
             exists = filesystem.exists(name)
         except Exception as error:
-            raise_staging_error(f"The part file {path} cannot be looked for", error)
+            raise_staging_error(f"The part file {path} cannot be checked", error)
         if not exists:
             raise StagingError(
                 f"The part file {path} of batch {batch.batch_id} is gone, as after a sweep: the job cannot run on the "

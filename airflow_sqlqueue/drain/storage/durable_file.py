@@ -20,7 +20,7 @@ _PIECE = 2**20
 """Bytes of one write to a store's stream. Each write takes a thread."""
 
 _CANCEL_SECONDS = 15.0
-"""Time limit in seconds for the removal of a file or upload: the store may be the reason for the removal."""
+"""Time limit in seconds to cancel an upload or remove a file: the store may be the cause of the failure."""
 
 
 class DurableFile:
