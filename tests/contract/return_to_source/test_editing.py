@@ -47,7 +47,7 @@ def test_poison_can_be_mended_by_an_edit(make: Make, error: QueueTable, resolver
     mended = make("mended")
     error.send([Message('{"NServiceBus.MessageId": "m-1", "tags": []}', b"x")])
     (poison,) = error.peek()
-    with pytest.raises(MessageError, match=r"nowhere to go \(malformed headers\)"):
+    with pytest.raises(MessageError, match=r"no destination \(malformed headers\)"):
         edit(error, resolver, poison.row_version, headers={"tags": "none"})
     edit(error, resolver, poison.row_version, headers={"tags": "none"}, redirect_to="mended")
     (message,) = mended.receive()
