@@ -11,11 +11,11 @@ from datetime import datetime, timedelta, timezone
 
 from airflow_sqlqueue.budget import Budget, Clock
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
-from airflow_sqlqueue.consuming.failures import FailureStorage
 from airflow_sqlqueue.consuming.handler import Handle, Handler, Outcome
 from airflow_sqlqueue.consuming.handler_pool import HandlerPool, StoppedError
 from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.consuming.receiver import Receiver
+from airflow_sqlqueue.consuming.recoverability import FailureStorage
 from airflow_sqlqueue.delayed.mover import MoveResult, move_due
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.reconnecting import Reconnecting

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -18,19 +18,17 @@ from types import MappingProxyType
 from typing import Any
 
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
-from airflow_sqlqueue.consuming.failures import Failed, FailureStorage
-from airflow_sqlqueue.consuming.kept_sessions import KeptSessions
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.receiver import Receiver
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityAction, action_for, delay_of, delayed_headers
+from airflow_sqlqueue.consuming.recoverability import (
+    FailedAttempts,
+    FailureStorage,
+    RecoverabilityAction,
+    delayed_headers,
+)
 from airflow_sqlqueue.delayed.moving import check_takes
 from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.errorqueue.failing import (
-    Failure,
-    complete_headers,
-    failed_message,
-    type_name,
-)
+from airflow_sqlqueue.errorqueue.failing import Failure, complete_headers, failed_message, type_name
 from airflow_sqlqueue.errorqueue.headers import unchanged
 from airflow_sqlqueue.errorqueue.poison import set_aside
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, TransientError, is_of_a_message
@@ -81,11 +79,41 @@ class _Attempt:
     envelope: Envelope | None = None
     at_risk: bool = False
     giving_up: bool = False
-    failed: Failed | None = None
+    failed: FailedAttempts | None = None
 
     def is_to_blame(self, error: Exception) -> bool:
         """Whether the message is the cause of an error, and not the server, a table or a setting."""
         return self.message is not None and (self.at_risk or is_of_a_message(error))
+
+
+class SessionStack:
+    """The open sessions of one thread, lent as a stack: a connection for each message would cost more than the message.
+
+    A transaction that borrows them in the same order as the last one gets the same sessions for the same purpose.
+    """
+
+    def __init__(self, connect: Callable[[], Session]) -> None:
+        self._connect = connect
+        self._open: list[Session] = []
+        self._lent = 0
+
+    @contextmanager
+    def lend(self) -> Iterator[Session]:
+        """The next session, for the block. Blocks are nested: the last session lent comes back first."""
+        if self._lent == len(self._open):
+            self._open.append(self._connect())
+        session = self._open[self._lent]
+        self._lent += 1
+        try:
+            yield session
+        finally:
+            self._lent -= 1
+
+    def close(self) -> None:
+        """Close them all."""
+        for session in self._open:
+            session.close()
+        self._open.clear()
 
 
 class Handler:
@@ -112,7 +140,7 @@ class Handler:
         self._tables: EndpointTables | None = None
         self._unsettled: tuple[ReceivedMessage, Failure] | None = None
 
-    def next(self, sessions: KeptSessions) -> Outcome | None:
+    def next(self, sessions: SessionStack) -> Outcome | None:
         """Receive a message and handle it; None where there was none to receive.
 
         Raises what the server raises where it is not the message's fault; the message is in the queue then.
@@ -134,7 +162,7 @@ class Handler:
             self._failures.forget(attempt.message.row_version)
         return outcome
 
-    def _attempt(self, sessions: KeptSessions, attempt: _Attempt) -> Outcome | None:
+    def _attempt(self, sessions: SessionStack, attempt: _Attempt) -> Outcome | None:
         with transaction(self._settings, sessions.lend, self._mode) as current:
             try:
                 # In the mode without a transaction, what is not for the function leaves the queue in one all the same.
@@ -173,7 +201,9 @@ class Handler:
         attempt.envelope = envelope
         return None
 
-    def _recover(self, tables: EndpointTables, attempt: _Attempt, envelope: Envelope, failed: Failed) -> Outcome | None:
+    def _recover(
+        self, tables: EndpointTables, attempt: _Attempt, envelope: Envelope, failed: FailedAttempts
+    ) -> Outcome | None:
         """What becomes of a message that has failed before; None where it is tried again."""
         message = attempt.message
         assert message is not None
@@ -182,7 +212,7 @@ class Handler:
         can_delay = tables.delayed is not None and is_ours and can_be_written(envelope.headers)
         action = RecoverabilityAction.GIVE_UP
         if not failed.is_final:
-            action = action_for(self._recoverability, failed.attempts, envelope, can_delay=can_delay)
+            action = self._recoverability.action(failed.attempts, envelope, can_delay=can_delay)
         shown_id, kind = quoted(envelope.identity.message_id), failed.failure.exception_type
         if action is RecoverabilityAction.RETRY:
             return None
@@ -190,7 +220,7 @@ class Handler:
             attempt.giving_up = True
             log.error("Message %s goes to the error queue after %s, attempt %d", shown_id, kind, failed.attempts)
             return self._give_up(tables, message, failed.failure)
-        delay = delay_of(self._recoverability, envelope)
+        delay = self._recoverability.delay(envelope)
         log.warning("Message %s is tried again in %s after %s", shown_id, delay, kind)
         tables.delayed.store([Message(delayed_headers(envelope.headers, envelope), message.body)], delay=delay)
         return Outcome.DELAYED
@@ -240,7 +270,7 @@ class Handler:
             raise ConfigurationError("The handler is asynchronous or a generator, so nothing ran: give a function.")
         return Outcome.HANDLED
 
-    def _settle(self, sessions: KeptSessions) -> Outcome:
+    def _settle(self, sessions: SessionStack) -> Outcome:
         """Put a message into the error queue that is in no queue any more; repeated until it is there."""
         assert self._unsettled is not None
         message, failure = self._unsettled
@@ -260,7 +290,7 @@ class Handler:
         self._unsettled = None
         return Outcome.FAILED
 
-    def _set_aside(self, sessions: KeptSessions, message: ReceivedMessage, error: Exception) -> Outcome:
+    def _set_aside(self, sessions: SessionStack, message: ReceivedMessage, error: Exception) -> Outcome:
         """Move a message that the error queue has not taken, as it is; it is in its queue, rolled back."""
         with sessions.lend() as session:
             self._move_aside(self._tables_of(session), message, error)
@@ -271,7 +301,7 @@ class Handler:
         reason = Envelope.of(message).problem or f"the error queue did not take the message ({type_name(error)})"
         set_aside(tables.queue, tables.error_queue, message.row_version, reason, self._endpoint.ledger_schema)
 
-    def _note_failure(self, attempt: _Attempt, message: ReceivedMessage, error: Exception) -> Failed:
+    def _note_failure(self, attempt: _Attempt, message: ReceivedMessage, error: Exception) -> FailedAttempts:
         # A destination that cannot take a message will not be able to a moment later.
         is_final = attempt.envelope is None and not isinstance(error, TransientError)
         is_final = is_final or isinstance(error, self._recoverability.unrecoverable)

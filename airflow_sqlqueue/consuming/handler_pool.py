@@ -13,8 +13,7 @@ from contextlib import closing
 from functools import partial
 
 from airflow_sqlqueue.budget import Budget
-from airflow_sqlqueue.consuming.handler import Handler, Outcome
-from airflow_sqlqueue.consuming.kept_sessions import KeptSessions
+from airflow_sqlqueue.consuming.handler import Handler, Outcome, SessionStack
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.session import Session
@@ -106,7 +105,7 @@ class HandlerPool:
             return True
 
     def _work(self) -> bool:
-        connect = partial(KeptSessions, self._connect)
+        connect = partial(SessionStack, self._connect)
         connection = Reconnecting(connect, self._what, pause=self._wait, known=True)
         handler = self._handler(self._grow)
         with closing(connection):
@@ -117,7 +116,7 @@ class HandlerPool:
             raise StoppedError
 
     def _handle_messages(
-        self, handler: Handler, sessions: KeptSessions, connection: Reconnecting[KeptSessions]
+        self, handler: Handler, sessions: SessionStack, connection: Reconnecting[SessionStack]
     ) -> bool:
         """Handle messages until there is an end to it; True where others go on and this one has left."""
         while not self._stop.is_set() and self._budget.reserve(1):

@@ -5,17 +5,23 @@ Source: docs/transport/transactions.md, "Recoverability".
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
+from airflow_sqlqueue.errorqueue.failing import Failure
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Headers
 
 _LONGEST = timedelta(days=1)
 """After a delayed retry that lies further back there is no other."""
+
+MAX_REMEMBERED = 10_000
+"""Messages that are remembered; the count of one that is forgotten begins again."""
 
 
 class RecoverabilityAction(Enum):
@@ -53,28 +59,23 @@ class RecoverabilityOptions:
         if not self.error_queue:
             raise ConfigurationError("error_queue names no queue: messages that are given up have to go somewhere.")
 
+    def action(self, attempts: int, envelope: Envelope, *, can_delay: bool) -> RecoverabilityAction:
+        """Return the action for a message that has failed ``attempts`` times; ``can_delay``: there is a table."""
+        if attempts <= self.immediate_retries:
+            return RecoverabilityAction.RETRY
+        delayed_at = envelope.recoverability.delayed_at
+        recent = delayed_at is None or datetime.now(timezone.utc) - delayed_at <= _LONGEST
+        if can_delay and recent and _rounds(envelope) < self.delayed_retries:
+            return RecoverabilityAction.DELAY
+        return RecoverabilityAction.GIVE_UP
 
-def action_for(
-    options: RecoverabilityOptions, attempts: int, envelope: Envelope, *, can_delay: bool
-) -> RecoverabilityAction:
-    """What to do with a message that has failed ``attempts`` times since it came; ``can_delay``: there is a table."""
-    if attempts <= options.immediate_retries:
-        return RecoverabilityAction.RETRY
-    delayed_at = envelope.recoverability.delayed_at
-    recent = delayed_at is None or datetime.now(timezone.utc) - delayed_at <= _LONGEST
-    if can_delay and recent and rounds_of(envelope) < options.delayed_retries:
-        return RecoverabilityAction.DELAY
-    return RecoverabilityAction.GIVE_UP
+    def delay(self, envelope: Envelope) -> timedelta:
+        """The delay before the message's next round."""
+        return timedelta(seconds=self.delayed_retry_seconds * (_rounds(envelope) + 1))
 
 
-def rounds_of(envelope: Envelope) -> int:
-    """How many delayed retries the message has behind it."""
+def _rounds(envelope: Envelope) -> int:
     return max(0, envelope.recoverability.delayed_retries or 0)
-
-
-def delay_of(options: RecoverabilityOptions, envelope: Envelope) -> timedelta:
-    """How long the message waits for its next round."""
-    return timedelta(seconds=options.delayed_retry_seconds * (rounds_of(envelope) + 1))
 
 
 def delayed_headers(headers: Headers, envelope: Envelope) -> dict[str, str | None]:
@@ -82,6 +83,45 @@ def delayed_headers(headers: Headers, envelope: Envelope) -> dict[str, str | Non
     kept = {name: value for name, value in headers.items() if name != HeaderNames.FORWARD_DESTINATION}
     return {
         **kept,
-        HeaderNames.DELAYED_RETRIES: str(rounds_of(envelope) + 1),
+        HeaderNames.DELAYED_RETRIES: str(_rounds(envelope) + 1),
         HeaderNames.DELAYED_RETRIES_TIMESTAMP: format_time(datetime.now(timezone.utc)),
     }
+
+
+@dataclass(frozen=True)
+class FailedAttempts:
+    """``attempts`` have failed so far, the last one with ``failure``; ``is_final`` ends them whatever their number."""
+
+    attempts: int
+    failure: Failure
+    is_final: bool = False
+
+
+class FailureStorage:
+    """Failures by the RowVersion of the message, which a rollback leaves as it is. Safe to use from several threads."""
+
+    def __init__(self, most: int = MAX_REMEMBERED) -> None:
+        self._most = most
+        self._failed: OrderedDict[int, FailedAttempts] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def record(self, row_version: int, error: Exception, *, is_final: bool = False) -> FailedAttempts:
+        """Note one more attempt that failed, and forget the message that nothing was heard of for longest."""
+        failure = Failure.of(error)
+        with self._lock:
+            before = self._failed.pop(row_version, None)
+            now = FailedAttempts(1 if before is None else before.attempts + 1, failure, is_final)
+            self._failed[row_version] = now
+            if len(self._failed) > self._most:
+                self._failed.popitem(last=False)
+        return now
+
+    def find(self, row_version: int) -> FailedAttempts | None:
+        """What is known of a message; None where it has not failed."""
+        with self._lock:
+            return self._failed.get(row_version)
+
+    def forget(self, row_version: int) -> None:
+        """The message has left the queue."""
+        with self._lock:
+            self._failed.pop(row_version, None)

@@ -23,7 +23,7 @@ _REJECTED = 16
 """Messages of one transaction that go to the error queue, whose headers are read."""
 
 
-class HeldMessages:
+class LockedMessages:
     """Messages of a queue that one transaction holds. For one thread; close it, in any case.
 
     What is held nobody else receives. When the process or the connection dies it is in the queue as before.
@@ -48,7 +48,7 @@ class HeldMessages:
         self._endpoint: Endpoint | None = None
         self._tables: EndpointTables | None = None
 
-    def hold(self, limit: int) -> list[MessageHead]:
+    def lock(self, limit: int) -> list[MessageHead]:
         """Lock up to ``limit`` messages at the head of the queue, past those that others have locked.
 
         Expired ones are among them. Where there is none, nothing is held. Raises what a queue raises, and for the error
