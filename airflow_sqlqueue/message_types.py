@@ -30,11 +30,6 @@ def full_name(assembly_qualified: str) -> str:
     return text.rstrip(SPACE)
 
 
-def full_names(enclosed: str) -> tuple[str, ...]:
-    """The full names of all types that a message encloses, most derived first; what has no name is left out."""
-    return tuple(filter(None, map(full_name, enclosed.split(";"))))
-
-
 def first_type(enclosed: str | None) -> str | None:
     """The full name of the most derived type; None where there is none."""
     return next(filter(None, map(full_name, (enclosed or "").split(";"))), None)

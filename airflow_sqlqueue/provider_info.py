@@ -82,16 +82,10 @@ def get_provider_info() -> dict[str, Any]:
             "sqlqueue": {
                 "description": "Settings of the SQL Server queue provider.",
                 "options": {
-                    "allow_driver_in_extra": {
-                        "description": (
-                            "Whether a connection's extra may name any ODBC driver, the path of a library included. "
-                            "A user who may edit connections can then load code into workers."
-                        ),
-                        "version_added": "0.1.0",
-                        "type": "boolean",
-                        "example": "True",
-                        "default": "False",
-                    },
+                    "allow_driver_in_extra": _switch(
+                        "Whether a connection's extra may name any ODBC driver, the path of a library included. "
+                        "A user who may edit connections can then load code into workers."
+                    ),
                     "token_hosts": _option(
                         "Hosts, with commas, that get a token of Microsoft Entra ID where a connection names them, "
                         "besides those of Azure SQL and Fabric; .example.com means all below it. Whoever runs such a "
@@ -129,16 +123,10 @@ def get_provider_info() -> dict[str, Any]:
                         "headers, also without the right to read the connection.",
                         "sqlqueue_default",
                     ),
-                    "page_show_bodies": {
-                        "description": (
-                            "Whether the page shows bodies of messages, to those who may read 'SQL Queue Bodies' and "
-                            "edit the connection."
-                        ),
-                        "version_added": "0.1.0",
-                        "type": "boolean",
-                        "example": "True",
-                        "default": "False",
-                    },
+                    "page_show_bodies": _switch(
+                        "Whether the page shows bodies of messages, to those who may read 'SQL Queue Bodies' and edit "
+                        "the connection."
+                    ),
                     "page_metrics_token": _option(
                         "What a scraper of sqlqueue/metrics shows as its Bearer token; none: there are no metrics.",
                         sensitive=True,
@@ -158,6 +146,11 @@ def _option(description: str, example: str | None = None, *, sensitive: bool = F
     """An option of the configuration that is text, and empty unless set."""
     found = {"description": description, "version_added": "0.1.0", "type": "string", "example": example, "default": ""}
     return {**found, "sensitive": True} if sensitive else found
+
+
+def _switch(description: str) -> dict[str, Any]:
+    """An option of the configuration that is off unless set."""
+    return {**_option(description, "True"), "type": "boolean", "default": "False"}
 
 
 def _modules(*names: str) -> dict[str, Any]:

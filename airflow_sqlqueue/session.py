@@ -21,11 +21,9 @@ from airflow_sqlqueue.errors import (
     StatementError,
     TransactionError,
 )
-from airflow_sqlqueue.server.connection import open_connection
+from airflow_sqlqueue.server.connection import check_product, open_connection
+from airflow_sqlqueue.server.cursors import PreparedCursors, declared
 from airflow_sqlqueue.server.enlisted import EnlistedConnection
-from airflow_sqlqueue.server.parameters import declared
-from airflow_sqlqueue.server.prepared import PreparedCursors
-from airflow_sqlqueue.server.product import check_product
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
 from airflow_sqlqueue.server.translation import quiet, translate
 from airflow_sqlqueue.sql import Query, number, query

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, TransactionError
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -26,18 +24,6 @@ Connect = Callable[[], AbstractContextManager[Session]]
 """Gives a session for a block: a new one that the block's end closes, or one that stays open for the next."""
 
 
-@dataclass(frozen=True)
-class Server:
-    """What one connection can reach: a server, as a login. Databases do not count, a transaction spans them."""
-
-    name: str
-    login: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, settings: ConnectionSettings) -> Server:
-        return cls(settings.server.lower(), settings.login)
-
-
 class Transaction:
     """A transaction under way on a server. Its sessions are open while the block of :func:`transaction` runs.
 
@@ -50,11 +36,6 @@ class Transaction:
     ) -> None:
         self.settings, self.mode, self.receiving = settings, mode, receiving
         self._connect, self._stack = connect, stack
-
-    @property
-    def server(self) -> Server:
-        """What it can reach."""
-        return Server.of(self.settings)
 
     @cached_property
     def sending(self) -> Session:
@@ -103,9 +84,11 @@ def current_transaction(settings: ConnectionSettings) -> Transaction | None:
     current = _current.get()
     if current is None or current.settings is settings:
         return current
-    if current.server != Server.of(settings):
+    # Databases do not count: a transaction spans those of its server.
+    server, login = current.settings.server.lower(), current.settings.login
+    if (server, login) != (settings.server.lower(), settings.login):
         raise TransactionError(
-            f"A transaction on {current.server.name} as {current.server.login[0]!r} is open, and one "
+            f"A transaction on {server} as {current.settings.user!r} is open, and one "
             f"on {settings.server} as {settings.user!r} cannot commit together with it: end it first, "
             "or use the same connection."
         )

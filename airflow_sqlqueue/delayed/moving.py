@@ -86,11 +86,5 @@ def _headers(due: DueMessage) -> Headers | str:
 
 def _statement(delayed: DelayedTable, queue: QueueTable, rows: int, present: Collection[str]) -> Query:
     moment = delayed.moment_fragment()
-    found = delayed.query(
-        "delayed.move",
-        queue=identifier(queue.address),
-        **delayed_move(present, rows),
-        since=moment,
-        until=moment,
-    )
-    return Query(found.name, found.purpose.replace("the queue", f"the queue {queue.address.canonical}"), found.text)
+    names = {"queue": identifier(queue.address), "since": moment, "until": moment}
+    return delayed.query("delayed.move", **names, **delayed_move(present, rows)).naming("the queue", queue.address)

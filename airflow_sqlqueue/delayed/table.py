@@ -97,8 +97,7 @@ class DelayedTable:
 
     def query(self, name: str, **fragments: Fragment) -> Query:
         """A query on this table, whose errors name it."""
-        found = query(name, table=identifier(self.address), **fragments)
-        return Query(found.name, found.purpose.replace("the table", f"the table {self.address.canonical}"), found.text)
+        return query(name, table=identifier(self.address), **fragments).naming("the table", self.address)
 
     def store(
         self,

@@ -19,8 +19,7 @@ from airflow_sqlqueue.queue.browsing import PAGE, PAGE_BYTES, read
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.tables.drop import drop_queue
+from airflow_sqlqueue.tables.create import create_queue, drop_queue
 
 log = logging.getLogger(__name__)
 

@@ -85,8 +85,7 @@ class SubscriptionTable:
             layout = read_layout(self.session, self.address, "subscription", advice=advice)
             layout.require("subscription")
             self._layout = layout
-        found = query(name, table=identifier(self.address), **fragments)
-        return Query(found.name, found.purpose.replace("the table", f"the table {self.address.canonical}"), found.text)
+        return query(name, table=identifier(self.address), **fragments).naming("the table", self.address)
 
     def subscribe(self, type_name: str, endpoint: str, queue: ResolvedAddress) -> bool:
         """Let an endpoint have the events of a type; return whether anything changed.

@@ -1,4 +1,4 @@
-"""Opening a connection of the driver's."""
+"""Opening a connection of the driver's, to a server of a supported version."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from airflow_sqlqueue.errors import (
     ServerBusyError,
     ServerUnreachableError,
     SqlQueueError,
+    UnsupportedServerError,
     UntrustedServerError,
 )
 from airflow_sqlqueue.server.browser import unknown_host
@@ -25,6 +26,18 @@ _PROBE_SECONDS = 2.0
 _LOGIN = {18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064}
 _CUT = ("eof", "syscall", "reset", "closed", "broken pipe", "error code 0x", "timeout")
 """Words for a connection that broke while encryption was agreed on, as where a server stops just then."""
+
+_WAREHOUSES = {
+    6: "a dedicated SQL pool of Azure Synapse Analytics",
+    11: "a warehouse or SQL analytics endpoint of Microsoft Fabric, or a serverless pool of Azure Synapse Analytics",
+}
+_WITH_VERSIONS = {1, 2, 3, 4}
+"""Editions of SQL Server proper. Azure SQL Database calls itself version 12, and is newer than all of them."""
+
+_OLDEST = 13
+"""SQL Server 2016: the catalog has had temporal tables and encrypted columns since, which reading a layout asks for."""
+
+_INSTEAD = "use SQL Server 2016 or later, Azure SQL Database, Azure SQL Managed Instance or SQL database in Fabric"
 
 
 def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) -> pyodbc.Connection:
@@ -109,3 +122,20 @@ def _unreachable(settings: ConnectionSettings) -> ServerUnreachableError:
     return ServerUnreachableError(
         f"No SQL Server answers at {settings.server}: check the host, the port and that the server runs."
     )
+
+
+def check_product(edition: int, version: str, where: str) -> None:
+    """Raise :class:`UnsupportedServerError` for a server without what queue tables need.
+
+    ``edition`` and ``version`` are its properties EngineEdition and ProductVersion. Source: "SERVERPROPERTY
+    (Transact-SQL)"; docs/concepts/connections.md, "SQL Server versions".
+    """
+    if edition in _WAREHOUSES:
+        raise UnsupportedServerError(
+            f"The server at {where} is {_WAREHOUSES[edition]}, which has no queue tables: {_INSTEAD}."
+        )
+    major = version.partition(".")[0]
+    if edition in _WITH_VERSIONS and major.isdecimal() and int(major) < _OLDEST:
+        raise UnsupportedServerError(
+            f"The server at {where} has version {version}, before SQL Server 2016: {_INSTEAD}."
+        )

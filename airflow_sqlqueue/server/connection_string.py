@@ -173,16 +173,7 @@ class ConnectionString:
 
     def settings(self) -> ConnectionSettings:
         """The settings that it stands for. Raises :class:`ConfigurationError` where it names no server or database."""
-        return ConnectionSettings(
-            host=self.host,
-            port=self.port,
-            database=self.database,
-            user=self.user,
-            password=self.password,
-            keywords=self.keywords,
-            login_timeout=self.login_timeout,
-            instance=self.instance,
-        )
+        return ConnectionSettings(**{name: value for name, value in vars(self).items() if name != "queue_schema"})
 
 
 def is_connection_string(text: str) -> bool:

@@ -14,7 +14,7 @@ makes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import NewType
@@ -40,7 +40,11 @@ class Query:
 
     def bind(self, **fragments: Fragment) -> Query:
         """The same query with its names filled in."""
-        return Query(self.name, self.purpose, self.text.format(**fragments), self.ours)
+        return replace(self, text=self.text.format(**fragments))
+
+    def naming(self, noun: str, table: ResolvedAddress) -> Query:
+        """The same query, whose purpose and errors name the table behind ``noun``."""
+        return replace(self, purpose=self.purpose.replace(noun, f"{noun} {table.canonical}"))
 
 
 def identifier(name: str | ResolvedAddress) -> Fragment:

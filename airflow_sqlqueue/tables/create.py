@@ -1,4 +1,4 @@
-"""Creating the transport's tables, each once, however many ask for it at the same moment."""
+"""Creating the transport's tables, each once, however many ask for it at the same moment, and dropping queues."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from airflow_sqlqueue.errors import LockTimeoutError, QueueNotFoundError, StatementError
+from airflow_sqlqueue.errors import (
+    LockTimeoutError,
+    NotAQueueError,
+    QueueNotEmptyError,
+    QueueNotFoundError,
+    StatementError,
+)
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, literal, query
@@ -208,6 +214,29 @@ def create_queue(
     return create(session, definition, create_schema=create_schema)
 
 
+def drop_queue(session: Session, table: ResolvedAddress, *, force: bool = False) -> int:
+    """Drop a queue, or a table of delayed messages, and return how many messages went with it.
+
+    Raises :class:`QueueNotFoundError` where there is none, :class:`NotAQueueError` for another table, synonym or view,
+    and :class:`QueueNotEmptyError` where it holds messages, those that others have locked included, unless ``force`` is
+    set. The table is locked before it is counted, so no message comes in between; :class:`LockTimeoutError` where a
+    transaction keeps one locked for too long.
+    """
+    layout = read_layout(session, table, advice="there is nothing to drop, check the address")
+    layout.require("queue", "delayed")
+    if layout.object_type != "table":
+        raise NotAQueueError(f"{table.canonical} is a {layout.object_type}: drop the table {layout.table.canonical}.")
+    with session.transaction():
+        holds_messages = session.value(_named("create.lock_whole", table)) is not None
+        if holds_messages and not force:
+            raise QueueNotEmptyError(
+                f"The queue {table.canonical} holds messages: drain or purge it first, or force the drop and lose them."
+            )
+        count = int(session.value(_named("create.count_whole", table))) if holds_messages else 0
+        session.run(_named("create.drop", table))
+    return count
+
+
 def script(definitions: Iterable[Definition], *, create_schema: bool = False) -> str:
     """The same as a script for an administrator, safe to run twice; batches end with GO. Nothing is run."""
     batches = [query("create.script_settings").text]
@@ -267,3 +296,7 @@ def _no_schema(table: ResolvedAddress) -> QueueNotFoundError:
 def _statement(name: str, table: ResolvedAddress, **fragments: Fragment) -> Query:
     found = query(name, table=identifier(table), **fragments)
     return Query(found.name, f"{found.purpose} of {table.canonical}", found.text)
+
+
+def _named(name: str, table: ResolvedAddress) -> Query:
+    return query(name, table=identifier(table)).naming("the table", table)
