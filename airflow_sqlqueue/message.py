@@ -160,6 +160,34 @@ class DecodedHeaders:
         return None if self.problem_code is None else PROBLEMS[self.problem_code]
 
 
+SPACE = " \t\n\r\v\f"
+"""What may stand around a name and does not belong to it."""
+
+
+MAX_GENERIC = 65_536
+"""Characters of a generic type within which its name is looked for: a header of megabytes must stay cheap to read."""
+
+
+def full_name(assembly_qualified: str) -> str:
+    """``Shop.Order`` of ``Shop.Order, Shop``: what stands before the first comma that no bracket holds.
+
+    The commas between a generic type's brackets are part of its name. Empty where there is no name.
+    """
+    if "[" not in assembly_qualified:
+        return assembly_qualified.partition(",")[0].strip(SPACE)
+    depth, text = 0, assembly_qualified.lstrip(SPACE)[:MAX_GENERIC]
+    for index, character in enumerate(text):
+        depth += (character == "[") - (character == "]")
+        if character == "," and depth <= 0:
+            return text[:index].rstrip(SPACE)
+    return text.rstrip(SPACE)
+
+
+def first_type(enclosed: str | None) -> str | None:
+    """The full name of the most derived type; None where there is none."""
+    return next(filter(None, map(full_name, (enclosed or "").split(";"))), None)
+
+
 def escape_non_ascii(text: str) -> str:
     """JSON text with what is outside ASCII as ``\\uXXXX``: the same JSON, as such characters only stand in strings."""
     return text if text.isascii() else re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)

@@ -71,7 +71,7 @@ class TableManager:
         return definitions
 
     def drop(self, queue_name: str, *, force: bool = False) -> int:
-        """Drop a queue; return how many messages went with it. See :func:`airflow_sqlqueue.tables.create.drop_queue`."""
+        """Drop a queue; return how many messages went with it. See :func:`.drop_queue`."""
         with self._connector.queue(queue_name) as queue:
             return drop_queue(queue.session, queue.address, force=force)
 

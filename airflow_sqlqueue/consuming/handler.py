@@ -17,15 +17,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from airflow_sqlqueue.consuming import recoverability
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.receiver import Receiver
-from airflow_sqlqueue.consuming.recoverability import (
-    FailedAttempts,
-    FailureStorage,
-    RecoverabilityAction,
-    delayed_headers,
-)
 from airflow_sqlqueue.delayed.moving import check_takes
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.failing import Failure, complete_headers, failed_message, type_name
@@ -79,7 +74,7 @@ class _Attempt:
     envelope: Envelope | None = None
     at_risk: bool = False
     giving_up: bool = False
-    failed: FailedAttempts | None = None
+    failed: recoverability.FailedAttempts | None = None
 
     def is_to_blame(self, error: Exception) -> bool:
         """Whether the message is the cause of an error, and not the server, a table or a setting."""
@@ -130,7 +125,7 @@ class Handler:
         resolver: AddressResolver,
         handle: Handle,
         options: ConsumeOptions,
-        failures: FailureStorage,
+        failures: recoverability.FailureStorage,
         receiver: Receiver,
         on_received: Callable[[Callable[[int], int]], None],
     ) -> None:
@@ -202,7 +197,7 @@ class Handler:
         return None
 
     def _recover(
-        self, tables: EndpointTables, attempt: _Attempt, envelope: Envelope, failed: FailedAttempts
+        self, tables: EndpointTables, attempt: _Attempt, envelope: Envelope, failed: recoverability.FailedAttempts
     ) -> Outcome | None:
         """What becomes of a message that has failed before; None where it is tried again."""
         message = attempt.message
@@ -210,19 +205,21 @@ class Handler:
         # One for another queue has been delayed before, and would be handled here after another delay.
         is_ours = self._destination(envelope) is None
         can_delay = tables.delayed is not None and is_ours and can_be_written(envelope.headers)
-        action = RecoverabilityAction.GIVE_UP
+        action = recoverability.RecoverabilityAction.GIVE_UP
         if not failed.is_final:
             action = self._recoverability.action(failed.attempts, envelope, can_delay=can_delay)
         shown_id, kind = quoted(envelope.identity.message_id), failed.failure.exception_type
-        if action is RecoverabilityAction.RETRY:
+        if action is recoverability.RecoverabilityAction.RETRY:
             return None
-        if action is RecoverabilityAction.GIVE_UP or tables.delayed is None:
+        if action is recoverability.RecoverabilityAction.GIVE_UP or tables.delayed is None:
             attempt.giving_up = True
             log.error("Message %s goes to the error queue after %s, attempt %d", shown_id, kind, failed.attempts)
             return self._give_up(tables, message, failed.failure)
         delay = self._recoverability.delay(envelope)
         log.warning("Message %s is tried again in %s after %s", shown_id, delay, kind)
-        tables.delayed.store([Message(delayed_headers(envelope.headers, envelope), message.body)], delay=delay)
+        tables.delayed.store(
+            [Message(recoverability.delayed_headers(envelope.headers, envelope), message.body)], delay=delay
+        )
         return Outcome.DELAYED
 
     def _give_up(self, tables: EndpointTables, message: ReceivedMessage, failure: Failure) -> Outcome:
@@ -301,7 +298,9 @@ class Handler:
         reason = Envelope.of(message).problem or f"the error queue did not take the message ({type_name(error)})"
         set_aside(tables.queue, tables.error_queue, message.row_version, reason, self._endpoint.ledger_schema)
 
-    def _note_failure(self, attempt: _Attempt, message: ReceivedMessage, error: Exception) -> FailedAttempts:
+    def _note_failure(
+        self, attempt: _Attempt, message: ReceivedMessage, error: Exception
+    ) -> recoverability.FailedAttempts:
         # A destination that cannot take a message will not be able to a moment later.
         is_final = attempt.envelope is None and not isinstance(error, TransientError)
         is_final = is_final or isinstance(error, self._recoverability.unrecoverable)

@@ -15,20 +15,12 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.address import MAX_ADDRESS_LENGTH
 from airflow_sqlqueue.budget import Limits
 from airflow_sqlqueue.delayed.moving import DueMessage, check_takes, move_rows
 from airflow_sqlqueue.delayed.table import FIRST, DelayedMessage, DelayedTable
 from airflow_sqlqueue.envelope.times import format_time
-from airflow_sqlqueue.errors import (
-    AddressError,
-    ConfigurationError,
-    LayoutChangedError,
-    SqlQueueError,
-    TransactionError,
-    TransientError,
-    is_of_a_message,
-)
 from airflow_sqlqueue.message import HeaderNames, can_be_written, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import PAGE_BYTES, is_last
@@ -107,11 +99,11 @@ def move_due(
     ``queue`` and ``error_queue`` use the session of ``delayed``. Raises what a queue raises; chunks before that stay.
     """
     if not 1 <= chunk <= MAX_CHUNK:
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             f"{chunk} messages for one chunk: give 1 to {MAX_CHUNK}, so that locks never escalate."
         )
     if delayed.session.in_transaction:
-        raise TransactionError("A move commits its chunks one by one: call it outside the transaction.")
+        raise errors.TransactionError("A move commits its chunks one by one: call it outside the transaction.")
     budget = Limits(max_messages=max_messages, max_seconds=max_seconds).budget()
     mover = _Mover(delayed, queue, resolver, error_queue)
     with _mover_lock(delayed) as granted:
@@ -146,7 +138,7 @@ def _mover_lock(delayed: DelayedTable) -> Iterator[bool]:
     finally:
         if granted:
             # Where the connection is broken, the server has released the lock, or will.
-            with suppress(SqlQueueError):
+            with suppress(errors.SqlQueueError):
                 session.run(delayed.query("delayed.release_mover", catalog=catalog), resource)
 
 
@@ -178,7 +170,7 @@ class _Problem:
     def of(cls, error: Exception) -> _Problem:
         kind = type(error)
         # The text of an error that is not ours may quote a message.
-        text = str(error) if isinstance(error, SqlQueueError) else kind.__name__
+        text = str(error) if isinstance(error, errors.SqlQueueError) else kind.__name__
         return cls(f"{kind.__module__}.{kind.__name__}", text)
 
 
@@ -236,7 +228,7 @@ class _Mover:
                     self._reread.add(refused.text)
                     del self.routes[refused.text]
             except Exception as error:
-                if not is_of_a_message(error):
+                if not errors.is_of_a_message(error):
                     raise
                 take = len(self._due) // 2
                 if not take:
@@ -326,7 +318,9 @@ class _Mover:
 
     def _route(self, text: str) -> QueueTable | _Problem:
         if len(text) > MAX_ADDRESS_LENGTH:
-            return _Problem.of(AddressError(f"The queue address {quoted(text)} is longer than any that can be used."))
+            return _Problem.of(
+                errors.AddressError(f"The queue address {quoted(text)} is longer than any that can be used.")
+            )
         if text not in self.routes:
             raise _UnknownRouteError(text)
         return self.routes[text]
@@ -338,9 +332,9 @@ class _Mover:
             if address != self.queue.address:
                 found.require_allowed(self.resolver)
             check_takes(found)
-        except TransientError:
+        except errors.TransientError:
             raise
-        except SqlQueueError as error:
+        except errors.SqlQueueError as error:
             return _Problem.of(error)
         return found
 
@@ -350,10 +344,10 @@ class _Mover:
         try:
             move_rows(self.delayed, route, due)
             return
-        except LayoutChangedError as error:
+        except errors.LayoutChangedError as error:
             refusal = _RefusedError(text, _Problem.of(error), is_stale=True)
-        except SqlQueueError as error:
-            if isinstance(error, TransientError) or is_of_a_message(error):
+        except errors.SqlQueueError as error:
+            if isinstance(error, errors.TransientError) or errors.is_of_a_message(error):
                 raise
             refusal = _RefusedError(text, _Problem.of(error), is_stale=False)
         raise refusal

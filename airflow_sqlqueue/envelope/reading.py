@@ -14,20 +14,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from airflow_sqlqueue.envelope.typed_headers import (
-    Audit,
-    Content,
-    Control,
-    Delayed,
-    FailureHeaders,
-    Identity,
-    LargeBody,
-    Recoverability,
-    Routing,
-    Saga,
-    Time,
-    Tracing,
-)
+from airflow_sqlqueue.envelope import typed_headers
 from airflow_sqlqueue.message import PROBLEMS, DecodedHeaders, Headers, Message, ReceivedMessage, decode_headers
 
 _TEXT = re.compile(r"^text/|json|xml")
@@ -63,65 +50,65 @@ class Envelope:
         return None if self.problem_code is None else PROBLEMS[self.problem_code]
 
     @cached_property
-    def identity(self) -> Identity:
+    def identity(self) -> typed_headers.Identity:
         """Its ids. The row's Id is the message id where the header is missing or empty, as it is to endpoints."""
-        group = Identity.of(self.headers)
+        group = typed_headers.Identity.of(self.headers)
         return replace(group, message_id=group.message_id or (str(self.row_id) if self.row_id else None))
 
     @cached_property
-    def content(self) -> Content:
+    def content(self) -> typed_headers.Content:
         """What the body is."""
-        return Content.of(self.headers)
+        return typed_headers.Content.of(self.headers)
 
     @cached_property
-    def routing(self) -> Routing:
+    def routing(self) -> typed_headers.Routing:
         """Where it comes from, and where a reply goes."""
-        return Routing.of(self.headers)
+        return typed_headers.Routing.of(self.headers)
 
     @cached_property
-    def time(self) -> Time:
+    def time(self) -> typed_headers.Time:
         """When it was sent, and how long it lives."""
-        return Time.of(self.headers)
+        return typed_headers.Time.of(self.headers)
 
     @cached_property
-    def saga(self) -> Saga:
+    def saga(self) -> typed_headers.Saga:
         """The sagas it is for and comes from."""
-        return Saga.of(self.headers)
+        return typed_headers.Saga.of(self.headers)
 
     @cached_property
-    def recoverability(self) -> Recoverability:
+    def recoverability(self) -> typed_headers.Recoverability:
         """How often it was tried again."""
-        return Recoverability.of(self.headers)
+        return typed_headers.Recoverability.of(self.headers)
 
     @cached_property
-    def failure(self) -> FailureHeaders:
+    def failure(self) -> typed_headers.FailureHeaders:
         """Why it stands in an error queue."""
-        return FailureHeaders.of(self.headers)
+        return typed_headers.FailureHeaders.of(self.headers)
 
     @cached_property
-    def audit(self) -> Audit:
+    def audit(self) -> typed_headers.Audit:
         """Who handled it, and when."""
-        return Audit.of(self.headers)
+        return typed_headers.Audit.of(self.headers)
 
     @cached_property
-    def control(self) -> Control:
+    def control(self) -> typed_headers.Control:
         """What the infrastructure says with it."""
-        return Control.of(self.headers)
+        return typed_headers.Control.of(self.headers)
 
     @cached_property
-    def delayed(self) -> Delayed:
+    def delayed(self) -> typed_headers.Delayed:
         """Where it goes when it is due."""
-        return Delayed.of(self.headers)
+        return typed_headers.Delayed.of(self.headers)
 
     @cached_property
-    def large_body(self) -> LargeBody:
+    def large_body(self) -> typed_headers.LargeBody:
         """What the data bus keeps of it."""
-        return LargeBody.of(self.headers)
+        return typed_headers.LargeBody.of(self.headers)
 
     @cached_property
-    def tracing(self) -> Tracing:
+    def tracing(self) -> typed_headers.Tracing:
         """The trace it is part of."""
-        return Tracing.of(self.headers)
+        return typed_headers.Tracing.of(self.headers)
 
     def text(self) -> str | None:
         """The body as text, without a byte order mark; None where the content type or the bytes say that it is none.

@@ -18,8 +18,7 @@ from typing import Any, Literal, TypeVar, get_args
 from airflow_sqlqueue.address import QueueAddress
 from airflow_sqlqueue.envelope.times import parse_interval, parse_time
 from airflow_sqlqueue.errors import AddressError
-from airflow_sqlqueue.message import HeaderNames, Headers
-from airflow_sqlqueue.message_types import full_name
+from airflow_sqlqueue.message import HeaderNames, Headers, full_name
 
 Intent = Literal["Send", "Publish", "Reply", "Subscribe", "Unsubscribe"]
 INTENTS: tuple[Intent, ...] = get_args(Intent)

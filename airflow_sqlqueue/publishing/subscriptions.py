@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from shlex import join
 
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, QueueNotFoundError
-from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.message_types import full_name
+from airflow_sqlqueue.message import HeaderNames, Message, full_name
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session

@@ -6,15 +6,7 @@ import socket
 from codecs import utf_16_le_decode
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.errors import (
-    DriverNotFoundError,
-    LoginFailedError,
-    ServerBusyError,
-    ServerUnreachableError,
-    SqlQueueError,
-    UnsupportedServerError,
-    UntrustedServerError,
-)
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.server.browser import unknown_host
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
 from airflow_sqlqueue.server.translation import BUSY, LOST, REPLICA, quiet, state_and_number
@@ -55,37 +47,37 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
     return connection
 
 
-def _refusal(settings: ConnectionSettings, error: Exception) -> SqlQueueError:
+def _refusal(settings: ConnectionSettings, error: Exception) -> errors.SqlQueueError:
     """Our error for a connection that was not made."""
     state, number = state_and_number(error)
     text, where = str(error).lower(), settings.server
     if number in REPLICA:
-        return ServerBusyError(
+        return errors.ServerBusyError(
             f"The database {settings.database!r} cannot be entered on the server at {where} (error {number}), as while "
             "it fails over: try again later, or connect to its primary replica."
         )
     if number in BUSY | LOST:
-        return ServerBusyError(f"The server at {where} starts, fails over or is overloaded: try again later.")
+        return errors.ServerBusyError(f"The server at {where} starts, fails over or is overloaded: try again later.")
     if number in _LOGIN or state == "28000":
         return _refused(settings)
     if state in {"01000", "IM002", "IM003", "IM004"}:
-        return DriverNotFoundError(
+        return errors.DriverNotFoundError(
             f"The ODBC driver {settings.driver or 'for SQL Server'!r} cannot be loaded: "
             "name an installed one, or run \"pip install 'airflow-sqlqueue[driver]'\"."
         )
     if "certificate" in text or ("ssl" in text and not any(word in text for word in _CUT)):
-        return UntrustedServerError(
+        return errors.UntrustedServerError(
             f"No trusted encrypted connection to {where}: install the server's certificate, or, if you may, switch "
             "on 'Trust server certificate' in the Airflow connection (TrustServerCertificate=yes elsewhere)."
         )
     return _unreachable(settings)
 
 
-def _refused(settings: ConnectionSettings) -> LoginFailedError:
+def _refused(settings: ConnectionSettings) -> errors.LoginFailedError:
     what, check = f"the login {settings.user!r}", "the login, the password and that the database exists"
     if settings.by_token:
         what, check = "the access token", "that its identity is a user of the database, and that it has not expired"
-    return LoginFailedError(
+    return errors.LoginFailedError(
         f"The server at {settings.server} refused {what} for the database {settings.database!r}: check {check}."
     )
 
@@ -118,8 +110,8 @@ def _probe_port(settings: ConnectionSettings) -> None:
         pass  # Slow, or one of several addresses is down: the driver knows better.
 
 
-def _unreachable(settings: ConnectionSettings) -> ServerUnreachableError:
-    return ServerUnreachableError(
+def _unreachable(settings: ConnectionSettings) -> errors.ServerUnreachableError:
+    return errors.ServerUnreachableError(
         f"No SQL Server answers at {settings.server}: check the host, the port and that the server runs."
     )
 
@@ -131,11 +123,11 @@ def check_product(edition: int, version: str, where: str) -> None:
     (Transact-SQL)"; docs/concepts/connections.md, "SQL Server versions".
     """
     if edition in _WAREHOUSES:
-        raise UnsupportedServerError(
+        raise errors.UnsupportedServerError(
             f"The server at {where} is {_WAREHOUSES[edition]}, which has no queue tables: {_INSTEAD}."
         )
     major = version.partition(".")[0]
     if edition in _WITH_VERSIONS and major.isdecimal() and int(major) < _OLDEST:
-        raise UnsupportedServerError(
+        raise errors.UnsupportedServerError(
             f"The server at {where} has version {version}, before SQL Server 2016: {_INSTEAD}."
         )

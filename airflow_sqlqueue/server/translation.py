@@ -7,20 +7,7 @@ from __future__ import annotations
 
 import re
 
-from airflow_sqlqueue.errors import (
-    ConnectionLostError,
-    DataMovedError,
-    DeadlockError,
-    LockTimeoutError,
-    MessageError,
-    QueueNotFoundError,
-    RowRefusedError,
-    ServerBusyError,
-    SqlQueueError,
-    StatementError,
-    TransactionError,
-    TransactionLostError,
-)
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.server.permissions import permission_denied
 
 _LOST_STATES = {"08S01", "08003", "08007", "01002", "IMC01", "IMC02", "IMC03", "IMC04", "IMC05", "IMC06"}
@@ -74,67 +61,69 @@ _LEFT_OPEN_TEXT = "A transaction was left open."
 """Of session.commit."""
 
 
-def transaction_lost(error: Exception, purpose: str) -> TransactionLostError | None:
+def transaction_lost(error: Exception, purpose: str) -> errors.TransactionLostError | None:
     """Our error where a statement began by finding its transaction gone, else None."""
     if state_and_number(error)[1] != _GONE or _GONE_TEXT not in _text(error):
         return None
-    return TransactionLostError(
+    return errors.TransactionLostError(
         f"Could not {purpose}: the transaction is gone and everything in it is rolled back, because a statement before "
         "ended it, or because None was given for a parameter whose type the server cannot deduce; write CAST(? AS ...) "
         "there, and run it again."
     )
 
 
-def translate(error: Exception, purpose: str) -> SqlQueueError:
+def translate(error: Exception, purpose: str) -> errors.SqlQueueError:
     """Our error for one of the driver's; ``purpose`` completes "Could not ..."."""
-    if isinstance(error, SqlQueueError):
+    if isinstance(error, errors.SqlQueueError):
         return error
     if isinstance(error, UnicodeError):
-        return MessageError(f"Could not {purpose}: a text holds half a surrogate pair, which is not text: remove it.")
+        return errors.MessageError(
+            f"Could not {purpose}: a text holds half a surrogate pair, which is not text: remove it."
+        )
     state, number = state_and_number(error)
     if lost := transaction_lost(error, purpose):
         return lost
     if number == _LEFT_OPEN and _LEFT_OPEN_TEXT in _text(error):
-        return TransactionError(
+        return errors.TransactionError(
             f"Could not {purpose}: a statement in it began another transaction and left that open, so everything is "
             "rolled back; end what a statement begins by COMMIT TRANSACTION."
         )
     if number == 1205:
-        return DeadlockError(f"Could not {purpose}: the server chose it to break a deadlock; run it again.")
+        return errors.DeadlockError(f"Could not {purpose}: the server chose it to break a deadlock; run it again.")
     if number == 1222:
-        return LockTimeoutError(f"Could not {purpose}: others hold the locks for too long; try again later.")
+        return errors.LockTimeoutError(f"Could not {purpose}: others hold the locks for too long; try again later.")
     if number == 208:
-        return QueueNotFoundError(
+        return errors.QueueNotFoundError(
             f"Could not {purpose}: the table does not exist or the login has no permission on it; create it, check the "
             "address, or have the permission granted."
         )
     if number == 40515:
-        return QueueNotFoundError(
+        return errors.QueueNotFoundError(
             f"Could not {purpose}: the table is in another database, and Azure SQL Database reaches no other from a "
             "connection; connect to that database."
         )
     if number in LOST or state in _LOST_STATES:
-        return ConnectionLostError(f"Could not {purpose}: the connection to the server was lost; run it again.")
+        return errors.ConnectionLostError(f"Could not {purpose}: the connection to the server was lost; run it again.")
     if number in BUSY:
-        return ServerBusyError(
+        return errors.ServerBusyError(
             f"Could not {purpose}: the server starts, fails over or is overloaded (error {number}); try again later."
         )
     if number in REPLICA:
-        return ServerBusyError(
+        return errors.ServerBusyError(
             f"Could not {purpose}: the database cannot be read or written on this server (error {number}), as while it "
             "fails over; try again later, or connect to its primary replica."
         )
     if number == 601:
-        return DataMovedError(f"Could not {purpose}: rows were moved while it read them; run it again.")
+        return errors.DataMovedError(f"Could not {purpose}: rows were moved while it read them; run it again.")
     if denied := permission_denied(purpose, number, _text(error)):
         return denied
     if state in {"HYT00", "HYT01"}:
-        return LockTimeoutError(f"Could not {purpose}: the statement ran into its timeout; try again later.")
+        return errors.LockTimeoutError(f"Could not {purpose}: the statement ran into its timeout; try again later.")
     if number is not None and (number in _OF_A_ROW or number >= _FIRST_OF_USERS):
-        return RowRefusedError(f"Could not {purpose}: SQL Server answered with {_said(number)}.", number)
+        return errors.RowRefusedError(f"Could not {purpose}: SQL Server answered with {_said(number)}.", number)
     if number is not None:
-        return StatementError(f"Could not {purpose}: SQL Server answered with {_said(number)}.", number)
-    return StatementError(f"Could not {purpose}: the driver failed with state {state or 'unknown'}.")
+        return errors.StatementError(f"Could not {purpose}: SQL Server answered with {_said(number)}.", number)
+    return errors.StatementError(f"Could not {purpose}: the driver failed with state {state or 'unknown'}.")
 
 
 _MEANINGS = {

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_sqlqueue.envelope.typed_headers import Content
-from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.message_types import first_type
+from airflow_sqlqueue.message import HeaderNames, first_type
 
 GENERIC = "Ns.Evt`1[[System.Int32, mscorlib, Version=4.0.0.0]]"
 
