@@ -1,4 +1,4 @@
-"""Opening a connection of the driver's, to a server of a supported version."""
+"""Opening a connection with the ODBC driver, and the check of the server's version."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 _PROBE_SECONDS = 2.0
 _LOGIN = {18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064}
 _CUT = ("eof", "syscall", "reset", "closed", "broken pipe", "error code 0x", "timeout")
-"""Words for a connection that broke while encryption was agreed on, as where a server stops just then."""
+"""Words for a connection that broke during the encryption handshake, for example because the server stopped."""
 
 _WAREHOUSES = {
     6: "a dedicated SQL pool of Azure Synapse Analytics",
     11: "a warehouse or SQL analytics endpoint of Microsoft Fabric, or a serverless pool of Azure Synapse Analytics",
 }
 _WITH_VERSIONS = {1, 2, 3, 4}
-"""Editions of SQL Server proper. Azure SQL Database calls itself version 12, and is newer than all of them."""
+"""Editions of SQL Server itself. Azure SQL Database reports version 12 but is newer than all of them."""
 
 _OLDEST = 13
-"""SQL Server 2016: the catalog has had temporal tables and encrypted columns since, which reading a layout asks for."""
+"""SQL Server 2016: the first with temporal tables and encrypted columns in the catalog; reading a layout needs both."""
 
 _INSTEAD = "use SQL Server 2016 or later, Azure SQL Database, Azure SQL Managed Instance or SQL database in Fabric"
 
 
 def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) -> pyodbc.Connection:
-    """A connection of the driver's; raises what :class:`Session` raises."""
+    """Open a connection of the driver; raises the errors of :class:`.Session`."""
     pyodbc = load_pyodbc()
     settings = settings.located()
     text = settings.odbc_connection_string()
@@ -48,7 +48,7 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
 
 
 def _refusal(settings: ConnectionSettings, error: Exception) -> errors.SqlQueueError:
-    """Our error for a connection that was not made."""
+    """Return our error for a failed connection."""
     state, number = state_and_number(error)
     text, where = str(error).lower(), settings.server
     if number in REPLICA:
@@ -83,9 +83,9 @@ def _refused(settings: ConnectionSettings) -> errors.LoginFailedError:
 
 
 def _take_any_text(connection: pyodbc.Connection) -> None:
-    """Read ``nvarchar`` with half a surrogate pair as well, which SQL Server keeps and pyodbc by itself cannot read.
+    """Make the connection read ``nvarchar`` with half a surrogate pair, which SQL Server stores and pyodbc cannot read.
 
-    A row that is deleted and cannot be read is lost. FreeTDS is left as it is: it converts texts in its own way.
+    A deleted row that cannot be read would be lost. FreeTDS needs no change: it converts texts itself.
     """
     pyodbc = load_pyodbc()
     if "msodbcsql" in connection.getinfo(pyodbc.SQL_DRIVER_NAME).lower():
@@ -94,12 +94,12 @@ def _take_any_text(connection: pyodbc.Connection) -> None:
 
 
 def _any_text(value: bytes) -> str:
-    # Through the registry of codecs, as bytes.decode goes, it takes twice as long, and a drain does it for every row.
+    # bytes.decode, which uses the registry of codecs, takes twice as long; a drain runs this for every row.
     return utf_16_le_decode(value, "surrogatepass", True)[0]
 
 
 def _probe_port(settings: ConnectionSettings) -> None:
-    """See that the port is open: on a refused connection the driver tries on until its login timeout is over."""
+    """Check that the port is open: after a refused connection the driver retries until its login timeout."""
     try:
         socket.create_connection((settings.host, settings.port), timeout=_PROBE_SECONDS).close()
     except ConnectionRefusedError as error:
@@ -107,7 +107,7 @@ def _probe_port(settings: ConnectionSettings) -> None:
     except socket.gaierror as error:
         raise unknown_host(error, settings.host) from error
     except OSError:
-        pass  # Slow, or one of several addresses is down: the driver knows better.
+        pass  # The server is slow, or one of several addresses is down: the driver handles both.
 
 
 def _unreachable(settings: ConnectionSettings) -> errors.ServerUnreachableError:
@@ -117,7 +117,7 @@ def _unreachable(settings: ConnectionSettings) -> errors.ServerUnreachableError:
 
 
 def check_product(edition: int, version: str, where: str) -> None:
-    """Raise :class:`UnsupportedServerError` for a server without what queue tables need.
+    """Raise :class:`UnsupportedServerError` for a server that cannot have queue tables.
 
     ``edition`` and ``version`` are its properties EngineEdition and ProductVersion. Source: "SERVERPROPERTY
     (Transact-SQL)"; docs/concepts/connections.md, "SQL Server versions".

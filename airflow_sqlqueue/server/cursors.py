@@ -1,4 +1,4 @@
-"""Cursors that keep their prepared statements, and the types that parameters are declared with."""
+"""Cursors with their prepared statements, and the declared types of parameters."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     import pyodbc
 
 _KEPT = 4
-"""Statements that are kept prepared: the few that a loop of transactions takes turns with."""
+"""The most prepared statements to keep: a loop of transactions alternates between a few."""
 
 _LONGEST = 4_000
-"""Bytes of UTF-16 of the longest text that pyodbc binds as ``nvarchar``."""
+"""The most bytes, in UTF-16, of a text that pyodbc binds as ``nvarchar``."""
 
 
 class PreparedCursors:
-    """The cursors of one connection, by the text that each has run; the ones used last are kept."""
+    """Cursors of one connection, by the text that each has run; only the ones used last are kept."""
 
     def __init__(self, connection: pyodbc.Connection) -> None:
         self._connection = connection
         self._cursors: dict[str, tuple[pyodbc.Cursor, str]] = {}
 
     def cursor(self, text: str) -> tuple[pyodbc.Cursor, str]:
-        """The cursor of a text that has run before, which the server has prepared, or a new one.
+        """Return the cursor of a text that has run before, which is prepared on the server, or a new cursor.
 
-        The text is the one that the cursor has run: to the driver an equal one in another string is another text, which
-        it has prepared again.
+        The text in the result is the string that the cursor has run: the driver prepares an equal text in another
+        string object again.
         """
         kept = self._cursors.pop(text, None)
         if kept is None:
@@ -41,7 +41,7 @@ class PreparedCursors:
         return kept
 
     def discard(self) -> None:
-        """Close them at once: an exception keeps one alive, and while it has results the connection is busy."""
+        """Close the cursors at once: an exception keeps a cursor alive, and its results keep the connection busy."""
         for cursor, _ in self._cursors.values():
             with suppress(Exception):
                 cursor.close()
@@ -49,11 +49,12 @@ class PreparedCursors:
 
 
 def declared(values: Sequence[Any], sizes: Sequence[Any] = ()) -> list[Any] | None:
-    """``sizes``, as ``Cursor.setinputsizes`` takes them, with ``nvarchar(max)`` for each long text that has none.
+    """Return ``sizes`` for ``Cursor.setinputsizes``, with ``nvarchar(max)`` for each long text without a size.
 
-    None where that leaves nothing to say. A longer text is ``ntext`` to pyodbc, which hardly any function takes (error
-    402), and no parameter may be where the database has a collation of supplementary characters or UTF-8 (error 4189).
-    A driver from version 18 on is asked for better in the connection string (LongAsMax); older ones do not know it.
+    The result is None if no parameter has a size. For pyodbc a longer text is ``ntext``, which hardly any function
+    accepts (error 402) and which no parameter may have in a database with a collation of supplementary characters or
+    UTF-8 (error 4189). LongAsMax in the connection string prevents this in the driver from version 18 on; older drivers
+    do not know it.
     """
     longest = (load_pyodbc().SQL_WVARCHAR, 0, 0)
     types = [

@@ -1,10 +1,11 @@
-"""The driver's connection, lent to code that knows nothing of our transactions.
+"""The driver's connection for other code, enlisted in a transaction of this package.
 
-Such code commits, rolls back and closes what it is given. Lent, it can do the first and the last only in vain, and a
-rollback or an error dooms the transaction that it has joined.
+Other code commits, rolls back and closes its connection. On an enlisted connection commit and close have no effect, and
+a rollback or an error dooms the transaction.
 
-A statement with None begins by making sure that its transaction is there: it may be what ends it, and would then be
-committed on its own (docs/transport/transactions.md, "Transactions that end in silence").
+A statement with a parameter None first checks that its transaction still exists: preparing such a statement may end the
+transaction, and the statement would then be committed on its own (docs/transport/transactions.md, "Transactions that
+end in silence").
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ if TYPE_CHECKING:
 
 
 class Owner(Protocol):
-    """Whose transaction it is: a session."""
+    """The owner of the transaction: a session."""
 
     def doom(self) -> None:
-        """Note that the transaction cannot be committed any more."""
+        """Mark the transaction as one that cannot be committed."""
 
     def enlist(self) -> None:
-        """Make sure that the transaction is begun. Raises :class:`TransactionError` where it cannot go on."""
+        """Run BEGIN unless it has run. Raises :class:`TransactionError` in a doomed transaction."""
 
     def guarded(self, text: str) -> str:
-        """A statement that begins by making sure of the transaction."""
+        """Return a statement that first checks that the transaction still exists."""
 
 
 class EnlistedConnection:
-    """A pyodbc connection whose transaction belongs to other code; other attributes are the connection's own."""
+    """A pyodbc connection in a transaction of its owner; attributes not defined here are the connection's own."""
 
     def __init__(self, connection: pyodbc.Connection, owner: Owner) -> None:
         self._connection, self._owner = connection, owner
@@ -66,14 +67,14 @@ class EnlistedConnection:
         return self.cursor().execute(sql, *parameters)
 
     def commit(self) -> None:
-        """Nothing: the transaction's owner commits."""
+        """Do nothing: the transaction's owner commits."""
 
     def rollback(self) -> None:
-        """The owner rolls back when the block ends."""
+        """Doom the transaction: the owner rolls back when the block ends."""
         self._owner.doom()
 
     def close(self) -> None:
-        """Nothing: the owner closes."""
+        """Do nothing: the owner closes the connection."""
 
 
 class EnlistedCursor:
@@ -114,14 +115,14 @@ class EnlistedCursor:
         return list(self._guarded(self._cursor.fetchall))
 
     def commit(self) -> None:
-        """Nothing: the transaction's owner commits."""
+        """Do nothing: the transaction's owner commits."""
 
     def rollback(self) -> None:
-        """The owner rolls back when the block ends."""
+        """Doom the transaction: the owner rolls back when the block ends."""
         self._owner.doom()
 
     def _text(self, sql: str) -> str:
-        # ODBC's form of a procedure call stands alone. Its parameters have the types of the procedure's.
+        # ODBC's form of a procedure call must be alone. Its parameters have the types of the procedure's.
         return sql if sql.lstrip().startswith("{") else self._owner.guarded(sql)
 
     def _guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -136,7 +137,7 @@ class EnlistedCursor:
 
 
 def _has_none(parameters: Sequence[Any]) -> bool:
-    """Whether one is None, given one by one or as a sequence, as pyodbc takes them."""
+    """Whether one of the parameters is None; pyodbc takes them one by one or as a sequence."""
     if len(parameters) == 1 and isinstance(parameters[0], (list, tuple, load_pyodbc().Row)):
         parameters = parameters[0]
     return any(value is None for value in parameters)

@@ -96,7 +96,7 @@ def test_a_question_that_is_lost_is_asked_again(host: str) -> None:
     ],
 )
 def test_an_answer_that_is_none(host: str, answer: bytes) -> None:
-    with answering(host, lambda _: answer), pytest.raises(ServerUnreachableError, match="does not tell the port"):
+    with answering(host, lambda _: answer), pytest.raises(ServerUnreachableError, match="does not give the port"):
         port_of(host, "SQLEXPRESS")
 
 
