@@ -1,4 +1,4 @@
-"""The tables of an endpoint in Python: its input queue, its error queue, its table of delayed messages."""
+"""Tables of an endpoint in Python: its input queue, its error queue, its table of delayed messages."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Endpoint:
-    """``name`` is the endpoint's, for headers. ``delayed`` is None where the queue has no such table.
+    """Name and tables of an endpoint. ``name`` is for headers. ``delayed`` is None for a queue without such a table.
 
-    ``layouts`` are those of queue and error queue when they were found, so that not every handler has to read them.
-    ``ledger_schema`` is where the quarantine stands.
+    ``layouts`` are the layouts of the queue and the error queue at the time of :meth:`find`, so that not every handler
+    has to read them. ``ledger_schema`` is the schema of the quarantine.
     """
 
     name: str
@@ -47,11 +47,11 @@ class Endpoint:
         *,
         ledger_schema: str = LEDGER_SCHEMA,
     ) -> Endpoint:
-        """Find the tables, and make sure of them before anything is received.
+        """Find the tables and check them before anything is received.
 
-        Raises :class:`QueueNotFoundError` and :class:`NotAQueueError` for the queue and the error queue,
-        :class:`ConfigurationError` where both are the same. Without a table of delayed messages there are no delayed
-        retries, which the log says.
+        Raises :class:`QueueNotFoundError` and :class:`NotAQueueError` for the queue and the error queue, and
+        :class:`ConfigurationError` if both are the same. Without a table of delayed messages there are no delayed
+        retries, and the log has a warning.
         """
         queue = find_queue(session, resolver, queue_name)
         error_queue = find_queue(session, resolver, options.error_queue)
@@ -67,7 +67,7 @@ class Endpoint:
         except QueueNotFoundError:
             if options.delayed_retries:
                 log.warning(
-                    "There is no table %s: messages that fail are not delayed, they go to the error queue after %d "
+                    "There is no table %s: failed messages are not delayed, they go to the error queue after %d "
                     "immediate retries",
                     expected.canonical,
                     options.immediate_retries,
@@ -78,7 +78,7 @@ class Endpoint:
 
 
 class EndpointTables:
-    """An endpoint's tables through one session; ``known``: as they were found, else they are looked at again."""
+    """Tables of an endpoint through one session; ``known``: use the layouts of the endpoint, else read them again."""
 
     def __init__(self, session: Session, endpoint: Endpoint, *, known: bool = False) -> None:
         self.session, self._endpoint = session, endpoint
@@ -97,6 +97,6 @@ class EndpointTables:
 
     @cached_property
     def delayed(self) -> DelayedTable | None:
-        """None where the queue has no table of delayed messages."""
+        """Table of delayed messages; None for a queue without one."""
         address = self._endpoint.delayed
         return None if address is None else DelayedTable(self.session, address)

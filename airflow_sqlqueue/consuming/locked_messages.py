@@ -1,7 +1,4 @@
-"""Messages that stay locked until it is known what becomes of each.
-
-Bodies stay on the server.
-"""
+"""Messages locked in a queue until the caller deletes, rejects or releases each; their bodies stay on the server."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ from airflow_sqlqueue.sql import query
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 _REJECTED = 16
-"""Messages of one transaction that go to the error queue, whose headers are read."""
+"""Messages that go to the error queue in one transaction; their headers are read."""
 
 
 class LockedMessages:
-    """Messages of a queue that one transaction holds. For one thread; close it, in any case.
+    """Messages of a queue that one transaction has locked. For one thread; always close it.
 
-    What is held nobody else receives. When the process or the connection dies it is in the queue as before.
+    No other receiver gets a locked message. When the process or the connection dies, it is in the queue as before.
 
     :param connect: opens a session.
     :param queue_name: the queue's address.
@@ -49,10 +46,10 @@ class LockedMessages:
         self._tables: EndpointTables | None = None
 
     def lock(self, limit: int) -> list[MessageHead]:
-        """Lock up to ``limit`` messages at the head of the queue, past those that others have locked.
+        """Lock up to ``limit`` messages at the head of the queue, expired ones included, and return their heads.
 
-        Expired ones are among them. Where there is none, nothing is held. Raises what a queue raises, and for the error
-        queue as well, before anything is held.
+        Messages that others have locked are skipped. Raises the errors of a missing or unusable queue, for the error
+        queue as well, before it locks a message.
         """
         tables = self._open()
         session = tables.session
@@ -67,11 +64,11 @@ class LockedMessages:
         return heads
 
     def settle(self, delete: Sequence[int], reject: Sequence[int], reason: Exception) -> None:
-        """Delete messages that are held, by their RowVersions, move others to the error queue, let go of the rest.
+        """Delete locked messages by their RowVersions, move others to the error queue, and release the rest.
 
-        The deletion is committed first: an error queue that takes nothing any more must not bring those back. The
-        headers of what is rejected tell the ``reason``; a message whose headers cannot be read goes as it is, and one
-        that the error queue does not take goes into quarantine.
+        The deletion is committed first, so that a failure of the error queue does not bring those messages back. The
+        headers of a rejected message contain the ``reason``. A message with unreadable headers goes unchanged, and one
+        that the error queue refuses goes into quarantine.
         """
         assert self._endpoint is not None
         assert self._tables is not None
@@ -89,7 +86,7 @@ class LockedMessages:
             self._reject(tables, reject[start : start + _REJECTED], Failure.of(reason))
 
     def _reject(self, tables: EndpointTables, row_versions: Sequence[int], failure: Failure) -> None:
-        """Move messages to the error queue, one by one where it does not take them together; it may not take one."""
+        """Move messages to the error queue together, or one by one if it refuses one of them."""
         try:
             with tables.session.transaction():
                 self._move_rejected(tables, row_versions, failure)
@@ -108,7 +105,7 @@ class LockedMessages:
         assert self._endpoint is not None
         name, source = self._endpoint.name, self._endpoint.queue.canonical
         written = {}
-        # What somebody else has received since the first transaction is not here any more.
+        # Messages that another receiver has received since the first transaction are missing here.
         for message in lock(tables.queue, row_versions):
             failed = failed_message(message, failure, source, name)
             if not isinstance(failed.headers, str):
@@ -116,9 +113,9 @@ class LockedMessages:
         transfer(tables.queue, tables.error_queue, row_versions, written)
 
     def close(self) -> None:
-        """Let go of what is held, and close the connection; may be called twice."""
+        """Release the locked messages and close the connection; may be called twice."""
         if self._tables is not None:
-            # The server rolls back what is open.
+            # The server rolls back the open transaction.
             self._tables.session.close()
         self._tables = None
 

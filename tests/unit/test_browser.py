@@ -138,5 +138,5 @@ def test_the_instance_of_a_url() -> None:
 
 @pytest.mark.parametrize("instance", ["a;b", "a b", "x" * 17, "a\0"])
 def test_a_name_that_no_instance_has(instance: str) -> None:
-    with pytest.raises(ConfigurationError, match="no name of an instance"):
+    with pytest.raises(ConfigurationError, match="not the name of an instance"):
         ConnectionSettings("db1", "shop", instance=instance)
