@@ -1,4 +1,4 @@
-"""Messages as people read and write them: headers as typed values, bodies as text or JSON, defaults, replies."""
+"""Envelopes of messages: typed headers, bodies as text or JSON, default headers for a send, replies."""
 
 from __future__ import annotations
 

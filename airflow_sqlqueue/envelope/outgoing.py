@@ -1,4 +1,4 @@
-"""Messages as people write them, with the headers that a .NET endpoint needs to handle them.
+"""Outgoing messages from mappings, with the headers that a .NET endpoint needs to handle them.
 
 Source: docs/transport/messages.md, "Headers that a receiver needs".
 """
@@ -30,16 +30,16 @@ _TEXTS = {
     "related_to": HeaderNames.RELATED_TO,
     "reply_to": HeaderNames.REPLY_TO_ADDRESS,
 }
-"""Fields that are a header under a shorter name."""
+"""Short names of headers."""
 
 _FIELDS = {"headers", "body", "key", "time_to_be_received", "expires", *_TEXTS}
 
 
 @dataclass(frozen=True)
 class Sender:
-    """Who sends, and what the messages are unless they say otherwise themselves.
+    """Sender of messages: their default headers, and the key that their ids are derived from.
 
-    ``key`` names the send and is the same when it is repeated: message ids follow from it, so that a receiver that
+    ``key`` names the send and is the same for a repetition: message ids are derived from it, so that a receiver that
     remembers ids drops the repetition. ``enclosed_message_types`` are .NET type names; a receiver needs them unless its
     serializer finds the type in the body.
     """
@@ -50,21 +50,22 @@ class Sender:
     enclosed_message_types: str | None = None
 
     def messages(self, written: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
-        """The messages of ``written``: mappings of these fields, all optional.
+        """Yield the messages for ``written``: mappings of these fields, all optional.
 
-        - ``body``: bytes, text (sent as UTF-8), what has ``read_bytes`` (an ``ObjectStoragePath``; read now, whole), or
-          anything JSON can hold.
-        - ``key``: names the message among those of the send. Its id then follows from this key; without one it
-          follows from the position, which changes when a repetition sends other messages or another order.
+        - ``body``: bytes, text (sent as UTF-8), an object with ``read_bytes`` (an ``ObjectStoragePath``; read at once,
+          whole), or a JSON value.
+        - ``key``: names the message within the send. Its id is derived from this key, or without a key from the
+          position, which changes if a repetition sends other messages or another order.
         - ``time_to_be_received``, or ``expires``, which is the same: seconds or a timedelta, counted by the server's
           clock from the moment of the send.
         - ``message_type``, ``content_type``, ``intent``, ``correlation_id``, ``conversation_id``, ``related_to``, and
           ``reply_to`` (an address or its text): headers by short names.
-        - ``headers``: a mapping, which wins over everything else. Values are text, None (a JSON null), or aware
+        - ``headers``: a mapping, which overrides everything else. Values are text, None (a JSON null), or aware
           datetimes.
 
-        The row's Id is the message id, as versions 1 and 2 have it, or follows from one that is no GUID. Raises
-        :class:`MessageError`, which names the message by its position; what reading a body raises goes through.
+        The row's Id is the message id, as in versions 1 and 2, or a GUID derived from a message id that is not one.
+        Raises :class:`MessageError`, which names the message by its position; an error of reading a body passes
+        through.
         """
         now = datetime.now(timezone.utc)
         keys: set[str] = set()
@@ -116,10 +117,10 @@ class Sender:
 
 
 def row_id(message_id: str) -> uuid.UUID:
-    """The Id of a message's row: its id, or a GUID that follows from an id that is none.
+    """Return the Id of a message's row: the message id, or a GUID derived from a message id that is not one.
 
-    The column holds GUIDs only; the header keeps the id as it is (docs/transport/messages.md, "Headers that a receiver
-    needs").
+    The column can hold only GUIDs; the header keeps the id unchanged (docs/transport/messages.md, "Headers that a
+    receiver needs").
     """
     try:
         return uuid.UUID(message_id)
@@ -136,7 +137,7 @@ def _text_fields(fields: Mapping[str, Any]) -> dict[str, str]:
         if value is None:
             continue
         if not isinstance(value, str) or not value.strip():
-            raise MessageError(f"its {field} is not text, or blank.")
+            raise MessageError(f"its {field} is not text, or is blank.")
         headers[name] = value
     if (intent := headers.get(HeaderNames.MESSAGE_INTENT, "Send")) not in INTENTS:
         raise MessageError(f"its intent is {intent!r}, not one of {', '.join(INTENTS)}.")
@@ -146,7 +147,7 @@ def _text_fields(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_address(text: str) -> None:
-    """Raise :class:`MessageError` where no endpoint could send to this address."""
+    """Raise :class:`MessageError` for an address to which no endpoint could send."""
     try:
         QueueAddress.parse(text)
     except AddressError as error:
@@ -154,7 +155,7 @@ def check_address(text: str) -> None:
 
 
 def _headers(written: Any) -> Headers:
-    """The headers as they were written, with times in the transport's form."""
+    """Return the written headers, with times in the transport's form."""
     if written is not None and not isinstance(written, Mapping):
         raise MessageError("its headers are not a mapping.")
     return {

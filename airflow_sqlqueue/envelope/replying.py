@@ -26,18 +26,18 @@ def reply(
     error_code: int | None = None,
     key: str | int | None = None,
 ) -> tuple[str, Message]:
-    """The address that waits for the reply, and the reply; sending it is up to the caller.
+    """Return the reply to a message and the address that waits for it; the caller sends the reply.
 
-    ``endpoint`` is who replies. ``body`` and ``headers`` are those of :meth:`Sender.messages`. A callback's result is
-    an ``error_code``, the number that the callback is to get, and nothing else. To reply more than once to one message,
-    give each reply a ``key``: ids follow from the message's id, the endpoint and the key, so that who handles a message
-    again replies with the same ids.
+    ``endpoint`` is the name of the replying endpoint. ``body`` and ``headers`` are those of :meth:`Sender.messages`.
+    The result of a callback is only an ``error_code``, the number for the callback. For several replies to one message,
+    give each reply a ``key``: the id of a reply is derived from the message's id, the endpoint and the key, so that a
+    repeated handling replies with the same ids.
 
-    The address is that of the callback queue, which requesters of version 2 name, else the reply address. Raises
-    :class:`MessageError` where the message names none, or cannot be read.
+    The address is the callback queue, which requesters of version 2 name, else the reply address. Raises
+    :class:`MessageError` if the message names no address or cannot be read.
     """
     envelope = received if isinstance(received, Envelope) else Envelope.of(received)
-    # Versions 1 and 2 keep these in the row's columns; an envelope that a handler gets has them as headers.
+    # Versions 1 and 2 keep ids and addresses in the row's columns; the envelope of a handler has them as headers.
     columns = received if isinstance(received, ReceivedMessage) else None
     address = _address(envelope, columns.reply_to_address if columns else None)
     request = envelope.identity
@@ -63,7 +63,7 @@ def reply(
 
 
 def _address(envelope: Envelope, in_column: str | None) -> str:
-    """The first that is named. Version 1 kept the reply address in the row's column."""
+    """Return the first reply address of a message. Version 1 kept the reply address in the row's column."""
     message_id = envelope.row_id
     if envelope.problem:
         raise MessageError(f"Message {message_id} cannot be replied to: {envelope.problem}.")

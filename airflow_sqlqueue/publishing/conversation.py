@@ -144,7 +144,7 @@ def take_reply(replies: QueueTable, correlation_id: str) -> Reply | None:
 
 
 def _waiting(replies: QueueTable, correlation_id: str) -> Iterator[int]:
-    """Yield the RowVersions of the messages with this correlation id, from the head: commits may be in another order."""
+    """Yield the RowVersions of the messages with this correlation id from the head on: commits have another order."""
     after = FIRST
     while True:
         page = read(replies, _COLUMNS, after, LAST, rows=PAGE, max_bytes=PAGE_BYTES, bounded=True)

@@ -1,7 +1,7 @@
-"""What a queue table of each version looked like when it was made.
+"""Shapes of queue tables as each version of the transport makes them.
 
-Upgrades never migrate a table, so any mix exists in the field (docs/transport/queue-tables.md, "Layouts by version" and
-"Columns").
+Upgrades never migrate a table, so any mix of shapes exists in production (docs/transport/queue-tables.md, "Layouts by
+version" and "Columns").
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from airflow_sqlqueue.sql.columns import queue_columns
 
 @dataclass(frozen=True)
 class Shape:
-    """How a queue table is made.
+    """Columns and indexes of a queue table.
 
     ``headers`` is nvarchar or varchar; ``row_version_index`` nonclustered (the table is a heap), clustered, none or
     disabled; ``expires_index`` filtered (on rows that expire), plain, none or disabled. ``legacy_columns`` are
-    CorrelationId, ReplyToAddress and Recoverable, ``body_string`` is a computed column of that name for people.
-    ``added`` are those of :data:`~airflow_sqlqueue.row.ADDED` that the layout has.
+    CorrelationId, ReplyToAddress and Recoverable. ``body_string`` is a computed column BodyString for people.
+    ``added`` has the columns of :data:`~airflow_sqlqueue.row.ADDED` in the layout.
     """
 
     headers: str = "nvarchar"
@@ -31,7 +31,7 @@ class Shape:
 
     @property
     def columns(self) -> dict[str, str]:
-        """The columns as CREATE TABLE has them, by name."""
+        """Columns for CREATE TABLE, by name."""
         return queue_columns(self.headers, legacy=self.legacy_columns, body_string=self.body_string, added=self.added)
 
     def __str__(self) -> str:
@@ -51,18 +51,18 @@ SHAPES: dict[str, Shape] = {
     "v4": _CLUSTERED,
     **dict.fromkeys(("v5", "v6", "v7", "v8", "v9"), _MODERN),
 }
-"""The layouts by name: ``modern``, ``clustered``, and the versions of the transport.
+"""Layouts by name: ``modern``, ``clustered``, and the versions of the transport.
 
-Where the releases of a version differ, v2 is 2.2.6 (2.2.2 to 2.2.5 made what v3.0 is, older ones what v1 is), v3.0 is
-3.0.0 to 3.0.2 (3.0.3 made what v2 is), v4 is 4.0 to 4.3.1 (4.3.2 made what modern is), v5 is 5.0.3 and v6 is 6.0.1 and
-later (the releases before made what v4 is). Source: docs/transport/queue-tables.md, "Layouts by version".
+For a version whose releases differ: v2 is 2.2.6 (2.2.2 to 2.2.5 made tables like v3.0, older ones like v1), v3.0 is
+3.0.0 to 3.0.2 (3.0.3 made tables like v2), v4 is 4.0 to 4.3.1 (4.3.2 made tables like modern), v5 is 5.0.3 and v6 is
+6.0.1 and later (the releases before made tables like v4). Source: docs/transport/queue-tables.md, "Layouts by version".
 """
 
 _WITHOUT_LEGACY = {"modern", "clustered", "v7", "v8", "v9"}
 
 
 def shape_of(layout: str, *, legacy_columns: bool = True, body_string: bool = False) -> Shape:
-    """The shape of a layout by name. Raises :class:`ConfigurationError` for what no endpoint could use."""
+    """Return the shape of a layout by name. Raises :class:`ConfigurationError` for a shape that no endpoint can use."""
     if layout not in SHAPES:
         raise ConfigurationError(f"There is no layout {layout!r}: choose one of {', '.join(SHAPES)}.")
     if not legacy_columns and layout not in _WITHOUT_LEGACY:

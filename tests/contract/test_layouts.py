@@ -142,7 +142,7 @@ def test_a_disabled_trigger_is_no_obstacle(session: Session, table: ResolvedAddr
 def test_a_trigger_that_stands_in_for_deletes_is_refused(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table)
     add_trigger(session, table, "INSTEAD OF DELETE")
-    with pytest.raises(NotAQueueError, match="stands in for every DELETE: disable it"):
+    with pytest.raises(NotAQueueError, match="replaces every DELETE: disable it"):
         QueueTable(session, table).receive()
 
 

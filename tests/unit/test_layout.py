@@ -76,8 +76,8 @@ def test_a_table_of_another_kind_says_why() -> None:
     [
         (replace(MODERN, object_type="view"), "is a view"),
         (replace(MODERN, memory_optimized=True), "is memory-optimised"),
-        (replace(MODERN, triggers=(Trigger("t", "DELETE", instead_of=True),)), "stands in for every DELETE"),
-        (replace(MODERN, triggers=(Trigger("t", "INSERT", instead_of=True),)), "stands in for every INSERT"),
+        (replace(MODERN, triggers=(Trigger("t", "DELETE", instead_of=True),)), "replaces every DELETE"),
+        (replace(MODERN, triggers=(Trigger("t", "INSERT", instead_of=True),)), "replaces every INSERT"),
     ],
 )
 def test_tables_that_no_statement_works_on(layout: Layout, reason: str) -> None:
