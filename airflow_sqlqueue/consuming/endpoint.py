@@ -10,6 +10,8 @@ from functools import cached_property
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.delayed.moving import check_takes
 from airflow_sqlqueue.delayed.table import DelayedTable
+from airflow_sqlqueue.errorqueue.failing import type_name
+from airflow_sqlqueue.errorqueue.poison import set_aside
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -81,16 +83,16 @@ class EndpointTables:
     """Tables of an endpoint through one session; ``known``: use the layouts of the endpoint, else read them again."""
 
     def __init__(self, session: Session, endpoint: Endpoint, *, known: bool = False) -> None:
-        self.session, self._endpoint = session, endpoint
+        self.session, self.endpoint = session, endpoint
         self._layouts = endpoint.layouts if known else {}
 
     @cached_property
     def queue(self) -> QueueTable:
-        return self._table(self._endpoint.queue)
+        return self._table(self.endpoint.queue)
 
     @cached_property
     def error_queue(self) -> QueueTable:
-        return self._table(self._endpoint.error_queue)
+        return self._table(self.endpoint.error_queue)
 
     def _table(self, address: ResolvedAddress) -> QueueTable:
         return QueueTable(self.session, address, self._layouts.get(address))
@@ -98,5 +100,10 @@ class EndpointTables:
     @cached_property
     def delayed(self) -> DelayedTable | None:
         """Table of delayed messages; None for a queue without one."""
-        address = self._endpoint.delayed
+        address = self.endpoint.delayed
         return None if address is None else DelayedTable(self.session, address)
+
+    def set_aside(self, row_version: int, error: Exception, problem: str | None = None) -> None:
+        """Move a message that the error queue has refused, unchanged, by :func:`.set_aside`."""
+        reason = problem or f"the error queue did not take the message ({type_name(error)})"
+        set_aside(self.queue, self.error_queue, row_version, reason, self.endpoint.ledger_schema)

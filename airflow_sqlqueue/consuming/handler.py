@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
@@ -25,7 +25,6 @@ from airflow_sqlqueue.delayed.moving import check_takes
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.failing import Failure, complete_headers, failed_message, type_name
 from airflow_sqlqueue.errorqueue.headers import unchanged
-from airflow_sqlqueue.errorqueue.poison import set_aside
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, TransientError, is_of_a_message
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, can_be_written
 from airflow_sqlqueue.queue import QueueTable
@@ -260,7 +259,7 @@ class Handler:
             return Outcome.FAILED
         finally:
             _handling.reset(token)
-        if result is not None and _has_not_run(result):
+        if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
             attempt.at_risk = False
             if not inspect.isasyncgen(result):
                 getattr(result, "close", lambda: None)()
@@ -283,20 +282,16 @@ class Handler:
                 # The message is in no queue, so it is put back first; another handler may receive it then.
                 with session.transaction():
                     (row_version,) = tables.queue.send_numbered([unchanged(message)])
-                self._move_aside(tables, replace(message, row_version=row_version), error)
+                tables.set_aside(row_version, error, Envelope.of(message).problem)
         self._unsettled = None
         return Outcome.FAILED
 
     def _set_aside(self, sessions: SessionStack, message: ReceivedMessage, error: Exception) -> Outcome:
         """Move a message that the error queue has refused, unchanged; after the rollback it is in its queue."""
         with sessions.lend() as session:
-            self._move_aside(self._tables_of(session), message, error)
+            self._tables_of(session).set_aside(message.row_version, error, Envelope.of(message).problem)
         self._failures.forget(message.row_version)
         return Outcome.FAILED
-
-    def _move_aside(self, tables: EndpointTables, message: ReceivedMessage, error: Exception) -> None:
-        reason = Envelope.of(message).problem or f"the error queue did not take the message ({type_name(error)})"
-        set_aside(tables.queue, tables.error_queue, message.row_version, reason, self._endpoint.ledger_schema)
 
     def _note_failure(
         self, attempt: _Attempt, message: ReceivedMessage, error: Exception
@@ -318,10 +313,6 @@ class Handler:
             # A later session may replace one that failed because a table was altered.
             self._tables = EndpointTables(session, self._endpoint, known=self._tables is None)
         return self._tables
-
-
-def _has_not_run(result: object) -> bool:
-    return inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
 
 
 def _id_of(message: ReceivedMessage) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.errorqueue.failing import Failure, failed_message, type_name
-from airflow_sqlqueue.errorqueue.poison import set_aside
+from airflow_sqlqueue.errorqueue.failing import Failure, failed_message
 from airflow_sqlqueue.errors import is_of_a_message
 from airflow_sqlqueue.queue.browsing import MessageHead
 from airflow_sqlqueue.queue.forwarding import lock, transfer
@@ -42,7 +41,6 @@ class LockedMessages:
         self._connect, self._resolver, self._queue_name = connect, resolver, queue_name
         self._ledger_schema = ledger_schema
         self._options = RecoverabilityOptions(error_queue=error_queue, delayed_retries=0)
-        self._endpoint: Endpoint | None = None
         self._tables: EndpointTables | None = None
 
     def lock(self, limit: int) -> list[MessageHead]:
@@ -70,7 +68,6 @@ class LockedMessages:
         headers of a rejected message contain the ``reason``. A message with unreadable headers goes unchanged, and one
         that the error queue refuses goes into quarantine.
         """
-        assert self._endpoint is not None
         assert self._tables is not None
         tables, session = self._tables, self._tables.session
         try:
@@ -80,8 +77,6 @@ class LockedMessages:
             session.roll_back()
             raise
         session.committed()
-        if not reject:
-            return
         for start in range(0, len(reject), _REJECTED):
             self._reject(tables, reject[start : start + _REJECTED], Failure.of(reason))
 
@@ -96,14 +91,11 @@ class LockedMessages:
             for row_version in row_versions:
                 if len(row_versions) > 1:
                     self._reject(tables, [row_version], failure)
-                    continue
-                assert self._endpoint is not None
-                reason = f"the error queue did not take the message ({type_name(error)})"
-                set_aside(tables.queue, tables.error_queue, row_version, reason, self._endpoint.ledger_schema)
+                else:
+                    tables.set_aside(row_version, error)
 
     def _move_rejected(self, tables: EndpointTables, row_versions: Sequence[int], failure: Failure) -> None:
-        assert self._endpoint is not None
-        name, source = self._endpoint.name, self._endpoint.queue.canonical
+        name, source = tables.endpoint.name, tables.endpoint.queue.canonical
         written = {}
         # Messages that another receiver has received since the first transaction are missing here.
         for message in lock(tables.queue, row_versions):
@@ -123,10 +115,9 @@ class LockedMessages:
         if self._tables is None:
             session = self._connect()
             try:
-                self._endpoint = Endpoint.find(
-                    session, self._resolver, self._queue_name, self._options, ledger_schema=self._ledger_schema
-                )
-                self._tables = EndpointTables(session, self._endpoint, known=True)
+                names = self._resolver, self._queue_name, self._options
+                endpoint = Endpoint.find(session, *names, ledger_schema=self._ledger_schema)
+                self._tables = EndpointTables(session, endpoint, known=True)
             except BaseException:
                 session.close()
                 raise

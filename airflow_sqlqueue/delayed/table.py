@@ -187,11 +187,10 @@ class DelayedTable:
         """
         self.require()
         wanted = sorted(set(row_versions))
-        return sum(self._cancel(wanted[start : start + PAGE]) for start in range(0, len(wanted), PAGE))
-
-    def _cancel(self, row_versions: Sequence[int]) -> int:
-        return int(
-            self.session.value(self.query("delayed.cancel", row_versions=placeholders(row_versions)), *row_versions)
+        pages = [wanted[start : start + PAGE] for start in range(0, len(wanted), PAGE)]
+        return sum(
+            int(self.session.value(self.query("delayed.cancel", row_versions=placeholders(page)), *page))
+            for page in pages
         )
 
     def cancel_message(self, message_id: str) -> int:

@@ -12,14 +12,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_sqlqueue.envelope import typed_headers
 from airflow_sqlqueue.message import PROBLEMS, DecodedHeaders, Headers, Message, ReceivedMessage, decode_headers
 
+G = TypeVar("G", bound=typed_headers.HeaderGroup)
+
 _TEXT = re.compile(r"^text/|json|xml")
 _CHARSETS = re.compile(r"(utf|us-ascii|ascii|iso|latin|windows|cp|koi8|gb|big5|shift|euc)[\w-]*", re.ASCII)
 """Names of character sets. Python would also accept its own ``idna`` and ``unicode_escape``."""
+
+
+def _group(kind: type[G]) -> cached_property[G]:
+    return cached_property(lambda envelope: kind.of(envelope.headers))
 
 
 @dataclass(frozen=True)
@@ -55,60 +61,28 @@ class Envelope:
         group = typed_headers.Identity.of(self.headers)
         return replace(group, message_id=group.message_id or (str(self.row_id) if self.row_id else None))
 
-    @cached_property
-    def content(self) -> typed_headers.Content:
-        """Content type and message types."""
-        return typed_headers.Content.of(self.headers)
-
-    @cached_property
-    def routing(self) -> typed_headers.Routing:
-        """Origin of the message, and its reply address."""
-        return typed_headers.Routing.of(self.headers)
-
-    @cached_property
-    def time(self) -> typed_headers.Time:
-        """Time of the send, and lifetime."""
-        return typed_headers.Time.of(self.headers)
-
-    @cached_property
-    def saga(self) -> typed_headers.Saga:
-        """Sagas that the message is for and comes from."""
-        return typed_headers.Saga.of(self.headers)
-
-    @cached_property
-    def recoverability(self) -> typed_headers.Recoverability:
-        """Counts of retries."""
-        return typed_headers.Recoverability.of(self.headers)
-
-    @cached_property
-    def failure(self) -> typed_headers.FailureHeaders:
-        """Failure of a message in an error queue."""
-        return typed_headers.FailureHeaders.of(self.headers)
-
-    @cached_property
-    def audit(self) -> typed_headers.Audit:
-        """Endpoint that handled the message, and the times."""
-        return typed_headers.Audit.of(self.headers)
-
-    @cached_property
-    def control(self) -> typed_headers.Control:
-        """Control message of the infrastructure."""
-        return typed_headers.Control.of(self.headers)
-
-    @cached_property
-    def delayed(self) -> typed_headers.Delayed:
-        """Destination of a delayed message."""
-        return typed_headers.Delayed.of(self.headers)
-
-    @cached_property
-    def large_body(self) -> typed_headers.LargeBody:
-        """Properties that the data bus keeps."""
-        return typed_headers.LargeBody.of(self.headers)
-
-    @cached_property
-    def tracing(self) -> typed_headers.Tracing:
-        """Trace context."""
-        return typed_headers.Tracing.of(self.headers)
+    content = _group(typed_headers.Content)
+    """Content type and message types."""
+    routing = _group(typed_headers.Routing)
+    """Origin of the message, and its reply address."""
+    time = _group(typed_headers.Time)
+    """Time of the send, and lifetime."""
+    saga = _group(typed_headers.Saga)
+    """Sagas that the message is for and comes from."""
+    recoverability = _group(typed_headers.Recoverability)
+    """Counts of retries."""
+    failure = _group(typed_headers.FailureHeaders)
+    """Failure of a message in an error queue."""
+    audit = _group(typed_headers.Audit)
+    """Endpoint that handled the message, and the times."""
+    control = _group(typed_headers.Control)
+    """Control message of the infrastructure."""
+    delayed = _group(typed_headers.Delayed)
+    """Destination of a delayed message."""
+    large_body = _group(typed_headers.LargeBody)
+    """Properties that the data bus keeps."""
+    tracing = _group(typed_headers.Tracing)
+    """Trace context."""
 
     def text(self) -> str | None:
         """Return the body as text, without a byte order mark; None if the content type or the bytes are not text.

@@ -260,11 +260,10 @@ def packaged_driver() -> Path | None:
         return None
     libraries = Path(spec.origin).parent / "libs"
     machine = {"amd64": "x86_64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine().lower())
-    folders = [libraries / "macos"] if platform.system() == "Darwin" else [libraries / "linux" / _distribution()]
-    for folder in folders:
-        for pattern in ("libmsodbcsql*.so*", "libmsodbcsql*.dylib"):
-            if found := sorted(folder.glob(f"{machine}/lib/{pattern}")):
-                return found[-1]
+    folder = libraries / "macos" if platform.system() == "Darwin" else libraries / "linux" / _distribution()
+    for pattern in ("libmsodbcsql*.so*", "libmsodbcsql*.dylib"):
+        if found := sorted(folder.glob(f"{machine}/lib/{pattern}")):
+            return found[-1]
     return None
 
 

@@ -61,6 +61,23 @@ _LEFT_OPEN_TEXT = "A transaction was left open."
 """The error of session.commit."""
 
 
+_BY_NUMBER = {
+    208: (
+        errors.QueueNotFoundError,
+        "the table does not exist or the login has no permission on it; create it, check the address, or have the "
+        "permission granted.",
+    ),
+    1205: (errors.DeadlockError, "the server chose it to break a deadlock; run it again."),
+    1222: (errors.LockTimeoutError, "others hold the locks for too long; try again later."),
+    40515: (
+        errors.QueueNotFoundError,
+        "the table is in another database, and Azure SQL Database reaches no other from a connection; connect to that "
+        "database.",
+    ),
+}
+"""Classes and advice for single error numbers."""
+
+
 def transaction_lost(error: Exception, purpose: str) -> errors.TransactionLostError | None:
     """Return our error if the check before a statement found no transaction, else None."""
     if state_and_number(error)[1] != _GONE or _GONE_TEXT not in _text(error):
@@ -88,20 +105,9 @@ def translate(error: Exception, purpose: str) -> errors.SqlQueueError:
             f"Could not {purpose}: a statement in it began another transaction and left that open, so everything is "
             "rolled back; end what a statement begins by COMMIT TRANSACTION."
         )
-    if number == 1205:
-        return errors.DeadlockError(f"Could not {purpose}: the server chose it to break a deadlock; run it again.")
-    if number == 1222:
-        return errors.LockTimeoutError(f"Could not {purpose}: others hold the locks for too long; try again later.")
-    if number == 208:
-        return errors.QueueNotFoundError(
-            f"Could not {purpose}: the table does not exist or the login has no permission on it; create it, check the "
-            "address, or have the permission granted."
-        )
-    if number == 40515:
-        return errors.QueueNotFoundError(
-            f"Could not {purpose}: the table is in another database, and Azure SQL Database reaches no other from a "
-            "connection; connect to that database."
-        )
+    if number in _BY_NUMBER:
+        kind, text = _BY_NUMBER[number]
+        return kind(f"Could not {purpose}: {text}")
     if number in LOST or state in _LOST_STATES:
         return errors.ConnectionLostError(f"Could not {purpose}: the connection to the server was lost; run it again.")
     if number in BUSY:
@@ -119,10 +125,11 @@ def translate(error: Exception, purpose: str) -> errors.SqlQueueError:
         return denied
     if state in {"HYT00", "HYT01"}:
         return errors.LockTimeoutError(f"Could not {purpose}: the statement ran into its timeout; try again later.")
-    if number is not None and (number in _OF_A_ROW or number >= _FIRST_OF_USERS):
-        return errors.RowRefusedError(f"Could not {purpose}: SQL Server answered with {_said(number)}.", number)
     if number is not None:
-        return errors.StatementError(f"Could not {purpose}: SQL Server answered with {_said(number)}.", number)
+        is_of_a_row = number in _OF_A_ROW or number >= _FIRST_OF_USERS
+        meaning = f" ({_MEANINGS[number]})" if number in _MEANINGS else ""
+        text = f"Could not {purpose}: SQL Server answered with error {number}{meaning}."
+        return (errors.RowRefusedError if is_of_a_row else errors.StatementError)(text, number)
     return errors.StatementError(f"Could not {purpose}: the driver failed with state {state or 'unknown'}.")
 
 
@@ -149,10 +156,6 @@ _MEANINGS = {
 }
 """Texts for the usual errors of a caller's own statements. They quote nothing; the server's texts quote keys and values
 ("Database Engine events and errors")."""
-
-
-def _said(number: int) -> str:
-    return f"error {number} ({_MEANINGS[number]})" if number in _MEANINGS else f"error {number}"
 
 
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
