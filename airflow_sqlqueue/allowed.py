@@ -52,8 +52,8 @@ CLOUDS: Mapping[str, str] = {
     ".database.chinacloudapi.cn": "https://database.chinacloudapi.cn/.default",
     ".database.usgovcloudapi.net": "https://database.usgovcloudapi.net/.default",
 }
-"""The domains of Azure SQL and of SQL database in Fabric, each with the scope of a token. Every server in them is run
-by Microsoft, whatever customer has created it."""
+"""The domains of Azure SQL and of SQL database in Fabric, each with the scope of a token. Microsoft runs every
+server in them, whichever customer created it."""
 
 _HOST = re.compile(r"(?i:[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)")
 """A plain host name. In other texts the driver would find a protocol, an instance or a port, and so another host."""
@@ -151,7 +151,7 @@ class Allowed:
         )
 
     def check_token_connection(self, conn_id: str, extra: Mapping[str, Any]) -> None:
-        """Raise :class:`ConfigurationError` unless access tokens may be taken from this connection."""
+        """Raise :class:`ConfigurationError` unless this connection may give access tokens."""
         says_so = str(extra.get(_GIVES_TOKENS, "")).lower() == "true"
         if not says_so and {conn_id, ANY}.isdisjoint(self.token_connections):
             raise ConfigurationError(

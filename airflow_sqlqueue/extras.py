@@ -11,7 +11,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 def not_installed(what: str, package: str, requirement: str | None = None) -> ConfigurationError:
     """Return the error for a feature (``Spark``) that needs a package which is not installed."""
     return ConfigurationError(
-        f"{what} takes the package {package}, which is not installed: run \"pip install '{requirement or package}'\"."
+        f"{what} needs the package {package}, which is not installed: run \"pip install '{requirement or package}'\"."
     )
 
 

@@ -30,7 +30,7 @@ class ResolvedAddress:
             check_identifier(name)
         if "@" in self.table:
             raise AddressError(
-                f"The queue {quoted(self.table)} has an '@' in its name, so no address means it: rename it."
+                f"The queue {quoted(self.table)} has an '@' in its name, so it has no address: rename it."
             )
         if self.table.startswith("#"):
             raise AddressError(
@@ -97,8 +97,8 @@ class AddressResolver:
     def __post_init__(self) -> None:
         if self.transport_version not in {None, *LEGACY_VERSIONS}:
             raise AddressError(
-                f"There is no transport_version {self.transport_version!r}: it is one of {', '.join(LEGACY_VERSIONS)}, "
-                "and not given for later ones."
+                f"There is no transport_version {self.transport_version!r}: give one of {', '.join(LEGACY_VERSIONS)}, "
+                "or none for later versions."
             )
         for name in ("allowed_catalogs", "allowed_schemas"):
             if isinstance(getattr(self, name), str):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_sqlqueue.envelope.outgoing import Sender
+from airflow_sqlqueue.envelope.outgoing import Sender, reply
 from airflow_sqlqueue.envelope.reading import Envelope
-from airflow_sqlqueue.envelope.replying import reply
 
 __all__ = ["Envelope", "Sender", "reply"]
