@@ -35,7 +35,7 @@ class Closable(Protocol):
 T = TypeVar("T")
 S = TypeVar("S", bound=Closable)
 
-OF_THE_SERVER = (ConnectionLostError, LoginFailedError, ServerBusyError, ServerUnreachableError)
+SERVER_ERRORS = (ConnectionLostError, LoginFailedError, ServerBusyError, ServerUnreachableError)
 """Errors of a server or a login: every user of both gets them, in any operation."""
 
 _ONCE_KNOWN = (LoginFailedError, UnknownHostError)
@@ -173,7 +173,7 @@ def reconnecting(session: Session, what: str, work: Callable[[], T]) -> T:
             if failures:
                 session.open()
             return retrying(work)
-        except OF_THE_SERVER as error:
+        except SERVER_ERRORS as error:
             session.close()
             failures += 1
             if failures > MAX_FAILURES or not passes(error, known=True):

@@ -23,10 +23,10 @@ from airflow_sqlqueue.errors import (
     TransactionError,
 )
 from airflow_sqlqueue.server.connection import check_product, open_connection
-from airflow_sqlqueue.server.cursors import PreparedCursors, declared
+from airflow_sqlqueue.server.cursors import PreparedCursors, declared_types
 from airflow_sqlqueue.server.enlisted import EnlistedConnection
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
-from airflow_sqlqueue.server.translation import quiet, translate
+from airflow_sqlqueue.server.translation import safe_cause, translate
 from airflow_sqlqueue.sql import Query, number, query
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Session:
         self.settings = settings
         self._statement_timeout = statement_timeout
         self._lock_timeout = self._lock_timeout_now = lock_timeout
-        self._yields = False
+        self._has_low_priority = False
         self.open()
 
     def open(self) -> None:
@@ -68,8 +68,8 @@ class Session:
         try:
             self.engine_edition = self._prepare()
             self._set_lock_timeout(self._lock_timeout_now)
-            if self._yields:
-                self.run(query("session.yield_to_others"))
+            if self._has_low_priority:
+                self.run(query("session.low_priority"))
         except BaseException:
             self.close()
             raise
@@ -123,7 +123,7 @@ class Session:
     def _execute(self, statement: Query, text: str, values: Sequence[Any], sizes: Sequence[Any] | None) -> list[Any]:
         try:
             cursor, prepared = self._cursors.cursor(text if values else "")
-            if not self._is_freetds and (types := declared(values, sizes or ())) is not None:
+            if not self._is_freetds and (types := declared_types(values, sizes or ())) is not None:
                 cursor.setinputsizes(types)
             cursor.execute(prepared, values) if values else cursor.execute(text)
             found: list[list[Any]] = []
@@ -135,7 +135,7 @@ class Session:
         except Exception as error:
             self._cursors.discard()
             self.doom()
-            raise translate(error, statement.purpose) from quiet(error)
+            raise translate(error, statement.purpose) from safe_cause(error)
 
     def value(self, statement: Query, *values: Any) -> Any:
         """Run a statement and return the first column of the first row, None without a row."""
@@ -159,16 +159,16 @@ class Session:
         self._lock_timeout_now = seconds
 
     @contextmanager
-    def yielding(self) -> Iterator[None]:
+    def low_deadlock_priority(self) -> Iterator[None]:
         """Run the block with a low deadlock priority: the session is the victim of a deadlock with others."""
-        self._yields = True
-        self.run(query("session.yield_to_others"))
-        with self._afterwards(self._yield_no_more):
+        self._has_low_priority = True
+        self.run(query("session.low_priority"))
+        with self._afterwards(self._restore_priority):
             yield
 
-    def _yield_no_more(self) -> None:
-        self.run(query("session.yield_no_more"))
-        self._yields = False
+    def _restore_priority(self) -> None:
+        self.run(query("session.normal_priority"))
+        self._has_low_priority = False
 
     @contextmanager
     def _afterwards(self, undo: Callable[[], None]) -> Iterator[None]:
@@ -256,8 +256,8 @@ class Session:
                 self.run(query("session.rollback"))
             if self._lock_timeout_now != self._lock_timeout:
                 self._set_lock_timeout(self._lock_timeout)
-            if self._yields:
-                self._yield_no_more()
+            if self._has_low_priority:
+                self._restore_priority()
 
     def save(self) -> None:
         """Set the savepoint of the open transaction; it replaces an earlier one."""

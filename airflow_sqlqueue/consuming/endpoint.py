@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.delayed.moving import check_takes
+from airflow_sqlqueue.delayed.moving import check_accepts
 from airflow_sqlqueue.delayed.table import DelayedTable
 from airflow_sqlqueue.errorqueue.failing import type_name
 from airflow_sqlqueue.errorqueue.poison import set_aside
@@ -59,7 +59,7 @@ class Endpoint:
         error_queue = find_queue(session, resolver, options.error_queue)
         input_table, error_table = QueueTable(session, queue), QueueTable(session, error_queue)
         input_table.require()
-        check_takes(error_table)
+        check_accepts(error_table)
         if input_table.layout.table == error_table.layout.table:
             raise ConfigurationError(f"{queue.canonical} is its own error queue: name another one.")
         delayed: ResolvedAddress | None

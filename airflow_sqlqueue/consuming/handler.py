@@ -21,7 +21,7 @@ from airflow_sqlqueue.consuming import recoverability
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.receiver import Receiver
-from airflow_sqlqueue.delayed.moving import check_takes
+from airflow_sqlqueue.delayed.moving import check_accepts
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.failing import Failure, complete_headers, failed_message, type_name
 from airflow_sqlqueue.errorqueue.headers import unchanged
@@ -241,7 +241,7 @@ class Handler:
         """
         queue = QueueTable(session, find_queue(session, self._resolver, destination))
         queue.require_allowed(self._resolver)
-        check_takes(queue)
+        check_accepts(queue)
         headers = {name: value for name, value in envelope.headers.items() if name != HeaderNames.FORWARD_DESTINATION}
         queue.send([Message(headers, envelope.body, id=envelope.row_id)])
         return Outcome.FORWARDED

@@ -18,7 +18,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Headers
 
 _LONGEST = timedelta(days=1)
-"""The longest time since a delayed retry for another one to follow."""
+"""The longest time between two delayed retries; after a longer time there is no further retry."""
 
 MAX_REMEMBERED = 10_000
 """The most messages whose failures are remembered, as in endpoints; a forgotten message is counted from zero again."""

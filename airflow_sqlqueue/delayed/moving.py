@@ -35,7 +35,7 @@ class DueMessage:
     values: Mapping[str, str | None]
 
 
-def check_takes(queue: QueueTable) -> None:
+def check_accepts(queue: QueueTable) -> None:
     """Raise the errors of a missing or unusable queue, and of a queue that accepts no INSERT."""
     if unfilled := queue.layout.unfilled_columns:
         raise NotAQueueError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue import errors
 from airflow_sqlqueue.server.browser import unknown_host
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
-from airflow_sqlqueue.server.translation import BUSY, LOST, REPLICA, quiet, state_and_number
+from airflow_sqlqueue.server.translation import BUSY, LOST, REPLICA, safe_cause, state_and_number
 
 if TYPE_CHECKING:
     import pyodbc
@@ -42,8 +42,8 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
     try:
         connection = pyodbc.connect(text, **options)
     except pyodbc.Error as error:
-        raise _refusal(settings, error) from quiet(error)
-    _take_any_text(connection)
+        raise _refusal(settings, error) from safe_cause(error)
+    _accept_any_text(connection)
     return connection
 
 
@@ -82,7 +82,7 @@ def _refused(settings: ConnectionSettings) -> errors.LoginFailedError:
     )
 
 
-def _take_any_text(connection: pyodbc.Connection) -> None:
+def _accept_any_text(connection: pyodbc.Connection) -> None:
     """Make the connection read ``nvarchar`` with half a surrogate pair, which SQL Server stores and pyodbc cannot read.
 
     A deleted row that cannot be read would be lost. FreeTDS needs no change: it converts texts itself.

@@ -216,7 +216,7 @@ def _values(text: str) -> dict[str, str]:
 
 def _malformed(previous: str | None) -> ConfigurationError:
     """Return the error for malformed text; ``previous`` is the key before it."""
-    where = "The connection string" if previous is None else f"What follows {previous} in the connection string"
+    where = "The connection string" if previous is None else f"The text after {previous} in the connection string"
     return ConfigurationError(
         f"{where} is not of the form key=value;key=value: put a value with a semicolon or quotes in double quotes, "
         "and double those inside."

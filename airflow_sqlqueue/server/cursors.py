@@ -48,7 +48,7 @@ class PreparedCursors:
         self._cursors.clear()
 
 
-def declared(values: Sequence[Any], sizes: Sequence[Any] = ()) -> list[Any] | None:
+def declared_types(values: Sequence[Any], sizes: Sequence[Any] = ()) -> list[Any] | None:
     """Return ``sizes`` for ``Cursor.setinputsizes``, with ``nvarchar(max)`` for each long text without a size.
 
     The result is None if no parameter has a size. For pyodbc a longer text is ``ntext``, which hardly any function

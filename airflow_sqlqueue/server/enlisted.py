@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.server.settings import load_pyodbc
-from airflow_sqlqueue.server.translation import quiet, transaction_lost
+from airflow_sqlqueue.server.translation import safe_cause, transaction_lost
 
 if TYPE_CHECKING:
     import pyodbc
@@ -132,7 +132,7 @@ class EnlistedCursor:
         except BaseException as error:
             self._owner.doom()
             if isinstance(error, Exception) and (lost := transaction_lost(error, "run the statement")):
-                raise lost from quiet(error)
+                raise lost from safe_cause(error)
             raise
 
 

@@ -173,7 +173,7 @@ def _text(error: Exception) -> str:
     return re.split(r" \(\d+\) \(SQL\w+\)", str(error.args[1]))[0] if len(error.args) > 1 else ""
 
 
-def quiet(error: Exception) -> BaseException:
+def safe_cause(error: Exception) -> BaseException:
     """Return the cause to keep: the driver's own text, or the server's text if it cannot contain a value of a row.
 
     Other texts are reduced to number and SQLSTATE. A value in the text may look like a number, so every number in the

@@ -17,10 +17,10 @@ IF @@TRANCOUNT = 0 THROW 50002, N'The transaction is gone.', 1;
 -- lock_timeout: set the lock timeout
 SET LOCK_TIMEOUT {milliseconds};
 
--- yield_to_others: set the deadlock priority
+-- low_priority: lower the deadlock priority
 SET DEADLOCK_PRIORITY LOW;
 
--- yield_no_more: set the deadlock priority
+-- normal_priority: restore the deadlock priority
 SET DEADLOCK_PRIORITY NORMAL;
 
 -- begin: begin a transaction
