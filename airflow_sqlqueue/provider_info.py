@@ -103,15 +103,13 @@ def get_provider_info() -> dict[str, Any]:
                         "code into workers.",
                         "spark.hadoop.fs.s3a.endpoint",
                     ),
-                    "spark_masters": {
-                        **_option(
-                            "Masters and Spark Connect servers, with commas, that a Spark connection may name, or * "
-                            "for all. An intruder's own server would get the data that the job reads, and could run "
-                            "code in the task.",
-                            "spark://master:7077, yarn, sc://spark:15002",
-                        ),
-                        "default": "*",
-                    },
+                    "spark_masters": _option(
+                        "Masters and Spark Connect servers, with commas, that a Spark connection may name, or * for "
+                        "all. An intruder's own server would get the data that the job reads, and could run code in "
+                        "the task.",
+                        "spark://master:7077, yarn, sc://spark:15002",
+                        default="*",
+                    ),
                     "page_connections": _option(
                         "Ids of connections, with commas, that the page SQL Queues shows besides those of type "
                         "sqlqueue in the environment, or * for all of that type in Airflow's database. The API server "
@@ -142,15 +140,15 @@ def get_provider_info() -> dict[str, Any]:
     }
 
 
-def _option(description: str, example: str | None = None, *, sensitive: bool = False) -> dict[str, Any]:
-    """Return a text option of the configuration, empty by default."""
-    found = {"description": description, "version_added": "0.1.0", "type": "string", "example": example, "default": ""}
-    return {**found, "sensitive": True} if sensitive else found
+def _option(
+    description: str, example: str | None = None, *, kind: str = "string", default: str = "", **further: bool
+) -> dict[str, Any]:
+    found = {"description": description, "version_added": "0.1.0", "type": kind, "example": example}
+    return {**found, "default": default, **further}
 
 
 def _switch(description: str) -> dict[str, Any]:
-    """Return an option of the configuration that is off by default."""
-    return {**_option(description, "True"), "type": "boolean", "default": "False"}
+    return _option(description, "True", kind="boolean", default="False")
 
 
 def _modules(*names: str) -> dict[str, Any]:

@@ -11,14 +11,11 @@ end in silence").
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.server.translation import safe_cause, transaction_lost
-
-if TYPE_CHECKING:
-    import pyodbc
 
 
 class Owner(Protocol):
@@ -34,14 +31,25 @@ class Owner(Protocol):
         """Return a statement that first checks that the transaction still exists."""
 
 
-class EnlistedConnection:
-    """A pyodbc connection in a transaction of its owner; attributes not defined here are the connection's own."""
+class _Enlisted:
+    """An object of pyodbc in a transaction of its owner; attributes not defined here are the object's own."""
 
-    def __init__(self, connection: pyodbc.Connection, owner: Owner) -> None:
-        self._connection, self._owner = connection, owner
+    def __init__(self, wrapped: Any, owner: Owner) -> None:
+        self._wrapped, self._owner = wrapped, owner
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
+        return getattr(self._wrapped, name)
+
+    def commit(self) -> None:
+        """Do nothing: the transaction's owner commits."""
+
+    def rollback(self) -> None:
+        """Doom the transaction: the owner rolls back when the block ends."""
+        self._owner.doom()
+
+
+class EnlistedConnection(_Enlisted):
+    """A pyodbc connection in a transaction of its owner."""
 
     def __enter__(self) -> EnlistedConnection:
         return self
@@ -61,65 +69,45 @@ class EnlistedConnection:
 
     def cursor(self) -> EnlistedCursor:
         self._owner.enlist()
-        return EnlistedCursor(self._connection.cursor(), self._owner)
+        return EnlistedCursor(self._wrapped.cursor(), self._owner)
 
     def execute(self, sql: str, *parameters: Any) -> EnlistedCursor:
         return self.cursor().execute(sql, *parameters)
-
-    def commit(self) -> None:
-        """Do nothing: the transaction's owner commits."""
-
-    def rollback(self) -> None:
-        """Doom the transaction: the owner rolls back when the block ends."""
-        self._owner.doom()
 
     def close(self) -> None:
         """Do nothing: the owner closes the connection."""
 
 
-class EnlistedCursor:
+class EnlistedCursor(_Enlisted):
     """A pyodbc cursor whose errors doom the transaction."""
 
-    def __init__(self, cursor: pyodbc.Cursor, owner: Owner) -> None:
-        self._cursor, self._owner = cursor, owner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cursor, name)
-
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._cursor)
+        return iter(self._wrapped)
 
     def __enter__(self) -> EnlistedCursor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._cursor.close()
+        self._wrapped.close()
 
     def execute(self, sql: str, *parameters: Any) -> EnlistedCursor:
-        self._guarded(self._cursor.execute, self._text(sql) if _has_none(parameters) else sql, *parameters)
+        self._guarded(self._wrapped.execute, self._text(sql) if _has_none(parameters) else sql, *parameters)
         return self
 
     def executemany(self, sql: str, parameters: Any) -> None:
-        self._guarded(self._cursor.executemany, self._text(sql), parameters)
+        self._guarded(self._wrapped.executemany, self._text(sql), parameters)
 
     def nextset(self) -> bool:
-        return bool(self._guarded(self._cursor.nextset))
+        return bool(self._guarded(self._wrapped.nextset))
 
     def fetchone(self) -> Any:
-        return self._guarded(self._cursor.fetchone)
+        return self._guarded(self._wrapped.fetchone)
 
     def fetchmany(self, *size: int) -> list[Any]:
-        return list(self._guarded(self._cursor.fetchmany, *size))
+        return list(self._guarded(self._wrapped.fetchmany, *size))
 
     def fetchall(self) -> list[Any]:
-        return list(self._guarded(self._cursor.fetchall))
-
-    def commit(self) -> None:
-        """Do nothing: the transaction's owner commits."""
-
-    def rollback(self) -> None:
-        """Doom the transaction: the owner rolls back when the block ends."""
-        self._owner.doom()
+        return list(self._guarded(self._wrapped.fetchall))
 
     def _text(self, sql: str) -> str:
         # ODBC's form of a procedure call must be alone. Its parameters have the types of the procedure's.

@@ -102,12 +102,8 @@ def delayed_definition(table: ResolvedAddress) -> Definition:
 
 def subscription_definition(table: ResolvedAddress) -> Definition:
     """Return the definition of the subscription table of all endpoints, like that of versions 5 and later."""
-    return Definition(
-        table,
-        "subscription",
-        (_statement("create.subscription", table, columns=definitions(SUBSCRIPTION)),),
-        SUBSCRIPTION,
-    )
+    make = _statement("create.subscription", table, columns=definitions(SUBSCRIPTION))
+    return Definition(table, "subscription", (make,), SUBSCRIPTION)
 
 
 def definitions_for(

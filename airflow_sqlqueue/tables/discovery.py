@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
@@ -28,27 +28,22 @@ class FoundTable:
     rows: int
 
 
-@dataclass
-class _Columns:
-    rows: int
-    types: dict[str, str] = field(default_factory=dict)
-
-
 def list_tables(session: Session, catalog: str) -> list[FoundTable]:
     """Return the transport's tables in a database that the login may see, by schema and name."""
-    found: dict[tuple[str, str], _Columns] = {}
+    types: dict[tuple[str, str], dict[str, str]] = {}
+    counts: dict[tuple[str, str], int] = {}
     for schema, table, column, type_name, rows in session.run(query("inspect.tables", catalog=identifier(catalog))):
-        columns = found.setdefault((schema, table), _Columns(int(rows or 0)))
-        columns.types[NAMES.get(column.lower(), column)] = type_name
-    kinds = [(schema, table, kind_of(columns.types), columns.rows) for (schema, table), columns in found.items()]
-    kinds = [(schema, table, kind, rows) for schema, table, kind, rows in kinds if kind != "other"]
-    for table in [table for _, table, _, _ in kinds if "@" in table]:
-        log.warning("The table %s has no address, because its name contains an '@': it is left out", quoted(table))
-    return [
-        FoundTable(ResolvedAddress(table, schema, catalog), kind, rows)
-        for schema, table, kind, rows in kinds
-        if "@" not in table
-    ]
+        types.setdefault((schema, table), {})[NAMES.get(column.lower(), column)] = type_name
+        counts.setdefault((schema, table), int(rows or 0))
+    found = []
+    for (schema, table), columns in types.items():
+        if (kind := kind_of(columns)) == "other":
+            continue
+        if "@" in table:
+            log.warning("The table %s has no address, because its name contains an '@': it is left out", quoted(table))
+        else:
+            found.append(FoundTable(ResolvedAddress(table, schema, catalog), kind, counts[schema, table]))
+    return found
 
 
 def secondary_queues(tables: Iterable[FoundTable], primary: ResolvedAddress) -> list[ResolvedAddress]:
