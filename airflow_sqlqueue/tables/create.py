@@ -17,9 +17,8 @@ from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress, endpoint_
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, literal, query
 from airflow_sqlqueue.sql.columns import DELAYED, SUBSCRIPTION, definitions
-from airflow_sqlqueue.tables.layout import Layout, column_differences
+from airflow_sqlqueue.tables.layout import Layout, Shape, column_differences, shape_of
 from airflow_sqlqueue.tables.reading import exists, read_layout
-from airflow_sqlqueue.tables.shapes import Shape, shape_of
 
 LEDGER_SCHEMA = "sqlqueue"
 """The schema of the drain's ledger by default."""
@@ -81,7 +80,7 @@ _EXPIRES_INDEXES = {"plain": "create.expires_plain", "filtered": "create.expires
 def queue_definition(
     table: ResolvedAddress, *, layout: str = "modern", legacy_columns: bool = True, body_string: bool = False
 ) -> Definition:
-    """Return the definition of a queue table in one of the layouts of :data:`~airflow_sqlqueue.tables.shapes.SHAPES`.
+    """Return the definition of a queue table in one of the layouts of :data:`~airflow_sqlqueue.tables.layout.SHAPES`.
 
     ``legacy_columns`` False leaves out CorrelationId, ReplyToAddress and Recoverable, which endpoints of version 7 and
     later do not need (unless they move delayed messages: their mover still writes these columns). ``body_string`` adds

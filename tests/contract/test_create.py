@@ -32,8 +32,8 @@ from airflow_sqlqueue.tables.create import (
     script,
     subscription_definition,
 )
+from airflow_sqlqueue.tables.layout import SHAPES, shape_of
 from airflow_sqlqueue.tables.reading import exists, read_layout
-from airflow_sqlqueue.tables.shapes import SHAPES, shape_of
 from tests.contract.conftest import Connect, run_sql
 
 

@@ -25,8 +25,8 @@ from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.discovery import list_tables
+from airflow_sqlqueue.tables.layout import SHAPES
 from airflow_sqlqueue.tables.reading import read_layout
-from airflow_sqlqueue.tables.shapes import SHAPES
 from tests.contract.conftest import HEADERS, Connect, Exercise, run_sql
 
 ALTERATIONS: dict[str, str] = {

@@ -8,8 +8,7 @@ import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.tables.layout import Index, Layout, TableColumn, Trigger, kind_of
-from airflow_sqlqueue.tables.shapes import SHAPES, shape_of
+from airflow_sqlqueue.tables.layout import SHAPES, Index, Layout, TableColumn, Trigger, kind_of, shape_of
 
 TABLE = ResolvedAddress("audit", "dbo", "nsb")
 COLUMNS = {
