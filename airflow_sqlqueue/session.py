@@ -172,7 +172,7 @@ class Session:
 
     @contextmanager
     def _afterwards(self, undo: Callable[[], None]) -> Iterator[None]:
-        """Undo a setting when the block ends. An error of the block is raised, and an error of the undoing then is not.
+        """Undo a setting when the block ends. If the block raises, errors of ``undo`` are ignored.
 
         In a doomed transaction nothing is run: :meth:`roll_back` restores the settings.
         """

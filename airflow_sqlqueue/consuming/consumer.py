@@ -149,9 +149,7 @@ class Consumer:
             return None
 
         def move(session: Session) -> MoveResult:
-            if self._tables is None or self._tables.session is not session:
-                self._tables = EndpointTables(session, endpoint, known=self._tables is None)
-            tables = self._tables
+            tables = self._tables = endpoint.tables(session, self._tables)
             assert tables.delayed is not None
             return move_due(
                 tables.delayed,

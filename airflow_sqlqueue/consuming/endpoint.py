@@ -78,13 +78,21 @@ class Endpoint:
         layouts = {queue: input_table.layout, error_queue: error_table.layout}
         return cls(name or queue.table, queue, error_queue, delayed, ledger_schema, layouts)
 
+    def tables(self, session: Session, last: EndpointTables | None = None) -> EndpointTables:
+        """Return the tables through a session: ``last`` if it is of that session, else new ones.
+
+        Only the first tables use ``layouts``: a later session may replace one that failed because a table was altered.
+        """
+        if last is None:
+            return EndpointTables(session, self, self.layouts)
+        return last if last.session is session else EndpointTables(session, self, {})
+
 
 class EndpointTables:
-    """Tables of an endpoint through one session; ``known``: use the layouts of the endpoint, else read them again."""
+    """Tables of an endpoint through one session. ``layouts`` are the known layouts; others are read."""
 
-    def __init__(self, session: Session, endpoint: Endpoint, *, known: bool = False) -> None:
-        self.session, self.endpoint = session, endpoint
-        self._layouts = endpoint.layouts if known else {}
+    def __init__(self, session: Session, endpoint: Endpoint, layouts: Mapping[ResolvedAddress, Layout]) -> None:
+        self.session, self.endpoint, self._layouts = session, endpoint, layouts
 
     @cached_property
     def queue(self) -> QueueTable:

@@ -309,9 +309,7 @@ class Handler:
         return Outcome.ROLLED_BACK
 
     def _tables_of(self, session: Session) -> EndpointTables:
-        if self._tables is None or self._tables.session is not session:
-            # A later session may replace one that failed because a table was altered.
-            self._tables = EndpointTables(session, self._endpoint, known=self._tables is None)
+        self._tables = self._endpoint.tables(session, self._tables)
         return self._tables
 
 

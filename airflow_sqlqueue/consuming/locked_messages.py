@@ -116,8 +116,7 @@ class LockedMessages:
             session = self._connect()
             try:
                 names = self._resolver, self._queue_name, self._options
-                endpoint = Endpoint.find(session, *names, ledger_schema=self._ledger_schema)
-                self._tables = EndpointTables(session, endpoint, known=True)
+                self._tables = Endpoint.find(session, *names, ledger_schema=self._ledger_schema).tables(session)
             except BaseException:
                 session.close()
                 raise

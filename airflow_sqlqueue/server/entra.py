@@ -13,14 +13,12 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from airflow_sqlqueue.allowed import CLOUDS
 from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError
 from airflow_sqlqueue.extras import from_extra
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 AccessToken = Callable[[], str]
 """A function that returns a token that is valid now."""

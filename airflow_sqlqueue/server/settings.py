@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from airflow_sqlqueue.allowed import MICROSOFT_DRIVERS, check_keywords
 from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
-from airflow_sqlqueue.server import entra
+from airflow_sqlqueue.server import browser, entra
 
 DEFAULT_PORT = 1433
 APPLICATION_NAME = "airflow-sqlqueue"
@@ -142,9 +142,7 @@ class ConnectionSettings:
         """Return the settings with the port of the named instance, if any. Raises :class:`ServerUnreachableError`."""
         if self.instance is None:
             return self
-        from airflow_sqlqueue.server.browser import port_of
-
-        return replace(self, port=port_of(self.host, self.instance), instance=None)
+        return replace(self, port=browser.port_of(self.host, self.instance), instance=None)
 
     def odbc_connection_string(self) -> str:
         """Return the connection string for ``pyodbc.connect``. It contains the password: never log it.

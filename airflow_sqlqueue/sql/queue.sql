@@ -117,7 +117,7 @@ FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
 WHERE {window} AND DATALENGTH([Body]) > ? ORDER BY [RowVersion];
 
 -- read_body: read a piece of a message's body
--- This transaction has locked the row already. Without READPAST and an index it would wait for rows that others hold.
+-- This transaction has locked the row already. READPAST: without an index it would wait for rows that others hold.
 SELECT SUBSTRING([Body], ?, ?) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
 
 -- take_large: take a message with a large body out of the queue
