@@ -249,7 +249,7 @@ class Ledger(OwnTable):
                 "lists; what was read is not the batch."
             )
         parts = -1 if row.parts is None else row.parts  # Not None, which the driver has to ask for; nothing equals it.
-        if self.session.value(self.query("ledger.consume"), batch.batch_id, parts, batch.messages) == 1:
+        if self.session.value(self.query("ledger.mark_consumed"), batch.batch_id, parts, batch.messages) == 1:
             return
         # As it is now: the transaction that had locked the batch's row may have changed it.
         row = self.find(batch_id)

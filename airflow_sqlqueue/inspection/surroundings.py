@@ -48,7 +48,7 @@ class ServerSurroundings:
     def receivers(self, table: ResolvedAddress) -> Sequence[tuple[str | None, str | None]]:
         """One statement."""
         name = f"{identifier(table.schema)}.{identifier(table.table)}"
-        rows = self.session.run(query("inspect.consumers"), APPLICATION_NAME, name)
+        rows = self.session.run(query("inspect.receivers"), APPLICATION_NAME, name)
         return [(program, host) for program, host in rows]
 
     def tables(self, catalog: str) -> list[FoundTable]:

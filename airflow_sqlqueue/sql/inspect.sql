@@ -75,7 +75,7 @@ FROM {catalog}.sys.identity_columns AS c WHERE c.object_id = OBJECT_ID(?);
 -- durability: read how durable a COMMIT is in the database
 SELECT delayed_durability_desc FROM sys.databases WHERE name = ?;
 
--- consumers: find other receivers of the queue
+-- receivers: find other receivers of the queue
 -- Endpoints keep their connections; the last statement of a receiving endpoint names the queue, and deletes or peeks.
 SELECT DISTINCT s.program_name, s.host_name
 FROM sys.dm_exec_connections AS c

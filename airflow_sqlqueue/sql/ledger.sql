@@ -132,7 +132,7 @@ WHERE b.[BatchId] = ? AND b.[State] = 'sealed' AND b.[Parts] IS NULL;
 SELECT [PartId], [Path], [Messages], [Expired], [Bytes], [MinRowVersion], [MaxRowVersion], [Quarantined]
 FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ? ORDER BY [MinRowVersion], [PartId];
 
--- consume: mark the batch consumed
+-- mark_consumed: mark the batch consumed
 UPDATE {batch} SET [State] = 'consumed', [ConsumedAt] = SYSUTCDATETIME()
 WHERE [BatchId] = ? AND [State] = 'sealed' AND [Parts] = ? AND [Messages] = ?;
 SELECT @@ROWCOUNT;
