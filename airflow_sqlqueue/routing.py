@@ -19,7 +19,7 @@ DEFAULT_SCHEMA = "dbo"
 
 @dataclass(frozen=True)
 class ResolvedAddress:
-    """A table with every part known."""
+    """Resolved address of a table, with its schema and its catalog."""
 
     table: str
     schema: str

@@ -90,7 +90,7 @@ def delayed_headers(headers: Headers, envelope: Envelope) -> dict[str, str | Non
 
 @dataclass(frozen=True)
 class FailedAttempts:
-    """Number and last failure of a message's attempts; ``is_final``: give it up whatever the number."""
+    """Number and last failure of a message's attempts; ``is_final``: give it up at once."""
 
     attempts: int
     failure: Failure
