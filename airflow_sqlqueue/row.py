@@ -48,7 +48,7 @@ row_of: Callable[[Iterable[Any]], Row] = partial(tuple.__new__, Row)
 class Column:
     """A column of :class:`Row`: its name in SQL, Arrow and Spark, and its type in each.
 
-    ``sql`` is a type that can hold the column of every queue, of any type there. ``arrow`` is a name of a type in
+    ``sql`` is a type that can hold the column of every queue, whose type varies. ``arrow`` is a name of a type in
     :func:`drained_row_schema`, ``spark`` a name of Spark's JSON schema. ``nullable`` applies to Arrow and Spark.
     ``definition`` is the column in CREATE TABLE, empty if the column is computed when a row is read.
 
