@@ -1,8 +1,8 @@
-"""SQL Server queue tables for Apache Airflow, and what they hold for Spark.
+"""SQL Server queue tables for Apache Airflow, and their messages for Spark.
 
-The names here are the package's public face; what else is public stands in :mod:`airflow_sqlqueue.operators`,
+This module has the package's public names. The other public names are in :mod:`airflow_sqlqueue.operators`,
 :mod:`airflow_sqlqueue.sensors`, :mod:`airflow_sqlqueue.triggers` and :mod:`airflow_sqlqueue.errors`. Each name is
-loaded when it is first asked for, so that Airflow, which imports this package in every process, pays nothing for it.
+loaded on first use, so that Airflow, which imports this package in every process, pays nothing for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m airflow_sqlqueue`` is the command line."""
+"""The command line as ``python -m airflow_sqlqueue``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Queue addresses as the transport writes them: ``table@[schema]@[catalog]``.
 
-The grammar is the one of versions 3.1 to 9, with its leniencies (docs/transport/addresses.md, "Grammar" and "Written
-forms").
+The grammar is that of versions 3.1 to 9, and as lenient (docs/transport/addresses.md, "Grammar" and "Written forms").
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ MAX_IDENTIFIER_LENGTH = 128
 """SQL Server's limit for an identifier, in UTF-16 units."""
 
 MAX_ADDRESS_LENGTH = 1_000
-"""Characters beyond which a header's text is not looked up as an address: three names of 128 take some 780."""
+"""The most characters of a header's text that is looked up as an address: three names of 128 take some 780."""
 
 LEGACY_VERSIONS = ("1", "2", "3.0")
-"""Versions of the transport that read addresses in ways of their own."""
+"""Versions of the transport that read addresses in another way than later versions do."""
 
 
 def quote(identifier: str) -> str:
-    """A delimited identifier, ``[a]]b]`` for ``a]b``. The only way a name gets into a statement of this package.
+    """Return a delimited identifier: ``[a]]b]`` for ``a]b``. Every name in a statement of this package comes from here.
 
-    Raises :class:`AddressError` for what the server would refuse or cut: a blank name, more than 128 characters, a NUL,
-    half a surrogate pair.
+    Raises :class:`AddressError` for a name that the server would refuse or cut: a blank one, one of more than 128
+    characters, one with a NUL or half a surrogate pair.
     """
     check_identifier(identifier)
     return f"[{identifier.replace(']', ']]')}]"
 
 
 def check_identifier(identifier: str) -> None:
-    """Raise :class:`AddressError` where ``identifier`` cannot name anything on the server."""
+    """Raise :class:`AddressError` if ``identifier`` cannot be a name on the server."""
     if not identifier.strip():
         raise AddressError("A table, schema or catalog name is blank: name it.")
     if "\0" in identifier:
@@ -50,7 +49,7 @@ def check_identifier(identifier: str) -> None:
 
 
 def unquote(text: str) -> str:
-    """``[a]]b]`` becomes ``a]b``; text that does not begin with ``[`` and end with ``]`` stays as it is."""
+    """Return ``a]b`` for ``[a]]b]``; text that does not begin with ``[`` and end with ``]`` stays as it is."""
     if len(text) >= 2 and text.startswith("[") and text.endswith("]"):
         return text[1:-1].replace("]]", "]")
     return text
@@ -58,11 +57,11 @@ def unquote(text: str) -> str:
 
 @dataclass(frozen=True)
 class QueueAddress:
-    """An address: the table, and the schema and catalog where they are given.
+    """The address of a queue: the table, and optionally the schema and the catalog.
 
-    ``schema`` and ``catalog`` are plain names, without brackets; None means that the address does not say. Two
-    addresses are equal when their texts name the same parts with the same case: whether the server takes two spellings
-    for one table depends on its collation.
+    ``schema`` and ``catalog`` are plain names, without brackets; None means that the address does not give them. Two
+    addresses are equal when their parts are equal, with case: whether the server takes two spellings for one table
+    depends on its collation.
     """
 
     table: str
@@ -82,10 +81,10 @@ class QueueAddress:
     def parse(cls, text: str, *, strict: bool = False) -> QueueAddress:
         """Read an address as endpoints do.
 
-        The table is everything before the first ``@``, untouched. A part that is bracketed may hold ``@``; a malformed
-        one is taken literally; a blank one is not given; what follows a third ``@`` is dropped. With ``strict`` the
-        malformed and the dropped raise :class:`AddressError` with the position in the text, as a blank table always
-        does.
+        The table is everything before the first ``@``, untouched. A bracketed part may contain ``@``. A malformed part
+        is taken literally, a blank part counts as not given, and text after a third ``@`` is dropped. With ``strict``
+        a malformed part and dropped text raise :class:`AddressError` with the position in the text. A blank table
+        always raises it.
         """
         table, separator, rest = text.partition("@")
         if not table.strip():
@@ -111,8 +110,9 @@ class QueueAddress:
     def parse_as(cls, text: str, version: str) -> QueueAddress:
         """Read an address as an endpoint of an older version does (docs/transport/addresses.md, "Versions 1 and 2").
 
-        ``"3.0"`` cuts at every ``@``, inside brackets too, and knows no catalog. ``"1"`` and ``"2"`` take everything
-        after the first ``@`` for a machine name and drop it; a name of more than 128 characters becomes a GUID.
+        Version ``"3.0"`` cuts at every ``@``, inside brackets too, and has no catalog. Versions ``"1"`` and ``"2"``
+        take everything after the first ``@`` for a machine name and drop it; a name of more than 128 characters becomes
+        a GUID.
         """
         table, *rest = text.split("@")
         if not table.strip():
@@ -123,10 +123,11 @@ class QueueAddress:
         return cls(hashed_name(table))
 
     def text_for(self, version: str) -> str:
-        """The address for a peer of version ``"3.0"``, ``"1"`` or ``"2"``, which reads back the same table.
+        """Return the address for a peer of version ``"3.0"``, ``"1"`` or ``"2"``, which reads the same table from it.
 
-        ``"3.0"`` gets the two-part form, ``"1"`` and ``"2"`` the bare name; a catalog, and for these a schema, must be
-        set in the peer's own configuration. Raises :class:`AddressError` where the peer would read another name.
+        Version ``"3.0"`` gets the two-part form, ``"1"`` and ``"2"`` get the bare name. The peer's own configuration
+        must set the catalog, and for ``"1"`` and ``"2"`` the schema. Raises :class:`AddressError` if the peer would
+        read another name.
         """
         if _legacy(version) == "3.0":
             if "@" in (self.schema or ""):
@@ -135,7 +136,7 @@ class QueueAddress:
         return self.table
 
     def __str__(self) -> str:
-        """The address form: only the parts that are known, schema and catalog always bracketed."""
+        """The address as text: only the parts that are given, with the schema and the catalog in brackets."""
         text = self.table
         if self.schema or self.catalog:
             text += f"@{_bracket(self.schema)}"
@@ -145,9 +146,9 @@ class QueueAddress:
 
 
 def without_machine(text: str) -> QueueAddress | None:
-    """The bare queue of ``queue@MACHINE``, as versions 1 and 2 wrote it into headers; None for every other address.
+    """Return the bare queue of ``queue@MACHINE``, a form of versions 1 and 2 in headers; None for other addresses.
 
-    The text alone cannot distinguish a machine from a schema that is written without brackets
+    The text alone does not show whether ``MACHINE`` is a machine or a schema without brackets
     (docs/transport/addresses.md, "Ambiguous addresses").
     """
     table, *rest = text.split("@")
@@ -155,9 +156,9 @@ def without_machine(text: str) -> QueueAddress | None:
 
 
 def as_sql_name(text: str) -> QueueAddress | None:
-    """What ``dbo.MyTable`` or ``[db].[dbo].[MyTable]`` means in SQL; None for other texts and for no address.
+    """Return the address that ``dbo.MyTable`` or ``[db].[dbo].[MyTable]`` would have in SQL; None for other texts.
 
-    To the transport both are the name of one table, dots and all: this is for hints, never for a guess.
+    The transport takes such a text for the name of one table, dots included: use this for hints in errors only.
     """
     parts = [match[0] for match in re.finditer(r"\[(?:[^]]|\]\])*\]|[^.\[\]]+", text)]
     if not 2 <= len(parts) <= 3 or ".".join(parts) != text:
@@ -168,11 +169,11 @@ def as_sql_name(text: str) -> QueueAddress | None:
 
 
 def hashed_name(name: str) -> str:
-    """The table that versions 1.2 to 2.2 made for a queue name: from 129 characters on a GUID of its MD5.
+    """Return the table that versions 1.2 to 2.2 made for a queue name: a GUID of its MD5 from 129 characters on.
 
-    Those versions hashed the bytes of the machine's code page; for names outside ASCII this takes Windows-1252.
+    Those versions hashed the bytes of the machine's code page; for names outside ASCII this function uses Windows-1252.
     """
-    # Half a surrogate pair is counted here and refused where the name is used.
+    # Half a surrogate pair counts here as a character; check_identifier refuses it later.
     if len(name.encode("utf-16-le", "surrogatepass")) // 2 <= MAX_IDENTIFIER_LENGTH:
         return name
     digest = hashlib.md5(name.encode("cp1252", "replace"), usedforsecurity=False).digest()
@@ -192,8 +193,8 @@ def _bracket(name: str | None) -> str:
 def _split_part(text: str) -> tuple[str, str, str]:
     """Cut ``text`` at the ``@`` that ends its first part; the middle of the result is that ``@``, or empty.
 
-    The search begins at index 1, so that an ``@`` in front is data; inside brackets an ``@`` ends the part only after
-    an odd number of ``]``. Both are what the transport does (docs/transport/addresses.md, "Grammar", point 3).
+    The search begins at index 1, so a leading ``@`` is data. In a bracketed part an ``@`` ends the part only after an
+    odd number of ``]``. The transport does both (docs/transport/addresses.md, "Grammar", point 3).
     """
     bracketed = text.startswith("[")
     closing = 0
@@ -209,7 +210,7 @@ def _malformed(part: str) -> str | None:
     if part.startswith("@"):
         return "an '@' begins a name; write [] for a part that is not given"
     if not part.startswith("["):
-        return "a ']' stands in a name without brackets" if "]" in part else None
+        return "a name without brackets contains a ']'" if "]" in part else None
     if len(part) < 2 or not part.endswith("]"):
         return "the bracket is not closed"
     if "]" in part[1:-1].replace("]]", ""):

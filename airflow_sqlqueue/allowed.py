@@ -1,9 +1,9 @@
-"""Lists of what the fields of a connection may say: ODBC keywords, drivers, hosts that get a token of Microsoft Entra
-ID, connections that give one, masters and settings of Spark.
+"""Allowed values in the fields of a connection: ODBC keywords, drivers, hosts that get a token of Microsoft Entra ID,
+connections that give one, masters and settings of Spark.
 
-Connections are edited by more people than DAGs. Those who edit them must neither load code nor write files, nor get at
-a secret or an identity that is not in the connection itself. Drivers and Spark learn new words with each version, so
-each list names what is allowed, and everything else is refused (docs/security.md, "Those who edit connections").
+More people edit connections than DAGs. An editor of a connection must not load code, write files, or reach a secret or
+an identity that is not in the connection itself. Drivers and Spark get new settings with each version, so each list
+names the allowed values and everything else is refused (docs/security.md, "Those who edit connections").
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ _KEYWORDS = {
 }
 """ODBC keywords that may be set, in lower case.
 
-Others write files (DumpFile, QueryLogFile), load libraries (KeystoreLocation), replace what the fields say (PWD, DSN,
-Port), or make every transaction fail: under MARS_Connection one that a batch begins ends with it, by error 3997.
+Other keywords write files (DumpFile, QueryLogFile), load libraries (KeystoreLocation), replace the connection's fields
+(PWD, DSN, Port), or make every transaction fail: with MARS_Connection a transaction ends with the batch that began it
+(error 3997).
 """
 
 _NOT_IN_CONNECTIONS = {"servercertificate", "serverspn", "failoverpartnerspn"}
-"""The first names a file to read. With the others a host of the editor's choice would get a Kerberos ticket of the
-process for another server, and could log in there as the process."""
+"""ODBC keywords that only a URL or a program may set. The first names a file to read. With the others a host of the
+editor's choice would get a Kerberos ticket of the process for another server, and could log in there as the process."""
 
 _SWITCHES = {
     "columnencryption": {"enabled", "disabled"},
     "encrypt": {"yes", "no", "mandatory", "optional", "strict"},
     "trustservercertificate": {"yes", "no"},
 }
-"""Keywords of which only these values are allowed. An attestation URL for column encryption, to which the driver would
-connect, is not among them; and a value of the others that it does not know the driver takes for some other in silence.
+"""ODBC keywords with a fixed list of values. An attestation URL for column encryption is not allowed, because the
+driver would connect to it. For the other two the driver silently replaces a value that it does not know.
 """
 
 CLOUDS: Mapping[str, str] = {
@@ -51,14 +52,14 @@ CLOUDS: Mapping[str, str] = {
     ".database.chinacloudapi.cn": "https://database.chinacloudapi.cn/.default",
     ".database.usgovcloudapi.net": "https://database.usgovcloudapi.net/.default",
 }
-"""The domains of Azure SQL and of SQL database in Fabric, where a server is Microsoft's whoever has made it, and what a
-token for it is for."""
+"""The domains of Azure SQL and of SQL database in Fabric, each with the scope of a token. Microsoft runs every
+server in them, whichever customer created it."""
 
 _HOST = re.compile(r"(?i:[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)")
-"""A plain name. The driver would find a protocol, an instance or a port in other texts, and another host with it."""
+"""A plain host name. In other texts the driver would find a protocol, an instance or a port, and so another host."""
 
 _GIVES_TOKENS = "sqlqueue_access_token"
-"""The key of a connection's own extra that lets access tokens be taken from it."""
+"""The key in a connection's own extra that allows it to give access tokens."""
 
 ANY = "*"
 
@@ -78,20 +79,20 @@ _SPARK_SETTINGS = {
     *("spark.kubernetes.namespace", "spark.kubernetes.executor.limit.cores"),
     *("spark.kubernetes.executor.request.cores", "spark.yarn.queue"),
 }
-"""Settings of Spark that an extra may have: how much of a cluster a job takes, and where it stands in line. Others load
-code (spark.jars, spark.plugins, spark.driver.extraJavaOptions, each name of a class), write files or send secrets to
-other hosts."""
+"""Settings of Spark that an extra may have: the job's resources in the cluster and its place in the queue. Other
+settings load code (spark.jars, spark.plugins, spark.driver.extraJavaOptions, every setting with a class name), write
+files or send secrets to other hosts."""
 
 _SPARK_VALUE = re.compile(r"[\w.,:+/-]{1,253}")
-"""Numbers, sizes, times, names. Some values become options of a JVM."""
+"""A number, size, time or name. Other texts are refused, because some values become options of a JVM."""
 
 _LOCAL = re.compile(r"local(\[[\d*, ]+\])?")
 
 
 def check_keywords(keywords: Mapping[str, str], *, in_connection: bool = False) -> None:
-    """Raise :class:`ConfigurationError` for an ODBC keyword that cannot be set, or is set twice.
+    """Raise :class:`ConfigurationError` for an ODBC keyword that is not allowed or is set twice.
 
-    ``in_connection``: those are refused as well that only a URL or a program may set.
+    ``in_connection``: also refuse the keywords that only a URL or a program may set.
     """
     seen = set()
     for keyword, value in keywords.items():
@@ -113,11 +114,12 @@ def check_keywords(keywords: Mapping[str, str], *, in_connection: bool = False) 
 
 @dataclass(frozen=True)
 class Allowed:
-    """Permissions of connections beyond the lists of this module, as the configuration of Airflow has them.
+    """Permissions of connections beyond the lists of this module, from the configuration of Airflow.
 
-    ``any_driver``: any ODBC driver. ``token_hosts``: further hosts that get tokens; one that begins with a dot means
-    all below it. ``token_connections``: ids of connections that may give tokens. ``spark_settings``: further settings
-    of Spark. ``spark_masters``: the only masters and Spark Connect servers, beside this machine. ``*`` means all.
+    ``any_driver``: any ODBC driver. ``token_hosts``: further hosts that get tokens; a name that begins with a dot means
+    all hosts in that domain. ``token_connections``: ids of connections that may give tokens. ``spark_settings``:
+    further settings of Spark. ``spark_masters``: the only masters and Spark Connect servers besides this machine. ``*``
+    means all.
     """
 
     any_driver: bool = False
@@ -127,7 +129,7 @@ class Allowed:
     spark_masters: Collection[str] = (ANY,)
 
     def check_driver(self, name: str, installed: Collection[str]) -> None:
-        """Raise :class:`ConfigurationError` unless an extra may name this driver: the path of one loads code."""
+        """Raise :class:`ConfigurationError` unless an extra may name this driver: a path would load code."""
         if not self.any_driver and not (name in MICROSOFT_DRIVERS and name in installed):
             raise ConfigurationError(
                 "the driver in its extra is not an installed ODBC driver of Microsoft's for SQL Server: remove it, "
@@ -149,7 +151,7 @@ class Allowed:
         )
 
     def check_token_connection(self, conn_id: str, extra: Mapping[str, Any]) -> None:
-        """Raise :class:`ConfigurationError` unless access tokens may be taken from this connection."""
+        """Raise :class:`ConfigurationError` unless this connection may give access tokens."""
         says_so = str(extra.get(_GIVES_TOKENS, "")).lower() == "true"
         if not says_so and {conn_id, ANY}.isdisjoint(self.token_connections):
             raise ConfigurationError(
@@ -167,7 +169,7 @@ class Allowed:
             )
 
     def check_spark_settings(self, conn_id: str, settings: Mapping[str, str]) -> None:
-        """Raise :class:`ConfigurationError` for a setting of Spark that an extra may not have."""
+        """Raise :class:`ConfigurationError` for a setting of Spark that an extra must not have."""
         for name, value in settings.items():
             if not {name, ANY}.isdisjoint(self.spark_settings):
                 continue
@@ -178,10 +180,10 @@ class Allowed:
                 )
             if not _SPARK_VALUE.fullmatch(value):
                 raise ConfigurationError(
-                    f"Connection {conn_id!r} has a value of {name!r} in its extra that is no number, size, time or "
+                    f"Connection {conn_id!r} has a value of {name!r} in its extra that is not a number, size, time or "
                     "name: correct it."
                 )
 
 
 ONLY_LISTED = Allowed()
-"""Nothing beyond the lists."""
+"""Permissions without anything beyond the lists."""

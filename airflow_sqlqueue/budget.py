@@ -1,4 +1,4 @@
-"""Limits on the work of a call, messages, seconds and bytes, and the budget that is left of them."""
+"""Limits on the messages, seconds and bytes of one call, and the budget that keeps count of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from airflow_sqlqueue.errors import ConfigurationError
 
 MIB = 1024 * 1024
-"""Bytes of a mebibyte, which limits on bytes are multiples of."""
+"""Bytes of a mebibyte."""
 
 Clock = Callable[[], float]
-"""Seconds since some moment, never running backwards."""
+"""A function that returns the seconds since some moment and never goes back."""
 
 
 def check_limits(**limits: float | None) -> None:
-    """Raise :class:`ConfigurationError` for a limit that is not more than 0; None is no limit."""
+    """Raise :class:`ConfigurationError` for a limit that is not more than 0; None means no limit."""
     for name, limit in limits.items():
         if limit is not None and limit <= 0:
             raise ConfigurationError(f"{name} must be more than 0: leave it out for no limit.")
@@ -25,12 +25,12 @@ def check_limits(**limits: float | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of one call, on messages and on seconds. Options that have them are a class of this one.
+    """Limits of one call on messages and seconds: the base class of options with these limits.
 
     Raises :class:`ConfigurationError` for a limit that is not more than 0.
 
-    :param max_messages: handle at most so many messages; None: no limit.
-    :param max_seconds: begin nothing after so many seconds; None: no limit.
+    :param max_messages: handle at most this number of messages; None: no limit.
+    :param max_seconds: start nothing new after this number of seconds; None: no limit.
     """
 
     max_messages: int | None = None
@@ -40,16 +40,16 @@ class Limits:
         check_limits(max_messages=self.max_messages, max_seconds=self.max_seconds)
 
     def budget(self, clock: Clock = time.monotonic) -> Budget:
-        """The budget of a call that begins now."""
+        """Return the budget of a call that begins now."""
         return Budget(self.max_messages, self.max_seconds, clock=clock)
 
 
 class Budget:
-    """A limit on messages, seconds and bytes; None is no limit. The seconds run from the moment the budget is made.
+    """A budget of messages, seconds and bytes; None means no limit. The seconds count from the creation of the budget.
 
-    A loop reserves messages before it handles them and gives back those that it did not need, so that workers which
-    share a budget never exceed it together. Bytes are known afterwards and are spent then: the last work may exceed
-    them. Safe to use from several threads.
+    A loop reserves messages before it handles them and gives back the messages that it did not need, so workers that
+    share a budget never exceed it together. A loop spends bytes after it has handled them: the last step may exceed
+    the limit. Safe to use from several threads.
 
     Raises :class:`ConfigurationError` for a limit below zero.
     """
@@ -72,22 +72,22 @@ class Budget:
 
     @property
     def messages_left(self) -> int | None:
-        """How many messages can still be reserved, whatever the time; None where there is no limit."""
+        """Number of messages that can still be reserved, regardless of time; None without a limit."""
         return self._messages
 
     @property
     def bytes_left(self) -> int | None:
-        """How many bytes are left, at least 0; None where there is no limit."""
+        """Number of bytes left, at least 0; None without a limit."""
         return self._bytes
 
     @property
     def seconds_left(self) -> float | None:
-        """The seconds that are left, at least 0; None where there is no limit."""
+        """Seconds left, at least 0; None without a limit."""
         return None if self._until is None else max(0.0, self._until - self._clock())
 
     @property
     def seconds_used(self) -> float:
-        """The seconds since the budget was made."""
+        """Seconds since the budget was made."""
         return self._clock() - self._started
 
     @property
@@ -96,7 +96,7 @@ class Budget:
         return self._messages == 0 or self._bytes == 0 or self.seconds_left == 0
 
     def reserve(self, limit: int) -> int:
-        """Reserve up to ``limit`` messages and return how many: 0 once a limit is reached."""
+        """Reserve up to ``limit`` messages and return their number: 0 once a limit is reached."""
         with self._lock:
             if self._bytes == 0 or self.seconds_left == 0:
                 return 0
@@ -107,17 +107,17 @@ class Budget:
             return reserved
 
     def give_back(self, unused: int) -> None:
-        """Return messages that were reserved and not handled."""
+        """Give back messages that were reserved and not handled."""
         with self._lock:
             if self._messages is not None:
                 self._messages += unused
 
     def spend(self, size: int) -> None:
-        """Note that so many bytes were handled."""
+        """Subtract bytes that were handled."""
         with self._lock:
             if self._bytes is not None:
                 self._bytes = max(0, self._bytes - size)
 
     def share(self, max_messages: int | None, max_bytes: int | None = None) -> Budget:
-        """A budget of its own for so many messages and bytes, whose time ends with this one's."""
+        """Return a separate budget of messages and bytes, which ends at the same time as this one."""
         return Budget(max_messages, self.seconds_left, max_bytes=max_bytes, clock=self._clock)

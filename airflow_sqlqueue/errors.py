@@ -1,43 +1,43 @@
-"""Everything this package raises on purpose, as one tree.
+"""Exceptions of this package, as one tree.
 
-Each class stands where a caller would act differently. The text is one sentence that says what is wrong and what to do;
-what the driver said is in ``__cause__``. Message bodies, headers and secrets are in neither.
+Two errors have different classes where a caller would act differently. The text is one sentence that says what is wrong
+and what to do; ``__cause__`` has the driver's text. Neither contains message bodies, headers or secrets.
 
 ::
 
     SqlQueueError
-    ├── AddressError               an address, a name or a routing setting cannot be used (also a ValueError)
-    ├── ConfigurationError         a connection, an option or an argument cannot be used (also a ValueError)
+    ├── AddressError               an unusable address, name or routing setting (also a ValueError)
+    ├── ConfigurationError         an unusable connection, option or argument (also a ValueError)
     │   ├── DriverNotFoundError    no ODBC driver for SQL Server on this machine
     │   ├── UnsupportedServerError an older server than SQL Server 2016, or a warehouse
-    │   └── UntrustedServerError   the server's certificate is not trusted, or the two agree on no encryption
+    │   └── UntrustedServerError   the server's certificate is not trusted, or there is no common encryption
     ├── MessageError               a message cannot be sent as it is (also a ValueError)
-    ├── MessageNotFoundError       no message of that name is in the queue, or others hold it
-    ├── ServerUnreachableError     nothing answered at the host and port
-    │   └── UnknownHostError       no address is known for the host's name
+    ├── MessageNotFoundError       the named message is not in the queue, or others hold it
+    ├── ServerUnreachableError     no answer at the host and port
+    │   └── UnknownHostError       the host's name has no known address
     ├── LoginFailedError           the server refused the login or the database
-    ├── PermissionDeniedError      the login may not do this
-    ├── QueueNotFoundError         no table stands at the address
-    ├── NotAQueueError             the table is not a queue table, or not the one that was asked for
+    ├── PermissionDeniedError      the login has no permission for the statement
+    ├── QueueNotFoundError         there is no table at the address
+    ├── NotAQueueError             the table is not a queue table, or not of the requested kind
     ├── QueueNotEmptyError         the queue holds messages that would be lost
     ├── TransientError             the unit of work was rolled back and can be run again
     │   ├── DeadlockError          the server chose this transaction as the victim (1205)
     │   ├── LockTimeoutError       a lock was not granted in time (1222)
-    │   ├── LayoutChangedError     the table was altered under a transaction that had read it before
+    │   ├── LayoutChangedError     the table was altered during a transaction that had read its layout
     │   ├── ServerBusyError        the server fails over or is overloaded
-    │   ├── DataMovedError         rows were moved under a read that takes no locks (601)
-    │   ├── ConnectionLostError    the connection broke; whether a COMMIT under way took effect is not known
-    │   └── TransactionLostError   the server ended the transaction before its time (also a TransactionError)
+    │   ├── DataMovedError         rows were moved during a read that takes no locks (601)
+    │   ├── ConnectionLostError    the connection broke; a COMMIT under way may or may not have taken effect
+    │   └── TransactionLostError   the server ended the transaction early (also a TransactionError)
     ├── TransactionError           a transaction cannot do this: it failed before, or it would span two servers
-    ├── ConditionNotMetError       a queue did not come to what was waited for in time (also a TimeoutError)
+    ├── ConditionNotMetError       a queue did not meet a condition in time (also a TimeoutError)
     ├── NoReplyError               no reply came in time (also a TimeoutError)
-    ├── BatchError                 a batch is not in the state that was asked for
+    ├── BatchError                 a batch is not in the state that the operation needs
     │   ├── BatchNotFoundError     the ledger does not know the batch
-    │   ├── WrongBatchError        a drain cannot go on with this batch: it was put back, or is another queue's
-    │   ├── StrandedBatchError     earlier runs of a task left batches behind that nobody works on
-    │   └── BatchMismatchError     files, ledger and reader do not agree on what the batch holds
+    │   ├── WrongBatchError        a drain cannot resume this batch: it was put back, or is another queue's
+    │   ├── StrandedBatchError     earlier runs of a task left unfinished batches without a worker
+    │   └── BatchMismatchError     files, ledger and reader do not agree on the contents of the batch
     ├── StagingError               a batch's folder or a part's file cannot be written or read
-    ├── SparkJobError              a Spark application that was given a batch ended with an error
+    ├── SparkJobError              a Spark application that handles a batch ended with an error
     └── StatementError             any other error of the server, with its number
         └── RowRefusedError        a type, a constraint or a trigger of the table refused a row
 """
@@ -48,18 +48,18 @@ from airflow_sqlqueue.untrusted import sentence
 
 
 class SqlQueueError(Exception):
-    """The root of the tree. Its text is one line of printable characters, whatever the names in it hold."""
+    """Base class of the package's exceptions. The text is one line of printable characters."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(sentence(message))
 
 
 class AddressError(SqlQueueError, ValueError):
-    """An address, a name or a routing setting cannot be used."""
+    """Unusable address, name or routing setting."""
 
 
 class ConfigurationError(SqlQueueError, ValueError):
-    """A connection, an option or an argument cannot be used."""
+    """Unusable connection, option or argument."""
 
 
 class DriverNotFoundError(ConfigurationError):
@@ -79,15 +79,15 @@ class MessageError(SqlQueueError, ValueError):
 
 
 class MessageNotFoundError(SqlQueueError):
-    """No message of that name is in the queue, or others hold it."""
+    """The named message is not in the queue, or others hold it."""
 
 
 class ServerUnreachableError(SqlQueueError):
-    """Nothing answered at the host and port."""
+    """No answer at the host and port."""
 
 
 class UnknownHostError(ServerUnreachableError):
-    """No address is known for the host's name."""
+    """The host's name has no known address."""
 
 
 class LoginFailedError(SqlQueueError):
@@ -95,7 +95,7 @@ class LoginFailedError(SqlQueueError):
 
 
 class PermissionDeniedError(SqlQueueError):
-    """The login may not do this. ``permission`` is the missing one (``SELECT``), None where the server does not say."""
+    """Missing permission of the login. ``permission`` is its name (``SELECT``), None if the server does not give it."""
 
     def __init__(self, message: str, permission: str | None = None) -> None:
         super().__init__(message)
@@ -103,11 +103,11 @@ class PermissionDeniedError(SqlQueueError):
 
 
 class QueueNotFoundError(SqlQueueError):
-    """No table stands at the address."""
+    """There is no table at the address."""
 
 
 class NotAQueueError(SqlQueueError):
-    """The table is not a queue table, or not the one that was asked for."""
+    """The table is not a queue table, or not of the requested kind."""
 
 
 class QueueNotEmptyError(SqlQueueError):
@@ -127,7 +127,7 @@ class LockTimeoutError(TransientError):
 
 
 class LayoutChangedError(TransientError):
-    """The table was altered under a transaction that had read its layout before."""
+    """The table was altered during a transaction that had read its layout."""
 
 
 class ServerBusyError(TransientError):
@@ -135,11 +135,11 @@ class ServerBusyError(TransientError):
 
 
 class DataMovedError(TransientError):
-    """Rows were moved or deleted under a read that takes no locks (601)."""
+    """Rows were moved or deleted during a read that takes no locks (601)."""
 
 
 class ConnectionLostError(TransientError):
-    """The connection broke; whether a COMMIT under way took effect is not known."""
+    """The connection broke; a COMMIT under way may or may not have taken effect."""
 
 
 class TransactionError(SqlQueueError):
@@ -147,11 +147,11 @@ class TransactionError(SqlQueueError):
 
 
 class TransactionLostError(TransientError, TransactionError):
-    """The server ended the transaction before its time, and the statement that found this out did nothing."""
+    """The server ended the transaction early, and the statement that noticed it did nothing."""
 
 
 class ConditionNotMetError(SqlQueueError, TimeoutError):
-    """A queue did not come to what was waited for in time."""
+    """A queue did not meet a condition in time."""
 
 
 class NoReplyError(SqlQueueError, TimeoutError):
@@ -159,7 +159,7 @@ class NoReplyError(SqlQueueError, TimeoutError):
 
 
 class BatchError(SqlQueueError):
-    """A batch is not in the state that was asked for."""
+    """A batch is not in the state that the operation needs."""
 
 
 class BatchNotFoundError(BatchError):
@@ -167,15 +167,15 @@ class BatchNotFoundError(BatchError):
 
 
 class WrongBatchError(BatchError):
-    """A drain cannot go on with this batch: it was put back, or is another queue's or staged in another way."""
+    """A drain cannot resume this batch: it was put back, or belongs to another queue, or is staged in another way."""
 
 
 class StrandedBatchError(BatchError):
-    """Earlier runs of a task left batches behind that nobody works on."""
+    """Earlier runs of a task left unfinished batches without a worker."""
 
 
 class BatchMismatchError(BatchError):
-    """Files, ledger and reader do not agree on what the batch holds."""
+    """Files, ledger and reader do not agree on the contents of the batch."""
 
 
 class StagingError(SqlQueueError):
@@ -183,11 +183,11 @@ class StagingError(SqlQueueError):
 
 
 class SparkJobError(SqlQueueError):
-    """A Spark application that was given a batch ended with an error."""
+    """A Spark application that handles a batch ended with an error."""
 
 
 class StatementError(SqlQueueError):
-    """Any other error of the server. ``number`` is SQL Server's error number, None where the driver gave none."""
+    """Any other error of the server. ``number`` is SQL Server's error number, None if the driver gave no number."""
 
     def __init__(self, message: str, number: int | None = None) -> None:
         super().__init__(message)
@@ -195,12 +195,13 @@ class StatementError(SqlQueueError):
 
 
 class RowRefusedError(StatementError):
-    """A type, a constraint or a trigger of the table refused a row; other rows may be taken."""
+    """A type, a constraint or a trigger of the table refused a row; the table may accept other rows."""
 
 
 def is_of_a_message(error: BaseException) -> bool:
     """Whether an error comes from one message, so that others can still be handled.
 
-    Every other error of ours says that a server, a table, a right or a setting is in the way, for all messages alike.
+    The other errors of this package come from a server, a table, a permission or a setting, and so concern all
+    messages.
     """
     return isinstance(error, (MessageError, AddressError, RowRefusedError)) or not isinstance(error, SqlQueueError)

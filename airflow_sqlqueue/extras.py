@@ -1,4 +1,4 @@
-"""Optional packages: where one is missing, the error names the command that installs it."""
+"""Errors for optional packages that are not installed: each names the command that installs the package."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from airflow_sqlqueue.errors import ConfigurationError
 
 
 def not_installed(what: str, package: str, requirement: str | None = None) -> ConfigurationError:
-    """The error of something (``Spark``) that takes a package which is not installed."""
+    """Return the error for a feature (``Spark``) that needs a package which is not installed."""
     return ConfigurationError(
-        f"{what} takes the package {package}, which is not installed: run \"pip install '{requirement or package}'\"."
+        f"{what} needs the package {package}, which is not installed: run \"pip install '{requirement or package}'\"."
     )
 
 
 @contextmanager
 def from_extra(name: str, what: str) -> Iterator[None]:
-    """Imports of packages that an extra of this distribution brings.
+    """Context for imports of packages that an extra of this distribution installs.
 
-    Raises :class:`ConfigurationError` for the first that is missing. Any other error of an import is left alone.
+    Raises :class:`ConfigurationError` for the first missing package. Other errors of an import pass through.
     """
     try:
         yield

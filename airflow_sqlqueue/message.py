@@ -1,4 +1,4 @@
-"""A message as the transport keeps it: its headers and its body.
+"""Messages of the transport: headers, their JSON, their names, and bodies.
 
 Sources: docs/transport/messages.md, "Headers as JSON"; docs/transport/queue-tables.md, "Columns".
 """
@@ -16,11 +16,11 @@ from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.untrusted import is_text, quoted
 
 Headers = Mapping[str, "str | None"]
-"""Header names and values, compared with case. A value of None is a JSON null, which endpoints do write."""
+"""Header names and values, case-sensitive. A value of None is a JSON null, which endpoints do write."""
 
 
 class HeaderNames:
-    """The header names of the transport and of NServiceBus (docs/transport/messages.md, "Header names")."""
+    """Header names of the transport and of NServiceBus (docs/transport/messages.md, "Header names")."""
 
     MESSAGE_ID = "NServiceBus.MessageId"
     CORRELATION_ID = "NServiceBus.CorrelationId"
@@ -84,12 +84,12 @@ class HeaderNames:
 
 @dataclass(frozen=True)
 class Message:
-    """What a sender hands over.
+    """A message to send.
 
     ``headers`` is a mapping, or the exact text for the column (to copy a row whose headers are not JSON). ``body`` is
-    opaque bytes; no body is ``b""``. ``time_to_be_received`` is counted by the server's clock from the moment of the
-    send; None means that the message does not expire. ``id`` is the row's Id: a new one is made for each row where none
-    is given, as versions 3 and later do (the message id proper is a header).
+    opaque bytes; ``b""`` means no body. ``time_to_be_received`` counts from the moment of the send by the server's
+    clock; None means that the message does not expire. ``id`` is the row's Id; with None each row gets a new Id, as in
+    versions 3 and later (the message id itself is a header).
     """
 
     headers: Headers | str = field(default_factory=dict, repr=False)
@@ -102,13 +102,13 @@ class Message:
             raise MessageError(f"A message's body is bytes, not {type(self.body).__name__}: encode it first.")
 
     def header(self, name: str) -> str | None:
-        """The value of a header, or None where it is missing or the headers are text."""
+        """Return the value of a header, or None if it is missing or the headers are text."""
         return None if isinstance(self.headers, str) else self.headers.get(name)
 
 
 @dataclass(frozen=True)
 class ReceivedMessage:
-    """A row as it was read. ``headers`` is the raw text: :func:`decode_headers` reads it. Times are aware, in UTC."""
+    """A message read from a queue. ``headers`` is the raw text for :func:`decode_headers`. Times are aware, in UTC."""
 
     id: uuid.UUID
     row_version: int
@@ -128,27 +128,27 @@ PROBLEMS = {
     "too-long": "the headers have more than 1,048,576 characters",
     "too-many": "there are more than 10,000 headers",
 }
-"""Why headers make a poison message: a code for programs, a sentence's part for people."""
+"""Reasons for which headers make a poison message: a code for programs, and a clause for people."""
 
 MAX_CHARACTERS = 1_048_576
-"""Characters of headers, beyond which they are malformed. Endpoints write some thousands."""
+"""The most characters of well-formed headers. Endpoints write some thousands."""
 
 MAX_HEADERS = 10_000
-"""Headers of one message, each occurrence of a repeated one counted, beyond which they are malformed. Endpoints write
-some twenty."""
+"""The most headers of a message, counting each occurrence of a repeated name; more are malformed. Endpoints write some
+twenty."""
 
 MAX_HEADER_BYTES = 4 * MAX_CHARACTERS
-"""Bytes of the Headers column, beyond which it has more than :data:`MAX_CHARACTERS` in every encoding of the server."""
+"""Bytes of the Headers column above which it has more than :data:`MAX_CHARACTERS` in every encoding of the server."""
 
 _READ_AT_ONCE = 65_536
-"""Characters that are parsed in one call, which lets no other thread run before it ends."""
+"""Characters that are parsed in one call, because other threads have to wait until such a call ends."""
 
 
 @dataclass(frozen=True)
 class DecodedHeaders:
-    """Headers read leniently. ``problem_code`` is one of :data:`PROBLEMS` where they are malformed, else None.
+    """Headers read leniently. ``problem_code`` is a key of :data:`PROBLEMS` if they are malformed, else None.
 
-    ``values`` then holds those that could be read.
+    ``values`` has the headers that could be read.
     """
 
     values: dict[str, str | None] = field(repr=False)
@@ -156,17 +156,47 @@ class DecodedHeaders:
 
     @property
     def problem(self) -> str | None:
-        """Why an endpoint takes the message for poison, None where the headers are well."""
+        """The reason why an endpoint takes the message for poison, None for well-formed headers."""
         return None if self.problem_code is None else PROBLEMS[self.problem_code]
 
 
+SPACE = " \t\n\r\v\f"
+"""Blanks around a type name, which are not part of it."""
+
+
+MAX_GENERIC = 65_536
+"""The most characters of a generic type's name that are read: a header of megabytes must stay cheap to read."""
+
+
+def full_name(assembly_qualified: str) -> str:
+    """Return the full name of a .NET type: ``Shop.Order`` for ``Shop.Order, Shop``, the text before the first comma.
+
+    Commas inside the brackets of a generic type are part of its name. The result is empty if there is no name. Spark's
+    form of the rule is ``airflow_sqlqueue.spark.headers.first_type``. Source: docs/transport/messages.md, "Header
+    names".
+    """
+    if "[" not in assembly_qualified:
+        return assembly_qualified.partition(",")[0].strip(SPACE)
+    depth, text = 0, assembly_qualified.lstrip(SPACE)[:MAX_GENERIC]
+    for index, character in enumerate(text):
+        depth += (character == "[") - (character == "]")
+        if character == "," and depth <= 0:
+            return text[:index].rstrip(SPACE)
+    return text.rstrip(SPACE)
+
+
+def first_type(enclosed: str | None) -> str | None:
+    """Return the full name of the most derived type in ``NServiceBus.EnclosedMessageTypes``, or None."""
+    return next(filter(None, map(full_name, (enclosed or "").split(";"))), None)
+
+
 def escape_non_ascii(text: str) -> str:
-    """JSON text with what is outside ASCII as ``\\uXXXX``: the same JSON, as such characters only stand in strings."""
+    """Return the same JSON with ``\\uXXXX`` for characters outside ASCII, which only its strings have."""
     return text if text.isascii() else re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def encode_headers(headers: Headers) -> str:
-    """The ASCII JSON object that every version reads, and that a ``varchar`` column keeps whole.
+    """Return headers as an ASCII JSON object, which every version reads and a ``varchar`` column keeps unchanged.
 
     Raises :class:`MessageError` as :func:`check_headers` does.
     """
@@ -176,7 +206,7 @@ def encode_headers(headers: Headers) -> str:
         check_headers(headers)
     text = _ENCODER.encode(headers)
     if plain and "\\ud" in text:
-        # Half a surrogate pair may be among these: rare enough to look at each text only then.
+        # The text may contain half a surrogate pair. This is rare, so each text is checked only then.
         check_headers(headers)
     return text
 
@@ -186,7 +216,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 
 
 def check_headers(headers: Headers) -> None:
-    """Raise :class:`MessageError` for names or values that are not text, or that hold half a surrogate pair."""
+    """Raise :class:`MessageError` for names or values that are not text or contain half a surrogate pair."""
     for name, value in headers.items():
         if not isinstance(name, str) or not (value is None or isinstance(value, str)):
             raise MessageError(f"Header {name!r} must be text: endpoints treat other JSON values as poison.")
@@ -195,7 +225,7 @@ def check_headers(headers: Headers) -> None:
 
 
 def can_be_written(headers: Headers) -> bool:
-    """Whether a message may have these headers; half a surrogate pair, which old versions let pass, is in the way."""
+    """Whether a message may have these headers: half a surrogate pair, which old versions accept, is not allowed."""
     try:
         check_headers(headers)
     except MessageError:
@@ -204,11 +234,11 @@ def can_be_written(headers: Headers) -> bool:
 
 
 def decode_headers(text: str | None) -> DecodedHeaders:
-    """Read what any version wrote; never raises. Empty text is no headers, a duplicate key's last value wins.
+    """Read the headers of any version; never raises. Empty text means no headers; a duplicate key's last value wins.
 
-    A byte order mark is malformed, as it is to endpoints since 9.1. Half a surrogate pair, which only those refuse, is
-    kept as it is. Malformed are also headers of more than :data:`MAX_CHARACTERS`, of which none is read, and more than
-    :data:`MAX_HEADERS` headers.
+    Headers with a byte order mark are malformed, as for endpoints since 9.1. Half a surrogate pair, which only those
+    endpoints refuse, is kept. More than :data:`MAX_HEADERS` headers are malformed, and so is text of more than
+    :data:`MAX_CHARACTERS`, which is not read at all.
     """
     if not text:
         return DecodedHeaders({})
@@ -229,15 +259,15 @@ def decode_headers(text: str | None) -> DecodedHeaders:
 
 
 class _Pairs(list[tuple[str, object]]):
-    """A JSON object's members, duplicates included: one that is overwritten can be poison all the same."""
+    """Members of a JSON object, duplicates included: even an overwritten member can make a message poison."""
 
 
 def _refuse(constant: str) -> None:
-    """NaN and Infinity, which Python accepts as JSON, against its definition."""
+    """Refuse NaN and Infinity, which Python accepts although they are not JSON."""
     raise ValueError(constant)
 
 
-# Integers as floats: Python refuses to make an int of many digits, and takes long over it where it does not.
+# Integers are read as floats: Python refuses to make an int of many digits, or takes long over it.
 _DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=float, parse_constant=_refuse)
 
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -245,10 +275,10 @@ _NESTED = frozenset("[{")
 
 
 def _members(text: str) -> object:
-    """The same as the decoder gives for a long text, read member by member, so that other threads run in between.
+    """Decode a long text member by member, so that other threads run in between; the result is the decoder's.
 
-    An array or an object as a value is not read, and neither is what follows it or the last of too many headers: these
-    headers are malformed whatever it is.
+    Reading stops at an array or an object as a value, and after too many headers: such headers are malformed in any
+    case.
     """
     position = _skip(text, 0)
     if text[position : position + 1] != "{":

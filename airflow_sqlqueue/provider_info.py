@@ -1,4 +1,4 @@
-"""The provider as Airflow registers it. Imports nothing but the version: every Airflow process reads it at its start.
+"""Registration of the provider with Airflow. Imports only the version: every Airflow process reads it at its start.
 
 The shape is ``provider_info.schema.json`` of Airflow 3.3; ``conn-fields`` is that of ``provider.yaml.schema.json``
 (docs/design.md, "Registration with Airflow").
@@ -14,7 +14,7 @@ _NAME = "SQL Server queue"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The provider's registration, as Airflow's entry point ``apache_airflow_provider`` expects it."""
+    """Return the provider's registration for Airflow's entry point ``apache_airflow_provider``."""
     return {
         "package-name": "airflow-sqlqueue",
         "name": _NAME,
@@ -82,20 +82,14 @@ def get_provider_info() -> dict[str, Any]:
             "sqlqueue": {
                 "description": "Settings of the SQL Server queue provider.",
                 "options": {
-                    "allow_driver_in_extra": {
-                        "description": (
-                            "Whether a connection's extra may name any ODBC driver, the path of a library included. "
-                            "A user who may edit connections can then load code into workers."
-                        ),
-                        "version_added": "0.1.0",
-                        "type": "boolean",
-                        "example": "True",
-                        "default": "False",
-                    },
+                    "allow_driver_in_extra": _switch(
+                        "Whether a connection's extra may name any ODBC driver, the path of a library included. "
+                        "A user who may edit connections can then load code into workers."
+                    ),
                     "token_hosts": _option(
                         "Hosts, with commas, that get a token of Microsoft Entra ID where a connection names them, "
-                        "besides those of Azure SQL and Fabric; .example.com means all below it. Whoever runs such a "
-                        "host can use the token.",
+                        "besides those of Azure SQL and Fabric; .example.com means all hosts in that domain. The "
+                        "operator of such a host can use the token.",
                         "sql.example.com, .db.example.com",
                     ),
                     "access_token_connections": _option(
@@ -109,15 +103,13 @@ def get_provider_info() -> dict[str, Any]:
                         "code into workers.",
                         "spark.hadoop.fs.s3a.endpoint",
                     ),
-                    "spark_masters": {
-                        **_option(
-                            "Masters and Spark Connect servers, with commas, that a Spark connection may name, or * "
-                            "for all. A server of an intruder's own gets what the job reads, and can run code in the "
-                            "task.",
-                            "spark://master:7077, yarn, sc://spark:15002",
-                        ),
-                        "default": "*",
-                    },
+                    "spark_masters": _option(
+                        "Masters and Spark Connect servers, with commas, that a Spark connection may name, or * for "
+                        "all. An intruder's own server would get the data that the job reads, and could run code in "
+                        "the task.",
+                        "spark://master:7077, yarn, sc://spark:15002",
+                        default="*",
+                    ),
                     "page_connections": _option(
                         "Ids of connections, with commas, that the page SQL Queues shows besides those of type "
                         "sqlqueue in the environment, or * for all of that type in Airflow's database. The API server "
@@ -125,26 +117,20 @@ def get_provider_info() -> dict[str, Any]:
                         "sqlqueue_default, billing",
                     ),
                     "page_open_connections": _option(
-                        "Ids of connections, with commas, or * for all: whoever may see the page sees their queues and "
-                        "headers, also without the right to read the connection.",
+                        "Ids of connections, with commas, or * for all: every user of the page sees their queues and "
+                        "headers, even without the right to read the connection.",
                         "sqlqueue_default",
                     ),
-                    "page_show_bodies": {
-                        "description": (
-                            "Whether the page shows bodies of messages, to those who may read 'SQL Queue Bodies' and "
-                            "edit the connection."
-                        ),
-                        "version_added": "0.1.0",
-                        "type": "boolean",
-                        "example": "True",
-                        "default": "False",
-                    },
+                    "page_show_bodies": _switch(
+                        "Whether the page shows bodies of messages, to those who may read 'SQL Queue Bodies' and edit "
+                        "the connection."
+                    ),
                     "page_metrics_token": _option(
-                        "What a scraper of sqlqueue/metrics shows as its Bearer token; none: there are no metrics.",
+                        "The Bearer token for sqlqueue/metrics; without it there are no metrics.",
                         sensitive=True,
                     ),
                     "page_secret_key": _option(
-                        "What the orders of the page to its DAG are signed with, on API servers and workers alike; "
+                        "The key that signs the page's actions for its DAG, the same on API servers and workers; "
                         "[api] secret_key unless set.",
                         sensitive=True,
                     ),
@@ -154,10 +140,15 @@ def get_provider_info() -> dict[str, Any]:
     }
 
 
-def _option(description: str, example: str | None = None, *, sensitive: bool = False) -> dict[str, Any]:
-    """An option of the configuration that is text, and empty unless set."""
-    found = {"description": description, "version_added": "0.1.0", "type": "string", "example": example, "default": ""}
-    return {**found, "sensitive": True} if sensitive else found
+def _option(
+    description: str, example: str | None = None, *, kind: str = "string", default: str = "", **further: bool
+) -> dict[str, Any]:
+    found = {"description": description, "version_added": "0.1.0", "type": kind, "example": example}
+    return {**found, "default": default, **further}
+
+
+def _switch(description: str) -> dict[str, Any]:
+    return _option(description, "True", kind="boolean", default="False")
 
 
 def _modules(*names: str) -> dict[str, Any]:
@@ -165,9 +156,9 @@ def _modules(*names: str) -> dict[str, Any]:
 
 
 def _conn_fields() -> dict[str, Any]:
-    """The fields of the extra, by the group in which the form shows them; groups are closed until they are asked for.
+    """Return the fields of the extra by their groups in the form, which shows each group closed.
 
-    Above them the form shows Airflow's own fields, which are all that a server with a trusted certificate needs.
+    Airflow's own fields are above them and are enough for a server with a trusted certificate.
     """
     groups = {
         "Encryption": {
@@ -179,8 +170,9 @@ def _conn_fields() -> dict[str, Any]:
         "Microsoft Entra ID": {
             "authentication": _field(
                 "Authentication",
-                "How the login gets its token. ActiveDirectoryDefault takes what azure-identity finds; the others "
-                "are the driver's. Login is the id of the application or of the managed identity.",
+                "The way in which the login gets its token. ActiveDirectoryDefault uses the identity that "
+                "azure-identity finds; the others are the driver's. Login is the id of the application or of the "
+                "managed identity.",
                 "string",
                 enum=[
                     "ActiveDirectoryDefault",
@@ -207,13 +199,13 @@ def _conn_fields() -> dict[str, Any]:
             "endpoint_catalogs": _json("Catalogs of endpoints", '{"Endpoint": "database"}'),
             "transport_version": _field(
                 "Transport version",
-                "Where addresses are read as endpoints of an old version do.",
+                "Set it only if addresses are those of endpoints of an old version.",
                 "string",
                 enum=["1", "2", "3.0"],
             ),
             "allowed_catalogs": _field(
                 "Allowed catalogs",
-                "Databases that headers of messages may name, with commas; the default one.",
+                "Databases that headers of messages may name, with commas; the default one unless set.",
                 "string",
             ),
             "allowed_schemas": _field(
@@ -232,8 +224,8 @@ def _conn_fields() -> dict[str, Any]:
         "Connection string of .NET": {
             "connection_string": _field(
                 "Connection string",
-                "As an endpoint has it: Server=...;Database=...;Queue Schema=... What stands in the other fields "
-                "wins. Keep the password in the field Password: an extra is shown to more people.",
+                "An endpoint's own: Server=...;Database=...;Queue Schema=... The other fields override it. Keep the "
+                "password in the field Password: more people can see an extra.",
                 "string",
                 format="password",
             ),

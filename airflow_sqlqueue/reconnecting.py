@@ -1,7 +1,7 @@
-"""Work that outlives a lost connection, a deadlock or a failover: what passes by itself is waited for.
+"""Retries of work after a lost connection, a deadlock or a failover, on a new connection.
 
-Here stands the one rule of what passes (:func:`passes`), which the triggers and sensors go by as well. Users read it in
-docs/guides/operating.md, "Retries".
+:func:`passes` is the one rule for errors that pass by themselves; triggers and sensors use it as well. Users read the
+rule in docs/guides/operating.md, "Retries".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Closable(Protocol):
-    """A session, or several that are kept together."""
+    """A session, or a group of sessions."""
 
     def close(self) -> None: ...
 
@@ -35,8 +35,8 @@ class Closable(Protocol):
 T = TypeVar("T")
 S = TypeVar("S", bound=Closable)
 
-OF_THE_SERVER = (ConnectionLostError, LoginFailedError, ServerBusyError, ServerUnreachableError)
-"""Errors that all who use the same server and login meet, whatever they do there."""
+SERVER_ERRORS = (ConnectionLostError, LoginFailedError, ServerBusyError, ServerUnreachableError)
+"""Errors of a server or a login: every user of both gets them, in any operation."""
 
 _ONCE_KNOWN = (LoginFailedError, UnknownHostError)
 
@@ -44,10 +44,10 @@ _ONCE_KNOWN = (LoginFailedError, UnknownHostError)
 def passes(error: BaseException, *, known: bool) -> bool:
     """Whether an error passes by itself, so that the work is worth another try.
 
-    A deadlock, a broken connection, a server that starts, fails over, is overloaded or does not answer: they pass. A
-    refused login and a host without an address pass only where the same settings have connected before (``known``): a
-    database comes up later than its server, and the name of a container goes with it. At a first connection they are a
-    slip in the settings, and each further try of a wrong password could lock the login.
+    A deadlock, a broken connection, and a server that starts, fails over, is overloaded or does not answer pass. A
+    refused login and a host without an address pass only if the same settings have connected before (``known``): a
+    database comes up later than its server, and a container's name disappears with the container. At a first connection
+    both are a mistake in the settings, and each further try of a wrong password could lock the login.
     """
     if isinstance(error, _ONCE_KNOWN):
         return known
@@ -55,23 +55,23 @@ def passes(error: BaseException, *, known: bool) -> bool:
 
 
 def may_have_lost(error: BaseException) -> bool:
-    """Whether the session may be broken after an error: also after one of the driver that has no number of a server."""
+    """Whether the session may be broken after an error, such as a driver's error without a number of the server."""
     if isinstance(error, StatementError):
         return error.number is None
     return isinstance(error, TransientError) or not isinstance(error, SqlQueueError)
 
 
 MAX_FAILURES = 8
-"""Failures in a row, without progress in between, after which the error is raised."""
+"""The most failures in a row, without progress in between, before the error is raised."""
 
 
 def pause_after(failures: int, *, first: float = 0.2, longest: float = 6.4) -> float:
-    """Seconds to wait after so many failures in a row; each pause is twice the one before."""
+    """Return the seconds to wait after a number of failures in a row; each pause is twice the one before."""
     return min(longest, first * 2.0 ** min(failures, 20))
 
 
 def wait_after(failures: int, error: BaseException, what: str, sleep: Callable[[float], None] | None = None) -> None:
-    """Say what is waited for, and wait for :func:`pause_after`."""
+    """Log the error, and wait for the seconds of :func:`pause_after`."""
     pause = pause_after(failures)
     log.warning("%s is tried again in %.1f s: %s", what, pause, error)
     (sleep or time.sleep)(pause)
@@ -80,13 +80,13 @@ def wait_after(failures: int, error: BaseException, what: str, sleep: Callable[[
 class Reconnecting(Generic[S]):
     """A connection that is replaced after a failure, and the loop that repeats the work.
 
-    Only for work that can be repeated: what a failure interrupts was rolled back, or the work itself finds out what was
-    committed. What does not pass by itself (:func:`passes`) is raised at once, what passes is waited for, from the
-    first connection on. Failures are counted in a row: progress resets the count. For one thread at a time.
+    Only for repeatable work: a failure rolls it back, or the work itself finds out which part was committed. An error
+    that does not pass by itself (:func:`passes`) is raised at once. After other errors, also of the first connection,
+    the work waits and is repeated. Failures are counted in a row: progress resets the count. For one thread at a time.
 
     :param connect: opens a session.
-    :param what: names the work in the log as its caller asked for it: ``Draining the queue audit``.
-    :param pause: waits so many seconds. What it raises ends the work: so a waiting worker is cancelled.
+    :param what: names the work in the log: ``Draining the queue audit``.
+    :param pause: waits for a number of seconds. An exception of it ends the work, which cancels a waiting worker.
     :param known: whether the same settings have connected before, in another part of the same work.
     """
 
@@ -103,32 +103,32 @@ class Reconnecting(Generic[S]):
         self._failures = 0
 
     def connect(self) -> S:
-        """The open session, or a new one; an error of connecting is raised at once."""
+        """Return the open session or a new one; an error of connecting is raised at once."""
         if self._session is None:
             self._session = self._connect()
             self._known = True
         return self._session
 
     def open(self) -> S:
-        """The open session, or a new one, for which a server that is away is waited for."""
+        """Return the open session or a new one; wait for a server that does not answer."""
         return self.run(lambda session: session)
 
     def passes(self, error: BaseException) -> bool:
-        """:func:`passes`, for this connection."""
+        """Whether an error of this connection passes by itself (:func:`passes`)."""
         return passes(error, known=self._known)
 
     def close(self) -> None:
-        """Close the session; the next work opens another one."""
+        """Close the session; the next work opens a new one."""
         if self._session is not None:
             self._session.close()
         self._session = None
 
     def made_progress(self) -> None:
-        """Note that work was committed: failures are counted from zero again."""
+        """Note that work was committed, and count failures from zero again."""
         self._failures = 0
 
     def run(self, work: Callable[[S], T]) -> T:
-        """The result of work, which is repeated after what passes by itself, :data:`MAX_FAILURES` times in a row."""
+        """Run work and return its result; repeat it after errors that pass, :data:`MAX_FAILURES` times in a row."""
         self.made_progress()
         while True:
             try:
@@ -138,7 +138,7 @@ class Reconnecting(Generic[S]):
                     raise
 
     def stream(self, work: Callable[[S], Iterable[T]]) -> Iterator[T]:
-        """What the work yields, each of which is progress; like :meth:`run`, it is begun again after a failure."""
+        """Yield the items of work and count each as progress; like :meth:`run`, repeat it after a failure."""
         self.made_progress()
         while True:
             try:
@@ -151,7 +151,7 @@ class Reconnecting(Generic[S]):
                     raise
 
     def _recover(self, error: SqlQueueError) -> bool:
-        """Drop the connection and wait; False for what does not pass, and where it did not too often in a row."""
+        """Drop the connection and wait; return False for an error that does not pass, or after too many in a row."""
         if may_have_lost(error):
             self.close()
         self._failures += 1
@@ -162,21 +162,18 @@ class Reconnecting(Generic[S]):
 
 
 def reconnecting(session: Session, what: str, work: Callable[[], T]) -> T:
-    """:func:`.retrying`, and again on a new connection of the session where that was lost.
+    """Run :func:`.retrying`, and repeat it on a new connection of the session after the connection was lost.
 
-    For one of several units of work, each a transaction of its own that can be repeated, as deleting the next so many
-    rows. Locks that the session held are gone then. ``what`` is as for :class:`Reconnecting`.
+    For one of several units of work, each a repeatable transaction, such as the deletion of the next 1,000 rows. The
+    new connection does not have the locks of the session. ``what`` is as for :class:`Reconnecting`.
     """
-
     failures = 0
-    lost: BaseException | None = None
     while True:
         try:
-            if lost is not None:
+            if failures:
                 session.open()
             return retrying(work)
-        except OF_THE_SERVER as error:
-            lost = error
+        except SERVER_ERRORS as error:
             session.close()
             failures += 1
             if failures > MAX_FAILURES or not passes(error, known=True):

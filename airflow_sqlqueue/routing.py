@@ -1,7 +1,8 @@
-"""Which table an address or an endpoint name means, given the routing settings of the transport.
+"""Resolution of addresses and endpoint names to tables, by the routing settings of the transport.
 
-Schema and catalog are resolved independently: queue setting, endpoint setting (logical routing only), address, default,
-and last ``dbo`` or the connection's database (docs/transport/addresses.md, "Resolution").
+Schema and catalog are resolved independently. The first of these counts: queue setting, endpoint setting (logical
+routing only), address, default, and last ``dbo`` or the connection's database (docs/transport/addresses.md,
+"Resolution").
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ DEFAULT_SCHEMA = "dbo"
 
 @dataclass(frozen=True)
 class ResolvedAddress:
-    """A table with every part known."""
+    """Resolved address of a table, with its schema and its catalog."""
 
     table: str
     schema: str
@@ -29,7 +30,7 @@ class ResolvedAddress:
             check_identifier(name)
         if "@" in self.table:
             raise AddressError(
-                f"The queue {quoted(self.table)} has an '@' in its name, so no address means it: rename it."
+                f"The queue {quoted(self.table)} has an '@' in its name, so it has no address: rename it."
             )
         if self.table.startswith("#"):
             raise AddressError(
@@ -39,12 +40,12 @@ class ResolvedAddress:
 
     @property
     def qualified_name(self) -> str:
-        """``[catalog].[schema].[table]``, safe to stand in a statement."""
+        """The name in statements, safely quoted: ``[catalog].[schema].[table]``."""
         return f"{quote(self.catalog)}.{quote(self.schema)}.{quote(self.table)}"
 
     @property
     def canonical(self) -> str:
-        """``table@[schema]@[catalog]``, what goes into ``NServiceBus.ReplyToAddress`` and its like."""
+        """The full address, as in ``NServiceBus.ReplyToAddress``: ``table@[schema]@[catalog]``."""
         return str(QueueAddress(self.table, self.schema, self.catalog))
 
     def __str__(self) -> str:
@@ -52,34 +53,34 @@ class ResolvedAddress:
 
 
 def endpoint_table(name: str, qualifier: str | None = None, discriminator: str | None = None) -> str:
-    """The table of a logical endpoint: its non-empty parts joined with dots, ``Sales.Delayed.instance-1``."""
+    """Return the table of a logical endpoint: its non-empty parts joined with dots, ``Sales.Delayed.instance-1``."""
     if not name.strip():
         raise AddressError("The endpoint name is blank: give one.")
     return ".".join(part for part in (name, qualifier, discriminator) if part)
 
 
 def check_named_once(queue_name: str | None, endpoint: str | None) -> None:
-    """Raise :class:`AddressError` unless a queue is named by its address or by its endpoint, and not by both."""
+    """Raise :class:`AddressError` unless exactly one of a queue's address and endpoint is given."""
     if (queue_name is None) == (endpoint is None):
         raise AddressError("Name the queue by its address or by its endpoint: give queue_name or endpoint.")
 
 
 @dataclass(frozen=True)
 class AddressResolver:
-    """Turns addresses and endpoint names into tables.
+    """Resolver of addresses and endpoint names to tables.
 
     ``queue_schemas`` and ``queue_catalogs`` are keyed by table name, ``endpoint_schemas`` and ``endpoint_catalogs`` by
-    endpoint name; keys are compared with case. ``default_catalog`` is normally the connection's database. Settings may
-    be written with or without brackets: ``[my schema]`` and ``my schema`` are the same, where the transport itself
-    would take the brackets of a queue setting as part of the name; ``verbatim_settings=True`` does as it does.
+    endpoint name; keys are case-sensitive. ``default_catalog`` is normally the connection's database. Settings may have
+    brackets or not: ``[my schema]`` and ``my schema`` are the same. The transport itself takes the brackets of a queue
+    setting as part of the name, and so does ``verbatim_settings=True``.
 
-    ``transport_version`` is ``"1"``, ``"2"`` or ``"3.0"`` where addresses are those of endpoints of that version, which
-    read them otherwise: :meth:`.QueueAddress.parse_as`.
+    ``transport_version`` is ``"1"``, ``"2"`` or ``"3.0"`` for addresses of endpoints of that version, which read them
+    in another way: :meth:`.QueueAddress.parse_as`.
 
-    ``allowed_catalogs`` and ``allowed_schemas`` bound what the headers of messages may name (:meth:`allows`). Unless
-    given, these are the default catalog, and every schema in it.
+    ``allowed_catalogs`` and ``allowed_schemas`` limit the tables that headers of messages may name (:meth:`allows`).
+    Unless given, these are the default catalog and every schema in it.
 
-    Raises :class:`AddressError` where a queue's own setting is blank, or no catalog is known.
+    Raises :class:`AddressError` if a queue's own setting is blank or no catalog is known.
     """
 
     default_schema: str | None = None
@@ -96,18 +97,19 @@ class AddressResolver:
     def __post_init__(self) -> None:
         if self.transport_version not in {None, *LEGACY_VERSIONS}:
             raise AddressError(
-                f"There is no transport_version {self.transport_version!r}: it is one of {', '.join(LEGACY_VERSIONS)}, "
-                "and not given for later ones."
+                f"There is no transport_version {self.transport_version!r}: give one of {', '.join(LEGACY_VERSIONS)}, "
+                "or none for later versions."
             )
         for name in ("allowed_catalogs", "allowed_schemas"):
             if isinstance(getattr(self, name), str):
                 raise AddressError(f"{name} is a list of names, not one text.")
 
     def allows(self, table: ResolvedAddress) -> bool:
-        """Whether an address that a message's headers hold may lead to this table; a user's own may lead to any.
+        """Whether an address in a message's headers may lead to this table; an address from the user may lead to any.
 
-        Whoever can send a message chooses its headers, and the login of this program may reach more than he does. What
-        the settings of the queue itself say is allowed. Names are compared without case, as most servers do.
+        The sender of a message chooses its headers, and the login of this program may reach more tables than the
+        sender. The schema and catalog of the queue's own settings are allowed. Names are compared without case, as most
+        servers do.
         """
         catalogs = [self.default_catalog or ""] if self.allowed_catalogs is None else self.allowed_catalogs
         if not self._is_one_of(table.catalog, (*catalogs, self.queue_catalogs.get(table.table, ""))):
@@ -116,7 +118,7 @@ class AddressResolver:
         return schemas is None or self._is_one_of(table.schema, (*schemas, self.queue_schemas.get(table.table, "")))
 
     def require_allowed(self, table: ResolvedAddress) -> None:
-        """Raise :class:`AddressError` for a table that :meth:`allows` is false of."""
+        """Raise :class:`AddressError` for a table that :meth:`allows` refuses."""
         if not self.allows(table):
             raise AddressError(
                 f"The queue {table.canonical} is outside of the allowed databases and schemas: allow them to the "
@@ -127,7 +129,7 @@ class AddressResolver:
         return name.casefold() in {self._setting(allowed).casefold() for allowed in names}
 
     def resolve(self, address_text: str | QueueAddress) -> ResolvedAddress:
-        """The table that a physical address means. Endpoint settings play no part."""
+        """Return the table of a physical address. Endpoint settings have no effect."""
         address = address_text if isinstance(address_text, QueueAddress) else self.parse(address_text)
         return ResolvedAddress(
             address.table,
@@ -138,7 +140,7 @@ class AddressResolver:
     def parse(self, text: str) -> QueueAddress:
         """Read an address as endpoints of the ``transport_version`` do.
 
-        Those of versions 1 and 2 have the table alone in it: the schema is what the endpoint's own setting says.
+        An address of versions 1 and 2 has the table alone: the schema comes from the endpoint's own setting.
         """
         if self.transport_version is None:
             return QueueAddress.parse(text)
@@ -147,13 +149,13 @@ class AddressResolver:
         return replace(address, schema=unquote(schema)) if schema else address
 
     def without_machine(self, text: str) -> QueueAddress | None:
-        """:func:`.address.without_machine`; None for endpoints of versions 1 and 2, which never read it otherwise."""
+        """Return :func:`.address.without_machine`, but None for endpoints of versions 1 and 2: these drop it."""
         return None if self.transport_version in {"1", "2"} else without_machine(text)
 
     def address_of(self, queue_name: str | None, endpoint: str | None) -> str:
-        """The address of a queue that is named by it, or by its endpoint.
+        """Return the address of a queue from its address or its endpoint.
 
-        Raises :class:`AddressError` unless exactly one of both is given.
+        Raises :class:`AddressError` unless exactly one of them is given.
         """
         check_named_once(queue_name, endpoint)
         if endpoint is None:
@@ -165,7 +167,7 @@ class AddressResolver:
     def resolve_endpoint(
         self, name: str, qualifier: str | None = None, discriminator: str | None = None
     ) -> ResolvedAddress:
-        """The table of a logical endpoint's queue. Endpoint settings are keyed by ``name`` alone."""
+        """Return the table of a logical endpoint's queue. Endpoint settings are keyed by ``name`` alone."""
         table = endpoint_table(name, qualifier, discriminator)
         schema = self.endpoint_schemas.get(name)
         catalog = self.endpoint_catalogs.get(name)

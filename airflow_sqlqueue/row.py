@@ -1,8 +1,8 @@
 """Rows of a queue, and their columns with their SQL, Arrow and Spark types.
 
-This is the one place that knows the columns and their order. A new column is a field of :class:`Row` and an entry of
-:data:`COLUMNS`: the lists of columns in SQL, what a send, a restore and a move write, the schema of part files and the
-schema that Spark reads are made from it (``tests/contract/test_added_column.py`` adds one).
+No other module knows the columns and their order. A new column is a field of :class:`Row` and an entry of
+:data:`COLUMNS`. The lists of columns in SQL, the values of a send, a restore and a move, the schema of part files and
+the schema that Spark reads are all derived from it (``tests/contract/test_added_column.py`` adds a column).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 class Row(NamedTuple):
     """A row of a queue as the driver returns it, None for NULL; :data:`COLUMNS` names the columns in the same order.
 
-    ``expires`` is in UTC without a time zone, as in the table. ``headers`` is the raw text. ``expired`` says whether
+    ``expires`` is in UTC without a time zone, as in the table. ``headers`` is the raw text. ``expired`` is true if
     ``expires`` had passed when the row was read, by the server's clock. ``correlation_id``, ``reply_to_address`` and
-    ``recoverable`` are also None where the table does not have these columns. ``id`` and ``headers`` are None only in a
-    table that allows it, against the transport's own definition.
+    ``recoverable`` are also None in a table without these columns. ``id`` and ``headers`` are None only in a table that
+    allows NULL there, against the transport's own definition.
     """
 
     id: str | uuid.UUID
@@ -41,20 +41,20 @@ class Row(NamedTuple):
 
 
 row_of: Callable[[Iterable[Any]], Row] = partial(tuple.__new__, Row)
-"""The row of values in the order of the columns. ``Row._make`` counts them, which takes longer."""
+"""Make a row of values in the order of the columns. ``Row._make`` counts them, which takes longer."""
 
 
 @dataclass(frozen=True)
 class Column:
     """A column of :class:`Row`: its name in SQL, Arrow and Spark, and its type in each.
 
-    ``sql`` is a type that holds whatever type a queue gives the column. ``arrow`` is a name of :func:`arrow_schema`'s
-    types, ``spark`` one of Spark's JSON schema. ``nullable`` is that of Arrow and Spark. ``definition`` is the column
-    in CREATE TABLE, empty where it is computed when a row is read.
+    ``sql`` is a type that can hold the column of every queue, whose type varies. ``arrow`` is a name of a type in
+    :func:`drained_row_schema`, ``spark`` a name of Spark's JSON schema. ``nullable`` applies to Arrow and Spark.
+    ``definition`` is the column in CREATE TABLE, empty if the column is computed when a row is read.
 
-    ``legacy`` columns may be dropped by an owner, and those that are ``added`` came with a later layout than the first:
-    of both a table may have neither. They are either text, ``varchar(255)``, which a sender fills from a ``header``, or
-    a bit that every sender writes as ``sent``.
+    An owner may drop ``legacy`` columns, and ``added`` columns came with a layout later than the first: a table may
+    lack both kinds. Such a column is either text, ``varchar(255)``, which a sender fills from a ``header``, or a bit
+    that every sender writes as ``sent``.
     """
 
     name: str
@@ -87,31 +87,31 @@ COLUMNS = (
     Column("RowVersion", "bigint", "int64", "long", "bigint IDENTITY(1, 1) NOT NULL", nullable=False),
     Column("Expired", "bit", "bool", "boolean", nullable=False),
 )
-"""The columns of :class:`Row`, in its order. ``Expired`` is computed; a queue's table has the other eight."""
+"""Columns of :class:`Row`, in its order. ``Expired`` is computed; a queue's table has the other eight."""
 
 NAMES = tuple(column.name for column in COLUMNS)
 TABLE_NAMES = tuple(column.name for column in COLUMNS if column.definition)
-"""The columns that a queue's table can have."""
+"""Columns that a queue's table can have."""
 
 LEGACY = tuple(column.name for column in COLUMNS if column.legacy)
 ADDED = tuple(column.name for column in COLUMNS if column.added)
 COLUMN_HEADERS = {column.name: column.header for column in COLUMNS if column.header}
-"""The columns that a sender fills from headers, each with the header's name."""
+"""Columns that a sender fills from headers, each with the header's name."""
 
 SENT_BITS = {column.name: column.sent for column in COLUMNS if column.sent is not None}
-"""The columns that every sender writes alike, each with its bit."""
+"""Columns in which every sender writes the same bit, each with that bit."""
 
 ROW_VERSION, EXPIRED = NAMES.index("RowVersion"), NAMES.index("Expired")
-"""Where they stand in a row as the driver returns it, of which a drain makes no :class:`Row`."""
+"""Positions in a row as the driver returns it, for a drain, which makes no :class:`Row` of it."""
 
 HALF_A_PAIR = "a text holds half a surrogate pair"
-"""Why neither a file nor Spark can keep a row, whose texts are UTF-8 there."""
+"""The reason why neither a file nor Spark can hold a row: their texts are UTF-8."""
 
 _NEEDED = tuple(place for place, column in enumerate(COLUMNS) if not column.nullable)
 
 
 def unreadable(row: Sequence[Any]) -> str | None:
-    """Why Spark cannot hold a row, without what it holds; None where it can. It takes no Arrow to know."""
+    """Return the reason why Spark cannot hold a row, without the row's values; None if it can. Does not need Arrow."""
     for place in _NEEDED:
         if row[place] is None:
             return f"{NAMES[place]} is NULL"
@@ -125,16 +125,16 @@ def unreadable(row: Sequence[Any]) -> str | None:
 
 
 BODY_FILE = "BodyFile"
-"""What drained rows have besides: the URI of the file with a body that is too large for its row, else null."""
+"""An additional column of drained rows: the URI of the file with a body that is too large for its row, else null."""
 
 
 @cache
 def drained_row_schema() -> pa.Schema:
-    """The Arrow schema of a drained row: :data:`COLUMNS` and :data:`BODY_FILE`.
+    """Return the Arrow schema of a drained row: :data:`COLUMNS` and :data:`BODY_FILE`.
 
-    ``Id`` is the lower-case text of the GUID; ``Expires`` is UTC in microseconds (without a zone Spark would make it a
-    ``timestamp_ntz``); ``Headers`` is the raw text, malformed or not; ``Body`` is null where the column was, and where
-    ``BodyFile`` names the file that holds the body.
+    ``Id`` is the lower-case text of the GUID. ``Expires`` is UTC in microseconds (without a zone Spark would make it a
+    ``timestamp_ntz``). ``Headers`` is the raw text, malformed or not. ``Body`` is null if the column was NULL or if
+    ``BodyFile`` names the file with the body.
     """
     import pyarrow as pa
 
@@ -145,7 +145,7 @@ def drained_row_schema() -> pa.Schema:
 
 
 def spark_schema() -> dict[str, Any]:
-    """:func:`drained_row_schema` in Spark's types, as ``StructType.fromJson`` reads a schema."""
+    """Return :func:`drained_row_schema` in Spark's types, as JSON for ``StructType.fromJson``."""
     columns = [(column.name, column.spark, column.nullable) for column in COLUMNS]
     return {
         "type": "struct",

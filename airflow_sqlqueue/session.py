@@ -1,7 +1,8 @@
-"""One connection: statements, transactions, and the only place that sees the driver's errors.
+"""Session: one connection with its statements and transactions.
 
-Units of work are explicit T-SQL transactions on an autocommit connection, so that a COMMIT can stand in the same round
-trip as the statement before it. READ COMMITTED is set explicitly, a lock timeout always.
+Only this module sees the driver's errors. Units of work are explicit T-SQL transactions on an autocommit connection, so
+that COMMIT can go in the same round trip as the statement before it. READ COMMITTED and a lock timeout are always set
+explicitly.
 """
 
 from __future__ import annotations
@@ -21,13 +22,11 @@ from airflow_sqlqueue.errors import (
     StatementError,
     TransactionError,
 )
-from airflow_sqlqueue.server.connection import open_connection
+from airflow_sqlqueue.server.connection import check_product, open_connection
+from airflow_sqlqueue.server.cursors import PreparedCursors, declared_types
 from airflow_sqlqueue.server.enlisted import EnlistedConnection
-from airflow_sqlqueue.server.parameters import declared
-from airflow_sqlqueue.server.prepared import PreparedCursors
-from airflow_sqlqueue.server.product import check_product
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
-from airflow_sqlqueue.server.translation import quiet, translate
+from airflow_sqlqueue.server.translation import safe_cause, translate
 from airflow_sqlqueue.sql import Query, number, query
 
 T = TypeVar("T")
@@ -35,15 +34,15 @@ T = TypeVar("T")
 _CHOSEN_AS_VICTIM = -3
 
 DEFAULT_LOCK_TIMEOUT = 30.0
-"""Seconds a statement waits for a lock before it is given up (error 1222)."""
+"""Seconds that a statement waits for a lock before it fails (error 1222)."""
 
 
 class Session:
     """An open connection. Use it from one thread at a time, as a context manager.
 
     Raises :class:`ServerUnreachableError`, :class:`LoginFailedError`, :class:`DriverNotFoundError` or
-    :class:`UnsupportedServerError` when it cannot be opened. ``lock_timeout`` and ``statement_timeout`` are in seconds;
-    a statement timeout of 0 means none. ``engine_edition`` is SQL Server's number of the product.
+    :class:`UnsupportedServerError` if it cannot be opened. ``lock_timeout`` and ``statement_timeout`` are in seconds; a
+    statement timeout of 0 means no timeout. ``engine_edition`` is SQL Server's number of the product.
     """
 
     def __init__(
@@ -56,11 +55,11 @@ class Session:
         self.settings = settings
         self._statement_timeout = statement_timeout
         self._lock_timeout = self._lock_timeout_now = lock_timeout
-        self._yields = False
+        self._has_low_priority = False
         self.open()
 
     def open(self) -> None:
-        """Open the connection, or another one in its place, with the settings that it had; outside of a transaction."""
+        """Open the connection, or a new one in its place with the same settings; outside of a transaction."""
         self._connection = retrying(lambda: open_connection(self.settings))
         self._connection.timeout = self._statement_timeout
         self._is_freetds = "tdsodbc" in self._connection.getinfo(load_pyodbc().SQL_DRIVER_NAME).lower()
@@ -69,14 +68,14 @@ class Session:
         try:
             self.engine_edition = self._prepare()
             self._set_lock_timeout(self._lock_timeout_now)
-            if self._yields:
-                self.run(query("session.yield_to_others"))
+            if self._has_low_priority:
+                self.run(query("session.low_priority"))
         except BaseException:
             self.close()
             raise
 
     def _prepare(self) -> int:
-        """Make the settings. What server it is comes in the same round trip."""
+        """Run SET for the session's options, and check the server's product in the same round trip."""
         where = self.settings.server
         try:
             edition, version = self.run(query("session.settings"))[0]
@@ -94,22 +93,23 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; what is not committed is rolled back by the server."""
+        """Close the connection; the server rolls back uncommitted work."""
         with suppress(Exception):
             self._connection.close()
 
     def run(self, statement: Query, *values: Any, sizes: Sequence[Any] | None = None) -> list[Any]:
-        """The rows of the last of a statement's :meth:`results`: those before are of triggers that it set off."""
+        """Run a statement and return the rows of its last result set: triggers return the ones before it."""
         return (self.results(statement, *values, sizes=sizes) or [[]])[-1]
 
     def results(self, statement: Query, *values: Any, sizes: Sequence[Any] | None = None) -> list[list[Any]]:
         """Run a statement with its parameters and return the rows of each of its result sets.
 
-        All are read to their end first: an error may follow the rows, and then they must not be used. Inside a
-        transaction nothing is done where the server has ended it: :class:`TransactionLostError`. A text of the caller's
-        own without parameters is sent as it is, because some may only stand alone (CREATE VIEW). ``sizes`` fixes the
-        parameters' types, as ``Cursor.setinputsizes`` takes them, so that a statement that runs again is not prepared
-        again; a long text that has none is ``nvarchar(max)``. FreeTDS knows no type without a length, and needs none.
+        All result sets are read to their end first: an error may follow the rows, and then they must not be used. If
+        the server has ended the open transaction, the statement does nothing: :class:`TransactionLostError`. A
+        caller's own text without parameters is sent unchanged, because some statements must be alone in their batch
+        (CREATE VIEW). ``sizes`` fixes the types of the parameters, as for ``Cursor.setinputsizes``, so that a repeated
+        statement is not prepared again; a long text without a size is ``nvarchar(max)``. FreeTDS has no types without
+        a length and does not need them.
         """
         self.check_alive()
         if self._in_transaction and not self._begun and statement.ours and not values:
@@ -123,7 +123,7 @@ class Session:
     def _execute(self, statement: Query, text: str, values: Sequence[Any], sizes: Sequence[Any] | None) -> list[Any]:
         try:
             cursor, prepared = self._cursors.cursor(text if values else "")
-            if not self._is_freetds and (types := declared(values, sizes or ())) is not None:
+            if not self._is_freetds and (types := declared_types(values, sizes or ())) is not None:
                 cursor.setinputsizes(types)
             cursor.execute(prepared, values) if values else cursor.execute(text)
             found: list[list[Any]] = []
@@ -135,21 +135,21 @@ class Session:
         except Exception as error:
             self._cursors.discard()
             self.doom()
-            raise translate(error, statement.purpose) from quiet(error)
+            raise translate(error, statement.purpose) from safe_cause(error)
 
     def value(self, statement: Query, *values: Any) -> Any:
-        """The first column of the first row, None where there is no row."""
+        """Run a statement and return the first column of the first row, None without a row."""
         rows = self.run(statement, *values)
         return rows[0][0] if rows else None
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction of this session is open."""
+        """Whether the session has an open transaction."""
         return self._in_transaction
 
     @contextmanager
     def lock_timeout(self, seconds: float) -> Iterator[None]:
-        """Another lock timeout for a few statements; 0 means not to wait at all."""
+        """Set another lock timeout for the block; 0 means not to wait at all."""
         self._set_lock_timeout(seconds)
         with self._afterwards(lambda: self._set_lock_timeout(self._lock_timeout)):
             yield
@@ -159,22 +159,22 @@ class Session:
         self._lock_timeout_now = seconds
 
     @contextmanager
-    def yielding(self) -> Iterator[None]:
-        """Be the victim of a deadlock with whoever has a normal priority, in this block alone."""
-        self._yields = True
-        self.run(query("session.yield_to_others"))
-        with self._afterwards(self._yield_no_more):
+    def low_deadlock_priority(self) -> Iterator[None]:
+        """Run the block with a low deadlock priority: the session is the victim of a deadlock with others."""
+        self._has_low_priority = True
+        self.run(query("session.low_priority"))
+        with self._afterwards(self._restore_priority):
             yield
 
-    def _yield_no_more(self) -> None:
-        self.run(query("session.yield_no_more"))
-        self._yields = False
+    def _restore_priority(self) -> None:
+        self.run(query("session.normal_priority"))
+        self._has_low_priority = False
 
     @contextmanager
     def _afterwards(self, undo: Callable[[], None]) -> Iterator[None]:
-        """Undo a setting when the block ends; but its own error is the one to be raised, as of a connection that broke.
+        """Undo a setting when the block ends. If the block raises, errors of ``undo`` are ignored.
 
-        In a doomed transaction nothing is run: its end sees to it.
+        In a doomed transaction nothing is run: :meth:`roll_back` restores the settings.
         """
         try:
             yield
@@ -187,10 +187,10 @@ class Session:
             undo()
 
     def take_lock(self, statement: Query, resource: str) -> None:
-        """Take an application lock of the open transaction, by a statement that returns the answer of sp_getapplock.
+        """Take an application lock of the open transaction, by a statement that returns the result of sp_getapplock.
 
-        Raises :class:`LockTimeoutError` or :class:`DeadlockError` for an answer below zero. The server has rolled
-        nothing back then: the error has the owner of the transaction do so.
+        Raises :class:`LockTimeoutError` or :class:`DeadlockError` for a result below zero. The server has not rolled
+        back anything then: the error makes the owner of the transaction do so.
         """
         answer = int(self.value(statement, resource))
         if answer == _CHOSEN_AS_VICTIM:
@@ -200,12 +200,12 @@ class Session:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction: committed when the block ends, rolled back when it raises.
+        """Run the block in a transaction: commit when it ends, roll back when it raises.
 
-        Inside another one it is part of that: nothing is committed before the outermost ends. An error of a statement
-        dooms the whole transaction, as the server has rolled it back or is about to: code that catches the error can do
-        no more on this session until the outermost block ends, which raises :class:`TransactionError` if nothing else
-        did.
+        A block inside another one is part of the outer transaction: only the end of the outermost block commits. An
+        error of a statement dooms the whole transaction, because the server has rolled it back or is about to. Code
+        that catches the error cannot use this session until the outermost block ends, which raises
+        :class:`TransactionError` unless another error is raised.
         """
         if self._in_transaction:
             try:
@@ -228,15 +228,15 @@ class Session:
     def begin(self) -> None:
         """Begin a transaction that a statement of the caller commits; all other code uses :meth:`transaction`.
 
-        BEGIN goes in the same round trip as the first statement, where that is one of this package's without parameters
-        (docs/transport/transactions.md, "Transactions that end in silence"), else just before it.
+        BEGIN goes in the same round trip as the first statement if that statement is this package's own and has no
+        parameters (docs/transport/transactions.md, "Transactions that end in silence"), else just before it.
         """
         if self._in_transaction:
             raise TransactionError("A transaction is open on this connection already: end it first.")
         self._in_transaction, self._begun, self._doomed = True, False, False
 
     def enlist(self) -> None:
-        """Have BEGIN run before a statement that it cannot go with. Raises as :meth:`check_alive`."""
+        """Run BEGIN before a statement that cannot share its round trip. Raises as :meth:`check_alive`."""
         self.check_alive()
         if self._in_transaction and not self._begun:
             self._begun = True
@@ -244,11 +244,11 @@ class Session:
             self._execute(begin, begin.text, (), None)
 
     def committed(self) -> None:
-        """Note that a statement has committed the transaction of :meth:`begin`."""
+        """Note that a statement of the caller has committed the transaction of :meth:`begin`."""
         self._in_transaction = self._begun = self._doomed = False
 
     def roll_back(self) -> None:
-        """Roll back what is open. On a broken connection the server has done it, or will."""
+        """Roll back the open transaction. On a broken connection the server does this."""
         begun, self._in_transaction = self._begun, False
         self._begun = self._doomed = False
         with suppress(SqlQueueError):
@@ -256,36 +256,36 @@ class Session:
                 self.run(query("session.rollback"))
             if self._lock_timeout_now != self._lock_timeout:
                 self._set_lock_timeout(self._lock_timeout)
-            if self._yields:
-                self._yield_no_more()
+            if self._has_low_priority:
+                self._restore_priority()
 
     def save(self) -> None:
-        """Set the savepoint of the transaction that is open; a later one takes its place."""
+        """Set the savepoint of the open transaction; it replaces an earlier one."""
         self.run(query("session.savepoint"))
 
     def roll_back_to_savepoint(self) -> None:
-        """Undo what was done since :meth:`save`; the transaction goes on."""
+        """Undo the statements since :meth:`save`; the transaction continues."""
         self.run(query("session.roll_back_to_savepoint"))
 
     def doom(self) -> None:
-        """Note that the open transaction cannot be committed any more; without one this means nothing."""
+        """Mark the open transaction as one that cannot be committed; without a transaction do nothing."""
         self._doomed = self._in_transaction
 
     def guarded(self, text: str) -> str:
-        """A statement that inside a transaction begins by making sure of it, in the same round trip.
+        """Return a statement that first checks, in the same round trip, that the open transaction still exists.
 
-        COMMIT is one of them. Without its transaction a statement would be committed on its own
+        COMMIT is checked as well. Without its transaction a statement would be committed on its own
         (docs/transport/transactions.md, "Transactions that end in silence").
         """
         return f"{query('session.in_transaction').text}\n{text}" if self._in_transaction else text
 
     def check_alive(self) -> None:
-        """Refuse to go on in a doomed transaction: what follows would be committed on its own."""
+        """Raise :class:`TransactionError` in a doomed transaction: a further statement would be committed alone."""
         if self._doomed:
             raise TransactionError("The transaction failed before and is rolled back: let its error end the block.")
 
     def enlisted_connection(self) -> EnlistedConnection:
-        """The driver's connection for statements of others, who can neither commit nor close it."""
+        """Return the driver's connection for other code, which cannot commit or close it."""
         return EnlistedConnection(self._connection, self)
 
 
@@ -295,10 +295,10 @@ _REPEATED = (DataMovedError, DeadlockError, LockTimeoutError, ServerBusyError)
 def retrying(
     work: Callable[[], T], *, attempts: int = 5, only: tuple[type[SqlQueueError], ...] | type[SqlQueueError] = _REPEATED
 ) -> T:
-    """Run a unit of work again after a deadlock, a lock timeout and the like, with a random, growing pause.
+    """Run a unit of work, and repeat it after a deadlock, a lock timeout and the like, with random, growing pauses.
 
-    Only for work that rolled back whole and handed nothing out. A lost connection is not retried here: the caller must
-    open another one.
+    Only for work that was rolled back completely and has returned nothing to its caller. This function does not repeat
+    work after a lost connection: the caller must open a new one.
     """
     retry = Retrying(
         retry=retry_if_exception_type(only),

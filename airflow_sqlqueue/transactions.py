@@ -1,4 +1,4 @@
-"""Transactions that several calls join, in the modes of the transport.
+"""Transactions that several calls share, in the modes of the transport.
 
 Source: docs/transport/transactions.md, "Transaction modes".
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, TransactionError
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -23,26 +21,14 @@ MODES = (SENDS_ATOMIC_WITH_RECEIVE, RECEIVE_ONLY, NONE)
 
 
 Connect = Callable[[], AbstractContextManager[Session]]
-"""Gives a session for a block: a new one that the block's end closes, or one that stays open for the next."""
-
-
-@dataclass(frozen=True)
-class Server:
-    """What one connection can reach: a server, as a login. Databases do not count, a transaction spans them."""
-
-    name: str
-    login: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, settings: ConnectionSettings) -> Server:
-        return cls(settings.server.lower(), settings.login)
+"""A function that gives a session for a block: a new one that the block's end closes, or one that stays open."""
 
 
 class Transaction:
-    """A transaction under way on a server. Its sessions are open while the block of :func:`transaction` runs.
+    """An open transaction on a server. Its sessions are open during the block of :func:`transaction`.
 
-    ``receiving`` is the session that takes messages and runs statements. ``sending`` is the same one, or in the mode
-    ``receive_only`` another, which commits every send on its own.
+    ``receiving`` is the session that receives messages and runs statements. ``sending`` is the same session, or in the
+    mode ``receive_only`` another one, which commits every send on its own.
     """
 
     def __init__(
@@ -51,14 +37,9 @@ class Transaction:
         self.settings, self.mode, self.receiving = settings, mode, receiving
         self._connect, self._stack = connect, stack
 
-    @property
-    def server(self) -> Server:
-        """What it can reach."""
-        return Server.of(self.settings)
-
     @cached_property
     def sending(self) -> Session:
-        """The session for sends."""
+        """Session for sends."""
         return self._stack.enter_context(self._connect()) if self.mode == RECEIVE_ONLY else self.receiving
 
 
@@ -71,14 +52,14 @@ def transaction(
 ) -> Iterator[Transaction]:
     """Begin a transaction that :func:`current_transaction` finds, in this thread or task, until the block ends.
 
-    - ``sends_atomic_with_receive``: what is received, sent and run commits together when the block ends, and is rolled
-      back together when it raises. Rolled-back messages are visible again.
-    - ``receive_only``: sends are committed at once, on a connection of their own. A rollback brings back what was
-      received and not what was sent: the next try sends again (at least once).
-    - ``none``: everything is committed at once. What was received is lost when its handling fails (at most once).
+    - ``sends_atomic_with_receive``: receives, sends and statements commit together when the block ends, and roll back
+      together when it raises. Rolled-back messages are visible again.
+    - ``receive_only``: sends are committed at once, on a connection of their own. A rollback returns the received
+      messages to the queue but does not undo the sends: the next try sends again (at least once).
+    - ``none``: everything is committed at once. A received message is lost if its handling fails (at most once).
 
-    Inside another one of the same server it is part of that one. Raises :class:`TransactionError` where another server,
-    or another login, would be needed: two connections cannot commit together.
+    Inside another transaction on the same server the block joins that one. Raises :class:`TransactionError` if the
+    other transaction is on another server or of another login: two connections cannot commit together.
     """
     if mode not in MODES:
         raise ConfigurationError(f"There is no transaction mode {mode!r}: choose one of {', '.join(MODES)}.")
@@ -99,13 +80,15 @@ def transaction(
 
 
 def current_transaction(settings: ConnectionSettings) -> Transaction | None:
-    """The transaction under way, None where there is none. Raises :class:`TransactionError` for another server's."""
+    """Return the open transaction or None. Raises :class:`TransactionError` if it is on another server."""
     current = _current.get()
     if current is None or current.settings is settings:
         return current
-    if current.server != Server.of(settings):
+    # Databases may differ: a transaction can span the databases of a server.
+    server, login = current.settings.server.lower(), current.settings.login
+    if (server, login) != (settings.server.lower(), settings.login):
         raise TransactionError(
-            f"A transaction on {current.server.name} as {current.server.login[0]!r} is open, and one "
+            f"A transaction on {server} as {current.settings.user!r} is open, and one "
             f"on {settings.server} as {settings.user!r} cannot commit together with it: end it first, "
             "or use the same connection."
         )

@@ -25,8 +25,7 @@ from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import number, query
 from airflow_sqlqueue.sql.columns import output
-from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.tables.drop import drop_queue
+from airflow_sqlqueue.tables.create import create_queue, drop_queue
 
 HANDLERS = (1, 4)
 

@@ -20,8 +20,7 @@ from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.tables.drop import drop_queue
+from airflow_sqlqueue.tables.create import create_queue, drop_queue
 
 TURNS = 3
 """Turns that each side of a comparison gets."""

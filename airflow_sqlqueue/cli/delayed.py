@@ -13,8 +13,7 @@ from airflow_sqlqueue.cli.output import show, stderr
 from airflow_sqlqueue.delayed.mover import DEFAULT_CHUNK, MAX_CHUNK
 from airflow_sqlqueue.delayed.table import DelayedMessage
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError
-from airflow_sqlqueue.message import HeaderNames, decode_headers
-from airflow_sqlqueue.message_types import first_type
+from airflow_sqlqueue.message import HeaderNames, decode_headers, first_type
 from airflow_sqlqueue.untrusted import quoted
 
 

@@ -11,7 +11,7 @@ from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, connect
 from airflow_sqlqueue.cli.output import say, show, stdout
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotEmptyError
 from airflow_sqlqueue.inspection.inspect import Inspection
-from airflow_sqlqueue.tables.shapes import SHAPES
+from airflow_sqlqueue.tables.layout import SHAPES
 
 
 def create(

@@ -15,8 +15,7 @@ from airflow_sqlqueue.client.quarantine import QuarantineManager
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.client.subscriptions import SubscriptionManager
 from airflow_sqlqueue.client.tables import TableManager
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.envelope.replying import reply
+from airflow_sqlqueue.envelope import Envelope, reply
 from airflow_sqlqueue.message import ReceivedMessage
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.connection_string import ConnectionString, is_connection_string

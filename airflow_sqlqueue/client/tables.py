@@ -11,9 +11,8 @@ from airflow_sqlqueue.inspection.findings import Finding
 from airflow_sqlqueue.inspection.inspect import Inspection, fix, inspect
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
-from airflow_sqlqueue.tables.create import CreateResult, Definition, create_all, definitions_for, script
+from airflow_sqlqueue.tables.create import CreateResult, Definition, create_all, definitions_for, drop_queue, script
 from airflow_sqlqueue.tables.discovery import list_tables, secondary_queues
-from airflow_sqlqueue.tables.drop import drop_queue
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -72,7 +71,7 @@ class TableManager:
         return definitions
 
     def drop(self, queue_name: str, *, force: bool = False) -> int:
-        """Drop a queue; return how many messages went with it. See :func:`airflow_sqlqueue.tables.drop.drop_queue`."""
+        """Drop a queue; return how many messages went with it. See :func:`.drop_queue`."""
         with self._connector.queue(queue_name) as queue:
             return drop_queue(queue.session, queue.address, force=force)
 

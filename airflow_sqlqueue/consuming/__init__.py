@@ -1,1 +1,1 @@
-"""An endpoint in Python: receive, call a function, commit or roll back, and what becomes of messages that fail."""
+"""Endpoint in Python: receive messages, call a function, commit or roll back, and retry failed messages."""

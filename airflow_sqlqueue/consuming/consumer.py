@@ -1,4 +1,4 @@
-"""An endpoint in Python: its handlers, and its mover of delayed messages."""
+"""Consumer: an endpoint in Python with its handlers and its mover of delayed messages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from datetime import datetime, timedelta, timezone
 
 from airflow_sqlqueue.budget import Budget, Clock
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
-from airflow_sqlqueue.consuming.failures import FailureStorage
 from airflow_sqlqueue.consuming.handler import Handle, Handler, Outcome
 from airflow_sqlqueue.consuming.handler_pool import HandlerPool, StoppedError
 from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.consuming.receiver import Receiver
+from airflow_sqlqueue.consuming.recoverability import FailureStorage
 from airflow_sqlqueue.delayed.mover import MoveResult, move_due
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.reconnecting import Reconnecting
@@ -27,34 +27,34 @@ from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 log = logging.getLogger(__name__)
 
 _SHORTEST, _LONGEST = 1.0, 60.0
-"""Seconds between two runs of the mover: those of the transport's own (docs/transport/queue-tables.md, "Delayed
+"""Seconds between two runs of the mover, as in the transport's mover (docs/transport/queue-tables.md, "Delayed
 messages")."""
 
 _MOVING_SECONDS = 10.0
-"""How long one run of the mover may take, so that the end of consuming is not far away."""
+"""The most seconds of one run of the mover, so that consuming ends soon after it is stopped."""
 
 _END_SECONDS = 5.0
-"""How long to wait for the handlers once consuming is interrupted by an exception."""
+"""Seconds to wait for the handlers after an exception has interrupted consuming."""
 
 
 class Consumer:
-    """Receives the messages of a queue and has a function handle them, until a limit is reached or it is stopped.
+    """Consumer of a queue: receives messages and calls a function with each, until it reaches a limit or is stopped.
 
-    Delivery by the transaction mode. ``sends_atomic_with_receive``: what the function sends and runs through a client
-    of this server commits together with the receive, or not at all; whatever dies, no message is lost, and its effects
-    on this server are neither lost nor doubled. ``receive_only``: sends go at once, and again with the next attempt.
-    ``none``: a message is gone when it is received, and lost where the process dies.
+    The delivery guarantee depends on the transaction mode. ``sends_atomic_with_receive``: sends and statements of the
+    function through a client of this server commit together with the receive, or not at all. A crash of any part loses
+    no message, and effects on this server are neither lost nor doubled. ``receive_only``: sends are committed at once,
+    and the next attempt sends again. ``none``: a message leaves the queue when it is received, and a crash loses it.
 
-    A message whose handling raises is in the queue again and tried as :class:`.RecoverabilityOptions` say; then it goes
-    to the error queue with the headers that endpoints write. Messages whose headers cannot be read go there as they
-    are. What the error queue does not take goes into quarantine, so that no message stops the others. The messages of
-    ``<queue>.Delayed`` that are due are moved meanwhile, as an endpoint does.
+    After an exception of the function the message is in the queue again and is retried by
+    :class:`.RecoverabilityOptions`. Then it goes to the error queue with the headers that endpoints write. Messages
+    with unreadable headers go there unchanged. A message that the error queue refuses goes into quarantine, so that no
+    message stops the others. Meanwhile due messages of ``<queue>.Delayed`` are moved, as by an endpoint.
 
     :param connect: opens a session.
     :param handle: called with an :class:`~airflow_sqlqueue.Envelope`, in several threads at a time.
     :param on_progress: called with the counts after each message, from one thread at a time.
-    :param stop: ends consuming when it is set, after the messages that are being handled.
-    :param clock: what the seconds are counted by.
+    :param stop: when set, ends consuming after the messages that are being handled.
+    :param clock: the clock for the limit in seconds.
     :param ledger_schema: the schema of the quarantine table.
     """
 
@@ -83,11 +83,11 @@ class Consumer:
         self._done = ConsumeResult()
 
     def run(self) -> ConsumeResult:
-        """Consume to the end.
+        """Consume until the end.
 
-        Raises what :meth:`.Endpoint.find` raises, before anything is received; and what ends a handler: an error of the
-        server that is none of a message, or an exception that is no :class:`Exception`. The message is in its queue
-        then, and so is what other handlers could not finish.
+        Raises the errors of :meth:`.Endpoint.find` before anything is received. Raises the error that ended a handler:
+        a server error not caused by one message, or a :class:`BaseException` other than :class:`Exception`. Then that
+        message and the unfinished messages of other handlers are in the queue.
         """
         budget = self._options.budget(self._clock)
         with closing(Reconnecting(self._connect, self._what, pause=self._wait)) as connection, suppress(StoppedError):
@@ -100,7 +100,7 @@ class Consumer:
     def _handle_all(
         self, pool: HandlerPool, moving: Reconnecting[Session], endpoint: Endpoint, pause: float | None
     ) -> None:
-        """Run the handlers to their end, and the mover beside them, first after so many seconds."""
+        """Run the handlers until they end, and the mover beside them, first after ``pause`` seconds."""
         try:
             pool.start()
             with suppress(StoppedError):
@@ -115,7 +115,7 @@ class Consumer:
         self._done.handlers = pool.most
 
     def stop(self) -> None:
-        """End after the messages that are being handled; from any thread, and from a signal's handler."""
+        """Stop after the messages that are being handled; safe in any thread and in a signal handler."""
         self._stop.set()
 
     def _wait(self, seconds: float) -> None:
@@ -123,15 +123,8 @@ class Consumer:
             raise StoppedError
 
     def _find(self, session: Session) -> Endpoint:
-        options = self._options
-        return Endpoint.find(
-            session,
-            self._resolver,
-            self._queue_name,
-            options.recoverability,
-            options.endpoint,
-            ledger_schema=self._ledger_schema,
-        )
+        names = self._resolver, self._queue_name, self._options.recoverability, self._options.endpoint
+        return Endpoint.find(session, *names, ledger_schema=self._ledger_schema)
 
     def _pool(self, settings: ConnectionSettings, endpoint: Endpoint, budget: Budget) -> HandlerPool:
         shared = FailureStorage(), Receiver(self._options.where)
@@ -151,14 +144,12 @@ class Consumer:
         self._on_progress(done)
 
     def _move(self, moving: Reconnecting[Session], endpoint: Endpoint) -> float | None:
-        """Move the delayed messages that are due, and return the seconds to wait for the next; None: for ever."""
+        """Move due delayed messages, and return the seconds until the next move; None: no next move."""
         if endpoint.delayed is None:
             return None
 
         def move(session: Session) -> MoveResult:
-            if self._tables is None or self._tables.session is not session:
-                self._tables = EndpointTables(session, endpoint, known=self._tables is None)
-            tables = self._tables
+            tables = self._tables = endpoint.tables(session, self._tables)
             assert tables.delayed is not None
             return move_due(
                 tables.delayed,
@@ -169,7 +160,7 @@ class Consumer:
             )
 
         moved = moving.run(move)
-        # A message that is delayed from now on may be due before all that wait already.
+        # A message that is delayed from now on may be due before those that are delayed already.
         longest = min(_LONGEST, self._options.recoverability.delayed_retry_seconds or _SHORTEST)
         away = moved.next_due - datetime.now(timezone.utc) if moved.next_due else timedelta.max
         return max(_SHORTEST, min(longest, away.total_seconds()))

@@ -1,4 +1,4 @@
-"""The tables of an endpoint in Python: its input queue, its error queue, its table of delayed messages."""
+"""Tables of an endpoint in Python: its input queue, its error queue, its table of delayed messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.delayed.moving import check_takes
+from airflow_sqlqueue.delayed.moving import check_accepts
 from airflow_sqlqueue.delayed.table import DelayedTable
+from airflow_sqlqueue.errorqueue.failure_headers import type_name
+from airflow_sqlqueue.errorqueue.poison import set_aside
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -23,10 +25,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Endpoint:
-    """``name`` is the endpoint's, for headers. ``delayed`` is None where the queue has no such table.
+    """Name and tables of an endpoint. ``name`` is for headers. ``delayed`` is None for a queue without such a table.
 
-    ``layouts`` are those of queue and error queue when they were found, so that not every handler has to read them.
-    ``ledger_schema`` is where the quarantine stands.
+    ``layouts`` are the layouts of the queue and the error queue at the time of :meth:`find`, so that not every handler
+    has to read them. ``ledger_schema`` is the schema of the quarantine.
     """
 
     name: str
@@ -47,17 +49,17 @@ class Endpoint:
         *,
         ledger_schema: str = LEDGER_SCHEMA,
     ) -> Endpoint:
-        """Find the tables, and make sure of them before anything is received.
+        """Find the tables and check them before anything is received.
 
-        Raises :class:`QueueNotFoundError` and :class:`NotAQueueError` for the queue and the error queue,
-        :class:`ConfigurationError` where both are the same. Without a table of delayed messages there are no delayed
-        retries, which the log says.
+        Raises :class:`QueueNotFoundError` and :class:`NotAQueueError` for the queue and the error queue, and
+        :class:`ConfigurationError` if both are the same. Without a table of delayed messages there are no delayed
+        retries, and the log has a warning.
         """
         queue = find_queue(session, resolver, queue_name)
         error_queue = find_queue(session, resolver, options.error_queue)
         input_table, error_table = QueueTable(session, queue), QueueTable(session, error_queue)
         input_table.require()
-        check_takes(error_table)
+        check_accepts(error_table)
         if input_table.layout.table == error_table.layout.table:
             raise ConfigurationError(f"{queue.canonical} is its own error queue: name another one.")
         delayed: ResolvedAddress | None
@@ -67,7 +69,7 @@ class Endpoint:
         except QueueNotFoundError:
             if options.delayed_retries:
                 log.warning(
-                    "There is no table %s: messages that fail are not delayed, they go to the error queue after %d "
+                    "There is no table %s: failed messages are not delayed, they go to the error queue after %d "
                     "immediate retries",
                     expected.canonical,
                     options.immediate_retries,
@@ -76,27 +78,40 @@ class Endpoint:
         layouts = {queue: input_table.layout, error_queue: error_table.layout}
         return cls(name or queue.table, queue, error_queue, delayed, ledger_schema, layouts)
 
+    def tables(self, session: Session, last: EndpointTables | None = None) -> EndpointTables:
+        """Return the tables through a session: ``last`` if it is of that session, else new ones.
+
+        Only the first tables use ``layouts``: a later session may replace one that failed because a table was altered.
+        """
+        if last is None:
+            return EndpointTables(session, self, self.layouts)
+        return last if last.session is session else EndpointTables(session, self, {})
+
 
 class EndpointTables:
-    """An endpoint's tables through one session; ``known``: as they were found, else they are looked at again."""
+    """Tables of an endpoint through one session. ``layouts`` are the known layouts; others are read."""
 
-    def __init__(self, session: Session, endpoint: Endpoint, *, known: bool = False) -> None:
-        self.session, self._endpoint = session, endpoint
-        self._layouts = endpoint.layouts if known else {}
+    def __init__(self, session: Session, endpoint: Endpoint, layouts: Mapping[ResolvedAddress, Layout]) -> None:
+        self.session, self.endpoint, self._layouts = session, endpoint, layouts
 
     @cached_property
     def queue(self) -> QueueTable:
-        return self._table(self._endpoint.queue)
+        return self._table(self.endpoint.queue)
 
     @cached_property
     def error_queue(self) -> QueueTable:
-        return self._table(self._endpoint.error_queue)
+        return self._table(self.endpoint.error_queue)
 
     def _table(self, address: ResolvedAddress) -> QueueTable:
         return QueueTable(self.session, address, self._layouts.get(address))
 
     @cached_property
     def delayed(self) -> DelayedTable | None:
-        """None where the queue has no table of delayed messages."""
-        address = self._endpoint.delayed
+        """Table of delayed messages; None for a queue without one."""
+        address = self.endpoint.delayed
         return None if address is None else DelayedTable(self.session, address)
+
+    def set_aside(self, row_version: int, error: Exception, problem: str | None = None) -> None:
+        """Move a message that the error queue has refused, unchanged, by :func:`.set_aside`."""
+        reason = problem or f"the error queue did not take the message ({type_name(error)})"
+        set_aside(self.queue, self.error_queue, row_version, reason, self.endpoint.ledger_schema)

@@ -1,38 +1,29 @@
-"""One message after the other: receive it, call the function, and commit; what fails is rolled back and counted.
+"""Handler: receives one message after the other, calls the function, and commits, or rolls back and counts the failure.
 
-As endpoints do it, what becomes of a message that has failed is decided when it is received again, in that receive's
-transaction: so nothing is lost where the process dies in between (docs/transport/transactions.md, "Recoverability").
+As in endpoints, the next receive of a failed message decides whether it is retried, delayed or given up, and does so in
+that receive's transaction. So a crash in between loses nothing (docs/transport/transactions.md, "Recoverability").
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from airflow_sqlqueue.consuming import recoverability
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
-from airflow_sqlqueue.consuming.failures import Failed, FailureStorage
-from airflow_sqlqueue.consuming.kept_sessions import KeptSessions
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.receiver import Receiver
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityAction, action_for, delay_of, delayed_headers
-from airflow_sqlqueue.delayed.moving import check_takes
+from airflow_sqlqueue.delayed.moving import check_accepts
 from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.errorqueue.failure_headers import (
-    Failure,
-    complete_headers,
-    failed_message,
-    type_name,
-    unchanged,
-)
-from airflow_sqlqueue.errorqueue.poison import set_aside
+from airflow_sqlqueue.errorqueue.failure_headers import Failure, complete_headers, failed_message, type_name, unchanged
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, TransientError, is_of_a_message
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, can_be_written
 from airflow_sqlqueue.queue import QueueTable
@@ -46,21 +37,21 @@ from airflow_sqlqueue.untrusted import quoted
 log = logging.getLogger(__name__)
 
 Handle = Callable[[Envelope], Any]
-"""The function that handles a message; what it returns is ignored, what it raises makes the message fail."""
+"""The function that handles a message; its result is ignored, and an exception makes the message fail."""
 
 _NO_FAILURE = Failure("", {})
-"""Of a message whose headers cannot be read: nothing can be added to it."""
+"""The failure of a message with unreadable headers, to which no header can be added."""
 
 _handling: ContextVar[Endpoint | None] = ContextVar("sqlqueue_handling", default=None)
 
 
 def current_endpoint() -> Endpoint | None:
-    """The endpoint whose message is being handled, in this thread or task; None outside of handlers."""
+    """Return the endpoint whose message is being handled in this thread or task; None outside of handlers."""
     return _handling.get()
 
 
 class Outcome(Enum):
-    """What became of a message; ``ROLLED_BACK``: it is in its queue again."""
+    """Outcome of an attempt; ``ROLLED_BACK``: the message is in its queue again."""
 
     HANDLED = "handled"
     FAILED = "failed"
@@ -71,28 +62,58 @@ class Outcome(Enum):
 
 @dataclass
 class _Attempt:
-    """One attempt at a message.
+    """An attempt to handle a message.
 
-    ``at_risk``: every error that is raised now is the message's. ``giving_up``: the message is on its way to the error
-    queue. ``failed`` is what is known of the message once this attempt has failed.
+    ``at_risk``: from now on every error counts as caused by the message. ``giving_up``: the message is on its way to
+    the error queue. ``failed`` is the record of the message's failures after this attempt has failed.
     """
 
     message: ReceivedMessage | None = None
     envelope: Envelope | None = None
     at_risk: bool = False
     giving_up: bool = False
-    failed: Failed | None = None
+    failed: recoverability.FailedAttempts | None = None
 
     def is_to_blame(self, error: Exception) -> bool:
-        """Whether the message is the cause of an error, and not the server, a table or a setting."""
+        """Whether the message causes an error, and not the server, a table or a setting."""
         return self.message is not None and (self.at_risk or is_of_a_message(error))
 
 
+class SessionStack:
+    """Open sessions of one thread, lent as a stack: a connection for each message would cost more than the message.
+
+    Two transactions that borrow sessions in the same order get the same sessions for the same purposes.
+    """
+
+    def __init__(self, connect: Callable[[], Session]) -> None:
+        self._connect = connect
+        self._open: list[Session] = []
+        self._lent = 0
+
+    @contextmanager
+    def lend(self) -> Iterator[Session]:
+        """Lend the next session to the block. Blocks are nested: the last session lent is returned first."""
+        if self._lent == len(self._open):
+            self._open.append(self._connect())
+        session = self._open[self._lent]
+        self._lent += 1
+        try:
+            yield session
+        finally:
+            self._lent -= 1
+
+    def close(self) -> None:
+        """Close all sessions."""
+        for session in self._open:
+            session.close()
+        self._open.clear()
+
+
 class Handler:
-    """Handles the messages of a queue, one at a time. For one thread.
+    """Handler of a queue's messages, one at a time. For one thread.
 
     :param on_received: called after each receive that found a message, before it is handled, with a function that
-        counts those that wait, up to a limit.
+        counts the waiting messages up to a limit.
     """
 
     def __init__(
@@ -102,7 +123,7 @@ class Handler:
         resolver: AddressResolver,
         handle: Handle,
         options: ConsumeOptions,
-        failures: FailureStorage,
+        failures: recoverability.FailureStorage,
         receiver: Receiver,
         on_received: Callable[[Callable[[int], int]], None],
     ) -> None:
@@ -112,10 +133,10 @@ class Handler:
         self._tables: EndpointTables | None = None
         self._unsettled: tuple[ReceivedMessage, Failure] | None = None
 
-    def next(self, sessions: KeptSessions) -> Outcome | None:
-        """Receive a message and handle it; None where there was none to receive.
+    def next(self, sessions: SessionStack) -> Outcome | None:
+        """Receive a message and handle it; return None if there was no message to receive.
 
-        Raises what the server raises where it is not the message's fault; the message is in the queue then.
+        Raises a server error that the message does not cause; the message is in the queue then.
         """
         if self._unsettled is not None:
             return self._settle(sessions)
@@ -134,23 +155,23 @@ class Handler:
             self._failures.forget(attempt.message.row_version)
         return outcome
 
-    def _attempt(self, sessions: KeptSessions, attempt: _Attempt) -> Outcome | None:
+    def _attempt(self, sessions: SessionStack, attempt: _Attempt) -> Outcome | None:
         with transaction(self._settings, sessions.lend, self._mode) as current:
             try:
-                # In the mode without a transaction, what is not for the function leaves the queue in one all the same.
+                # Even in the mode ``none`` messages that do not go to the function leave the queue in a transaction.
                 with current.receiving.transaction() if self._mode == NONE else nullcontext():
                     outcome = self._receive(current.receiving, attempt)
                 if attempt.envelope is not None:
                     outcome = self._call(attempt, attempt.envelope)
             except Exception as error:
-                # Noted before the rollback: another handler may receive the message as soon as that is done.
+                # Noted before the rollback: after it, another handler may receive the message.
                 if attempt.message is not None and attempt.is_to_blame(error):
                     attempt.failed = self._note_failure(attempt, attempt.message, error)
                 raise
         return outcome
 
     def _receive(self, session: Session, attempt: _Attempt) -> Outcome | None:
-        """Receive a message, and deal with one that is not, or not any more, for the function."""
+        """Receive a message; handle it here if it is malformed, has failed too often, or is for another queue."""
         tables = self._tables_of(session)
         received = self._receiver.receive(tables.queue)
         if not received:
@@ -173,26 +194,30 @@ class Handler:
         attempt.envelope = envelope
         return None
 
-    def _recover(self, tables: EndpointTables, attempt: _Attempt, envelope: Envelope, failed: Failed) -> Outcome | None:
-        """What becomes of a message that has failed before; None where it is tried again."""
+    def _recover(
+        self, tables: EndpointTables, attempt: _Attempt, envelope: Envelope, failed: recoverability.FailedAttempts
+    ) -> Outcome | None:
+        """Delay or give up a message that has failed before; return None if it is tried again."""
         message = attempt.message
         assert message is not None
-        # One for another queue has been delayed before, and would be handled here after another delay.
+        # A message for another queue has been delayed before. After another delay it would be handled here.
         is_ours = self._destination(envelope) is None
         can_delay = tables.delayed is not None and is_ours and can_be_written(envelope.headers)
-        action = RecoverabilityAction.GIVE_UP
+        action = recoverability.RecoverabilityAction.GIVE_UP
         if not failed.is_final:
-            action = action_for(self._recoverability, failed.attempts, envelope, can_delay=can_delay)
+            action = self._recoverability.action(failed.attempts, envelope, can_delay=can_delay)
         shown_id, kind = quoted(envelope.identity.message_id), failed.failure.exception_type
-        if action is RecoverabilityAction.RETRY:
+        if action is recoverability.RecoverabilityAction.RETRY:
             return None
-        if action is RecoverabilityAction.GIVE_UP or tables.delayed is None:
+        if action is recoverability.RecoverabilityAction.GIVE_UP or tables.delayed is None:
             attempt.giving_up = True
             log.error("Message %s goes to the error queue after %s, attempt %d", shown_id, kind, failed.attempts)
             return self._give_up(tables, message, failed.failure)
-        delay = delay_of(self._recoverability, envelope)
+        delay = self._recoverability.delay(envelope)
         log.warning("Message %s is tried again in %s after %s", shown_id, delay, kind)
-        tables.delayed.store([Message(delayed_headers(envelope.headers, envelope), message.body)], delay=delay)
+        tables.delayed.store(
+            [Message(recoverability.delayed_headers(envelope.headers, envelope), message.body)], delay=delay
+        )
         return Outcome.DELAYED
 
     def _give_up(self, tables: EndpointTables, message: ReceivedMessage, failure: Failure) -> Outcome:
@@ -201,7 +226,7 @@ class Handler:
         return Outcome.FAILED
 
     def _destination(self, envelope: Envelope) -> str | None:
-        """The other queue that a message is for which was delayed on its way there; None for a message of this one."""
+        """Return the destination of a message that was delayed on its way to another queue; None for this queue."""
         text = envelope.headers.get(HeaderNames.FORWARD_DESTINATION)
         try:
             return text if text and self._resolver.resolve(text) != self._endpoint.queue else None
@@ -209,13 +234,13 @@ class Handler:
             return text
 
     def _forward(self, session: Session, envelope: Envelope, destination: str) -> Outcome:
-        """Send a message that was delayed on to its destination, as the endpoint's own mover leaves it to the endpoint.
+        """Send a delayed message to its destination, a task that the transport's own mover leaves to the endpoint.
 
-        What the destination raises makes the message fail.
+        An error of the destination makes the message fail.
         """
         queue = QueueTable(session, find_queue(session, self._resolver, destination))
         queue.require_allowed(self._resolver)
-        check_takes(queue)
+        check_accepts(queue)
         headers = {name: value for name, value in envelope.headers.items() if name != HeaderNames.FORWARD_DESTINATION}
         queue.send([Message(headers, envelope.body, id=envelope.row_id)])
         return Outcome.FORWARDED
@@ -233,15 +258,15 @@ class Handler:
             return Outcome.FAILED
         finally:
             _handling.reset(token)
-        if result is not None and _has_not_run(result):
+        if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
             attempt.at_risk = False
             if not inspect.isasyncgen(result):
                 getattr(result, "close", lambda: None)()
             raise ConfigurationError("The handler is asynchronous or a generator, so nothing ran: give a function.")
         return Outcome.HANDLED
 
-    def _settle(self, sessions: KeptSessions) -> Outcome:
-        """Put a message into the error queue that is in no queue any more; repeated until it is there."""
+    def _settle(self, sessions: SessionStack) -> Outcome:
+        """Put a message that is in no queue into the error queue; the handler repeats this until it succeeds."""
         assert self._unsettled is not None
         message, failure = self._unsettled
         log.error("Message %s goes to the error queue after %s", _id_of(message), failure.exception_type)
@@ -253,46 +278,38 @@ class Handler:
             except Exception as error:
                 if not is_of_a_message(error):
                     raise
-                # It is in no queue: it is put back first, which a handler beside this one may see.
+                # The message is in no queue, so it is put back first; another handler may receive it then.
                 with session.transaction():
                     (row_version,) = tables.queue.send_numbered([unchanged(message)])
-                self._move_aside(tables, replace(message, row_version=row_version), error)
+                tables.set_aside(row_version, error, Envelope.of(message).problem)
         self._unsettled = None
         return Outcome.FAILED
 
-    def _set_aside(self, sessions: KeptSessions, message: ReceivedMessage, error: Exception) -> Outcome:
-        """Move a message that the error queue has not taken, as it is; it is in its queue, rolled back."""
+    def _set_aside(self, sessions: SessionStack, message: ReceivedMessage, error: Exception) -> Outcome:
+        """Move a message that the error queue has refused, unchanged; after the rollback it is in its queue."""
         with sessions.lend() as session:
-            self._move_aside(self._tables_of(session), message, error)
+            self._tables_of(session).set_aside(message.row_version, error, Envelope.of(message).problem)
         self._failures.forget(message.row_version)
         return Outcome.FAILED
 
-    def _move_aside(self, tables: EndpointTables, message: ReceivedMessage, error: Exception) -> None:
-        reason = Envelope.of(message).problem or f"the error queue did not take the message ({type_name(error)})"
-        set_aside(tables.queue, tables.error_queue, message.row_version, reason, self._endpoint.ledger_schema)
-
-    def _note_failure(self, attempt: _Attempt, message: ReceivedMessage, error: Exception) -> Failed:
-        # A destination that cannot take a message will not be able to a moment later.
+    def _note_failure(
+        self, attempt: _Attempt, message: ReceivedMessage, error: Exception
+    ) -> recoverability.FailedAttempts:
+        # A destination that cannot take a message cannot take it a moment later either.
         is_final = attempt.envelope is None and not isinstance(error, TransientError)
         is_final = is_final or isinstance(error, self._recoverability.unrecoverable)
         return self._failures.record(message.row_version, error, is_final=is_final)
 
     def _rolled_back(self, attempt: _Attempt, message: ReceivedMessage, error: Exception) -> Outcome:
-        # A commit that failed has not been noted.
+        # The failure of a commit is not noted yet.
         failed = attempt.failed or self._note_failure(attempt, message, error)
-        self._receiver.again(message.row_version)
+        self._receiver.put_back(message.row_version)
         log.warning("Message %s failed with %s, attempt %d", _id_of(message), type_name(error), failed.attempts)
         return Outcome.ROLLED_BACK
 
     def _tables_of(self, session: Session) -> EndpointTables:
-        if self._tables is None or self._tables.session is not session:
-            # A later session may have come because one of the tables was altered.
-            self._tables = EndpointTables(session, self._endpoint, known=self._tables is None)
+        self._tables = self._endpoint.tables(session, self._tables)
         return self._tables
-
-
-def _has_not_run(result: object) -> bool:
-    return inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
 
 
 def _id_of(message: ReceivedMessage) -> str:

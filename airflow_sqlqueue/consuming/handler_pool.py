@@ -1,7 +1,7 @@
-"""As many handlers as there is work for, from one to a maximum, each in a thread with a connection of its own.
+"""Pool of handlers, from one to a maximum by the number of messages, each in a thread with a connection of its own.
 
-A handler that receives a message looks how many more wait and has others started for them; one that finds nothing ends,
-but the last, which polls (docs/transport/transactions.md, "Recoverability").
+A handler that receives a message counts the waiting messages and lets the pool start handlers for them. A handler that
+finds no message ends, except for the last one, which polls (docs/transport/transactions.md, "Recoverability").
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from contextlib import closing
 from functools import partial
 
 from airflow_sqlqueue.budget import Budget
-from airflow_sqlqueue.consuming.handler import Handler, Outcome
-from airflow_sqlqueue.consuming.kept_sessions import KeptSessions
+from airflow_sqlqueue.consuming.handler import Handler, Outcome, SessionStack
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.session import Session
 
 
 class StoppedError(Exception):
-    """Consuming is stopped while it waits for the server."""
+    """Consuming was stopped during a wait for the server."""
 
 
 class HandlerPool:
-    """One run of the handlers.
+    """Pool of handlers for one run.
 
     :param connect: opens a session for a handler.
     :param what: names the work in the log, as for :class:`.Reconnecting`.
-    :param handler: makes a handler, which calls what it is given after each receive that found a message.
-    :param stop: ends the handlers after the message that each has at hand.
-    :param on_outcome: called with the counts after each message, one at a time.
+    :param handler: makes a handler; its argument is the handler's ``on_received``.
+    :param stop: when set, ends each handler after its current message.
+    :param on_outcome: called after each attempt with its outcome, from one thread at a time.
     """
 
     def __init__(
@@ -46,8 +45,8 @@ class HandlerPool:
     ) -> None:
         self._connect, self._what, self._handler, self._options = connect, what, handler, options
         self._budget, self._stop, self._on_outcome = budget, stop, on_outcome
-        # What the caller has set for its own thread, such as the context of its logs, holds for handlers too. A
-        # handler that has another one started is in a transaction, which must not.
+        # Handlers inherit the caller's context variables, such as the context of its logs. The context is copied here
+        # because a handler that starts another one is in a transaction, which the other must not inherit.
         self._context = contextvars.copy_context()
         self._lock = threading.Lock()
         self._alive = self._started = self.most = 0
@@ -55,11 +54,11 @@ class HandlerPool:
         self.ended = threading.Event()
 
     def start(self) -> None:
-        """Start with one handler; ``ended`` is set when none is left."""
+        """Start one handler; ``ended`` is set when the last handler has ended."""
         self._add(1)
 
     def raise_failure(self) -> None:
-        """Raise the first error that ended a handler, where there was one."""
+        """Raise the first error that ended a handler, if any."""
         if self._failure is not None:
             raise self._failure
 
@@ -78,7 +77,7 @@ class HandlerPool:
                 self.ended.set()
 
     def _grow(self, waiting: Callable[[int], int]) -> None:
-        """Start handlers for the messages that wait. In full number they have no need to look."""
+        """Start handlers for the waiting messages. A full pool does not count them."""
         room = self._options.max_handlers - self._alive
         if room > 0 and not self._stop.is_set():
             self._add(waiting(room))
@@ -106,7 +105,7 @@ class HandlerPool:
             return True
 
     def _work(self) -> bool:
-        connect = partial(KeptSessions, self._connect)
+        connect = partial(SessionStack, self._connect)
         connection = Reconnecting(connect, self._what, pause=self._wait, known=True)
         handler = self._handler(self._grow)
         with closing(connection):
@@ -117,9 +116,9 @@ class HandlerPool:
             raise StoppedError
 
     def _handle_messages(
-        self, handler: Handler, sessions: KeptSessions, connection: Reconnecting[KeptSessions]
+        self, handler: Handler, sessions: SessionStack, connection: Reconnecting[SessionStack]
     ) -> bool:
-        """Handle messages until there is an end to it; True where others go on and this one has left."""
+        """Handle messages until the end; return True if this handler has left the pool and others continue."""
         while not self._stop.is_set() and self._budget.reserve(1):
             outcome = None
             try:

@@ -1,4 +1,4 @@
-"""How messages are to be consumed, and what came of it."""
+"""Options and result of consuming."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from airflow_sqlqueue.transactions import MODES, SENDS_ATOMIC_WITH_RECEIVE
 
 @dataclass(frozen=True)
 class ConsumeOptions(Limits):
-    """When consuming ends, how many messages are handled side by side, and what happens to those that fail.
+    """Options of consuming: limits, number of handlers, filter, transaction mode and retries.
 
-    Where no limit is given and ``until_empty`` is False, consuming ends when it is stopped.
+    Without a limit and with ``until_empty`` False, consuming ends only when it is stopped.
 
-    :param max_messages: end after this many messages were handled, delayed or given up; None: no limit.
-    :param max_seconds: receive no message after this many seconds; None: no limit. A handler at work is not cut short.
-    :param until_empty: end when nothing is left to receive; False: wait for more until a limit is reached.
+    :param max_messages: end after this number of messages was handled, delayed or given up; None: no limit.
+    :param max_seconds: receive no message after this number of seconds; None: no limit. A running handler is not
+        interrupted.
+    :param until_empty: end when there is no message to receive; False: wait for more until a limit is reached.
     :param max_handlers: the most messages handled at the same time, each in a thread with a connection of its own.
-    :param poll_seconds: how long to wait before an empty queue is looked at again, at least 0.1.
-    :param where: handle the messages that match alone; all others stay, expired ones too. Headers of the whole queue
-        are read for it, again and again where few match.
+    :param poll_seconds: seconds between two polls of an empty queue, at least 0.1.
+    :param where: handle only messages that match this filter; all others stay, expired ones too. The filter reads the
+        headers of the whole queue, repeatedly if few messages match.
     :param transaction_mode: ``sends_atomic_with_receive``, ``receive_only`` or ``none``, as for
         :func:`airflow_sqlqueue.transactions.transaction`.
-    :param endpoint: who handles the messages, for the headers of those that fail; the queue's name unless given.
-    :param recoverability: how often a message is tried, and where it goes then; in the mode ``none`` it is tried once.
+    :param endpoint: name of the endpoint in the headers of failed messages; the queue's name unless given.
+    :param recoverability: number of tries of a message, and its error queue; in the mode ``none`` it is tried once.
     """
 
     until_empty: bool = True
@@ -48,17 +49,17 @@ class ConsumeOptions(Limits):
         if not 1 <= self.max_handlers <= 256:
             raise ConfigurationError("max_handlers must be 1 to 256: each has a thread and a connection.")
         if self.poll_seconds < 0.1:
-            raise ConfigurationError("poll_seconds must be at least 0.1: each look is a statement on the server.")
+            raise ConfigurationError("poll_seconds must be at least 0.1: each poll is a statement on the server.")
 
 
 @dataclass
 class ConsumeResult:
-    """What consuming did so far.
+    """Counts of consuming, so far or in all.
 
-    ``handled`` messages were committed. ``failed`` ones went to the error queue, those with malformed headers among
-    them, ``delayed`` ones wait for another round, ``forwarded`` ones were due for another queue and are there.
-    ``rolled_back`` counts attempts that failed, each of which put its message back. ``handlers`` is how many there were
-    at the same time, at most.
+    ``handled`` messages were committed. ``failed`` messages went to the error queue, among them those with malformed
+    headers. ``delayed`` messages wait for another round. ``forwarded`` messages were due for another queue and were
+    sent there. ``rolled_back`` counts failed attempts, which put their messages back. ``handlers`` is the highest
+    number of handlers at the same time.
     """
 
     handled: int = 0
@@ -71,9 +72,9 @@ class ConsumeResult:
 
     @property
     def messages(self) -> int:
-        """How many messages have left the queue."""
+        """Number of messages that have left the queue."""
         return self.handled + self.failed + self.delayed + self.forwarded
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts as plain JSON values."""
+        """Return the counts as plain JSON values."""
         return {**asdict(self), "messages": self.messages, "seconds": round(self.seconds, 3)}

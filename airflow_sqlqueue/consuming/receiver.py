@@ -1,4 +1,4 @@
-"""How handlers get their messages: the head of the queue, or, with a filter, the next message that matches."""
+"""Receiver of the handlers' messages: from the head of the queue, or with a filter the next matching message."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from airflow_sqlqueue.queue.window import Window
 
 
 class Receiver:
-    """Receives for all handlers of a run; each call is part of its handler's transaction. Headers are bounded.
+    """Receiver for all handlers of a run; each call is part of its handler's transaction. Long headers are cut.
 
-    With a filter one search serves all of them. It goes on where it found the last messages, and from the head of the
-    queue when it has come to the end, where rolled back messages are; what others have locked it passes over. Nothing
-    was left to receive where it went once around.
+    With a filter one search serves all handlers. It skips locked messages. It continues after the last messages found,
+    and at the end of the queue it wraps to the head, where rolled back messages are. When the search has wrapped once
+    without a result, the queue has no message to receive.
     """
 
     def __init__(self, where: MessageFilter | None = None) -> None:
@@ -27,32 +27,32 @@ class Receiver:
         self._after = FIRST
 
     def receive(self, queue: QueueTable) -> list[ReceivedMessage]:
-        """The next message; none where none was left."""
+        """Receive the next message; the list is empty if there is no message."""
         if self._where is None:
             return queue.receive(1, bounded=True)
         while (row_version := self._next(queue, self._where)) is not None:
-            # Gone where another receiver was first.
+            # The result is empty if another receiver was first.
             if received := queue.take([row_version], bounded=True):
                 return received
         return []
 
-    def again(self, row_version: int) -> None:
-        """A message was rolled back: it is the next one, as it is without a filter."""
+    def put_back(self, row_version: int) -> None:
+        """Make a rolled-back message the next one, as it is without a filter."""
         with self._lock:
             if self._where is not None:
                 self._found.appendleft(row_version)
 
     def waiting(self, queue: QueueTable, limit: int) -> int:
-        """How many messages wait, counted up to a limit; with a filter, of those that were found."""
+        """Count the waiting messages up to a limit; with a filter, the messages found and not yet received."""
         return queue.depth(limit=limit).messages if self._where is None else min(limit, len(self._found))
 
     def _next(self, queue: QueueTable, where: MessageFilter) -> int | None:
         with self._lock:
             if not self._found:
-                self._look(queue, where)
+                self._search(queue, where)
             return self._found.popleft() if self._found else None
 
-    def _look(self, queue: QueueTable, where: MessageFilter) -> None:
+    def _search(self, queue: QueueTable, where: MessageFilter) -> None:
         start = self._after
         for window in (Window(after=start), Window(up_to=start)):
             search = Search(where, window)

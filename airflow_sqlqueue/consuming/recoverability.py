@@ -1,25 +1,31 @@
-"""What becomes of a message that could not be handled: tried again, at once or after a while, or given up.
+"""Recoverability: immediate retries, delayed retries, and giving up of failed messages.
 
 Source: docs/transport/transactions.md, "Recoverability".
 """
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
+from airflow_sqlqueue.errorqueue.failure_headers import Failure
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Headers
 
 _LONGEST = timedelta(days=1)
-"""After a delayed retry that lies further back there is no other."""
+"""The longest time between two delayed retries; after a longer time there is no further retry."""
+
+MAX_REMEMBERED = 10_000
+"""The most messages whose failures are remembered, as in endpoints; a forgotten message is counted from zero again."""
 
 
 class RecoverabilityAction(Enum):
-    """What is done with a message that has failed before, when it is received again."""
+    """Action for a failed message when it is received again."""
 
     RETRY = "retry"
     DELAY = "delay"
@@ -28,14 +34,14 @@ class RecoverabilityAction(Enum):
 
 @dataclass(frozen=True)
 class RecoverabilityOptions:
-    """How often a message is tried, and where it goes then. The defaults are those of endpoints.
+    """Options for retries of failed messages and for their error queue. The defaults are those of endpoints.
 
-    Immediate retries are counted in memory, as endpoints count them: another process, or another run, begins from
-    zero. Delayed retries are counted in the message's header ``NServiceBus.Retries``.
+    Immediate retries are counted in memory, as in endpoints: another process or another run counts from zero. Delayed
+    retries are counted in the message's header ``NServiceBus.Retries``.
 
-    :param immediate_retries: how often a message is tried again at once, in each round.
-    :param delayed_retries: how many further rounds there are, each after a delay; 0: none.
-    :param delayed_retry_seconds: the delay before the first of these rounds, and what each one after it waits longer.
+    :param immediate_retries: number of immediate retries in each round.
+    :param delayed_retries: number of further rounds, each after a delay; 0: no further round.
+    :param delayed_retry_seconds: the delay before the first of these rounds; each later delay is longer by the same.
     :param error_queue: the address of the queue for messages that are given up.
     :param unrecoverable: exceptions after which a message is given up at once.
     """
@@ -51,37 +57,71 @@ class RecoverabilityOptions:
             if not 0 <= getattr(self, name) <= 1_000_000:
                 raise ConfigurationError(f"{name} must be 0 to 1,000,000.")
         if not self.error_queue:
-            raise ConfigurationError("error_queue names no queue: messages that are given up have to go somewhere.")
+            raise ConfigurationError("error_queue is empty: name a queue for messages that are given up.")
+
+    def action(self, attempts: int, envelope: Envelope, *, can_delay: bool) -> RecoverabilityAction:
+        """Return the action for a message that has failed ``attempts`` times; ``can_delay``: there is a table."""
+        if attempts <= self.immediate_retries:
+            return RecoverabilityAction.RETRY
+        delayed_at = envelope.recoverability.delayed_at
+        recent = delayed_at is None or datetime.now(timezone.utc) - delayed_at <= _LONGEST
+        if can_delay and recent and _rounds(envelope) < self.delayed_retries:
+            return RecoverabilityAction.DELAY
+        return RecoverabilityAction.GIVE_UP
+
+    def delay(self, envelope: Envelope) -> timedelta:
+        """Return the delay before the message's next round."""
+        return timedelta(seconds=self.delayed_retry_seconds * (_rounds(envelope) + 1))
 
 
-def action_for(
-    options: RecoverabilityOptions, attempts: int, envelope: Envelope, *, can_delay: bool
-) -> RecoverabilityAction:
-    """What to do with a message that has failed ``attempts`` times since it came; ``can_delay``: there is a table."""
-    if attempts <= options.immediate_retries:
-        return RecoverabilityAction.RETRY
-    delayed_at = envelope.recoverability.delayed_at
-    recent = delayed_at is None or datetime.now(timezone.utc) - delayed_at <= _LONGEST
-    if can_delay and recent and rounds_of(envelope) < options.delayed_retries:
-        return RecoverabilityAction.DELAY
-    return RecoverabilityAction.GIVE_UP
-
-
-def rounds_of(envelope: Envelope) -> int:
-    """How many delayed retries the message has behind it."""
+def _rounds(envelope: Envelope) -> int:
     return max(0, envelope.recoverability.delayed_retries or 0)
 
 
-def delay_of(options: RecoverabilityOptions, envelope: Envelope) -> timedelta:
-    """How long the message waits for its next round."""
-    return timedelta(seconds=options.delayed_retry_seconds * (rounds_of(envelope) + 1))
-
-
 def delayed_headers(headers: Headers, envelope: Envelope) -> dict[str, str | None]:
-    """The headers of a message that waits for its next round: its own input queue is where it goes then."""
+    """Return the headers of a message that waits for its next round, from which it returns to its own queue."""
     kept = {name: value for name, value in headers.items() if name != HeaderNames.FORWARD_DESTINATION}
     return {
         **kept,
-        HeaderNames.DELAYED_RETRIES: str(rounds_of(envelope) + 1),
+        HeaderNames.DELAYED_RETRIES: str(_rounds(envelope) + 1),
         HeaderNames.DELAYED_RETRIES_TIMESTAMP: format_time(datetime.now(timezone.utc)),
     }
+
+
+@dataclass(frozen=True)
+class FailedAttempts:
+    """Number and last failure of a message's attempts; ``is_final``: give it up at once."""
+
+    attempts: int
+    failure: Failure
+    is_final: bool = False
+
+
+class FailureStorage:
+    """Failures of messages in memory, by RowVersion, which a rollback does not change. Safe for several threads."""
+
+    def __init__(self, most: int = MAX_REMEMBERED) -> None:
+        self._most = most
+        self._failed: OrderedDict[int, FailedAttempts] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def record(self, row_version: int, error: Exception, *, is_final: bool = False) -> FailedAttempts:
+        """Note a failed attempt; if there are too many messages, forget the one whose last failure is the oldest."""
+        failure = Failure.of(error)
+        with self._lock:
+            before = self._failed.pop(row_version, None)
+            now = FailedAttempts(1 if before is None else before.attempts + 1, failure, is_final)
+            self._failed[row_version] = now
+            if len(self._failed) > self._most:
+                self._failed.popitem(last=False)
+        return now
+
+    def find(self, row_version: int) -> FailedAttempts | None:
+        """Return the failures of a message; None if it has not failed."""
+        with self._lock:
+            return self._failed.get(row_version)
+
+    def forget(self, row_version: int) -> None:
+        """Forget a message that has left the queue."""
+        with self._lock:
+            self._failed.pop(row_version, None)

@@ -1,1 +1,1 @@
-"""Delayed messages: their table, and moving those that are due."""
+"""Delayed messages: their table, and the mover of due messages."""

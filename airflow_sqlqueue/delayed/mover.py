@@ -1,7 +1,7 @@
-"""The mover: what an endpoint does with its delayed messages when they are due, for queues that no endpoint serves.
+"""Mover of due delayed messages, for queues without an endpoint that moves them.
 
-Source: docs/transport/queue-tables.md, "Delayed messages". Unlike the endpoint's, it moves in the order of Due, works
-with any layout of the input queue, and forwards by itself.
+Source: docs/transport/queue-tables.md, "Delayed messages". Unlike an endpoint's mover, it moves in the order of Due,
+works with any layout of the input queue, and forwards messages to other queues itself.
 """
 
 from __future__ import annotations
@@ -15,20 +15,12 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.address import MAX_ADDRESS_LENGTH
 from airflow_sqlqueue.budget import Limits
-from airflow_sqlqueue.delayed.moving import DueMessage, check_takes, move_rows
+from airflow_sqlqueue.delayed.moving import DueMessage, check_accepts, move_rows
 from airflow_sqlqueue.delayed.table import FIRST, DelayedMessage, DelayedTable
 from airflow_sqlqueue.envelope.times import format_time
-from airflow_sqlqueue.errors import (
-    AddressError,
-    ConfigurationError,
-    LayoutChangedError,
-    SqlQueueError,
-    TransactionError,
-    TransientError,
-    is_of_a_message,
-)
 from airflow_sqlqueue.message import HeaderNames, can_be_written, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import PAGE_BYTES, is_last
@@ -41,27 +33,28 @@ from airflow_sqlqueue.untrusted import quoted
 log = logging.getLogger(__name__)
 
 _MOST_ROUTES = 5_000
-"""Destinations that a run keeps in memory; whoever sends a message chooses its destination."""
+"""The most destinations that a run keeps in memory; the sender of a message chooses its destination."""
 
 _MOST_PROBLEMS = 100
 _REFUSALS = 3
 
 DEFAULT_CHUNK = 100
-"""Messages of one transaction: the transport's own batch size."""
+"""Messages of one transaction, as many as in the transport's own batch."""
 
 MAX_CHUNK = 1_000
-"""Lock escalation starts at 5,000 locks of one statement, and a moved row costs up to four."""
+"""The most messages of one transaction: lock escalation starts at 5,000 locks of a statement, and a row takes up to
+four."""
 
 
 @dataclass(frozen=True)
 class MoveResult:
-    """What a move did.
+    """Result of a move.
 
-    ``moved`` messages went to the input queue, ``forwarded`` ones to the queue that their header names, ``failed`` ones
-    to the error queue because that queue cannot take them; ``left`` ones stay, where there is no error queue.
-    ``problems`` says why, by the destination as the header has it, for the first 100 of them. ``next_due`` is when the
-    earliest message that is still in the table is due. ``busy``: another mover works on this table, and nothing was
-    done. ``complete`` is False where that, or a budget, ended the move.
+    ``moved`` messages went to the input queue, ``forwarded`` messages to the queue that their header names. ``failed``
+    messages went to the error queue because that queue cannot take them; without an error queue they stay, as ``left``
+    messages. ``problems`` has the reasons for the first 100 of them, by the destination in the header. ``next_due`` is
+    the due time of the earliest message in the table. ``busy``: another mover works on this table, and nothing was
+    done. ``complete`` is False if another mover or a limit ended the move.
     """
 
     moved: int = 0
@@ -75,7 +68,7 @@ class MoveResult:
     problems: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """What was done as plain JSON values, without the problems."""
+        """Return the counts as plain JSON values, without the problems."""
         values = asdict(self)
         del values["problems"]
         return {**values, "next_due": self.next_due.isoformat() if self.next_due else None}
@@ -93,25 +86,26 @@ def move_due(
 ) -> MoveResult:
     """Move the messages that are due by the server's clock to ``queue``, the input queue that ``delayed`` belongs to.
 
-    A message with the header ``NServiceBus.SqlServer.ForwardDestination`` goes to the queue it names instead, without
-    the header, as an endpoint sends it on; where no queue stands there, or it can take nothing or headers may not
-    name it, it goes to ``error_queue``, with the header ``NServiceBus.FailedQ`` naming the destination, or stays and
-    is reported. Headers that are not JSON go to the input queue as they are: the receiver there decides.
+    A message with the header ``NServiceBus.SqlServer.ForwardDestination`` goes to the queue in the header instead,
+    without the header, as when an endpoint forwards it. If that queue is missing or unusable, or headers may not name
+    it, the message goes to ``error_queue`` with the destination in the header ``NServiceBus.FailedQ``. Without an
+    error queue it stays and is reported. A message whose headers are not JSON goes to the input queue unchanged: the
+    receiver there decides.
 
-    One mover at a time works on a table, under an application lock; another returns at once. An endpoint's own mover
-    knows nothing of that lock, and the two share the messages: none is moved twice. Each chunk of up to ``chunk``
-    messages (at most 1,000) is one transaction, earliest first, and passes over messages that others hold; of those
-    that are due at the same moment, the server chooses which come with which chunk.
+    An application lock allows one mover at a time on a table; a second mover returns at once. An endpoint's own mover
+    does not take that lock; the two share the messages, and no message is moved twice. Each chunk of up to ``chunk``
+    messages (at most 1,000) is one transaction, earliest first, and skips messages that others hold. The server
+    chooses the order of messages that are due at the same moment.
 
-    Delivery: exactly once; a chunk is moved as a whole or not at all. All tables stand on one server, on which
-    ``queue`` and ``error_queue`` use the session of ``delayed``. Raises what a queue raises; chunks before that stay.
+    Delivery: exactly once; a chunk is moved as a whole or not at all. All tables are on one server, and ``queue`` and
+    ``error_queue`` use the session of ``delayed``. Raises the errors of a queue; chunks moved before stay moved.
     """
     if not 1 <= chunk <= MAX_CHUNK:
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             f"{chunk} messages for one chunk: give 1 to {MAX_CHUNK}, so that locks never escalate."
         )
     if delayed.session.in_transaction:
-        raise TransactionError("A move commits its chunks one by one: call it outside the transaction.")
+        raise errors.TransactionError("A move commits its chunks one by one: call it outside the transaction.")
     budget = Limits(max_messages=max_messages, max_seconds=max_seconds).budget()
     mover = _Mover(delayed, queue, resolver, error_queue)
     with _mover_lock(delayed) as granted:
@@ -135,24 +129,24 @@ def move_due(
 
 @contextmanager
 def _mover_lock(delayed: DelayedTable) -> Iterator[bool]:
-    """Whether this session is the table's one mover for as long as the block runs."""
+    """Take the application lock of the table's mover for the block; the value tells whether it was granted."""
     session, table = delayed.session, delayed.layout.table
     catalog = identifier(table.catalog)
-    # By the object's number: a lock's name is compared with case, the table's need not be.
+    # The lock is named by the object's number: its name is case-sensitive, and that of the table may not be.
     resource = f"sqlqueue.mover.{session.value(query('inspect.object_id'), table.qualified_name)}"
     granted = session.value(delayed.query("delayed.lock_mover", catalog=catalog), resource) >= 0
     try:
         yield granted
     finally:
         if granted:
-            # Where the connection is broken, the server has released the lock, or will.
-            with suppress(SqlQueueError):
+            # After a broken connection the server releases the lock itself.
+            with suppress(errors.SqlQueueError):
                 session.run(delayed.query("delayed.release_mover", catalog=catalog), resource)
 
 
 @dataclass(frozen=True)
-class _Ways:
-    """The messages of a chunk by the way they go; ``forwarded`` by the header's text."""
+class _ByDestination:
+    """Messages of a chunk by their destination; ``forwarded`` by the header's text."""
 
     own: list[DueMessage] = field(default_factory=list)
     forwarded: dict[str, list[DueMessage]] = field(default_factory=dict)
@@ -161,7 +155,7 @@ class _Ways:
 
 
 class _UnknownRouteError(Exception):
-    """A destination has to be looked at first, outside the transaction: what is missing there may end it."""
+    """A destination must be looked up first, outside the transaction, which a missing table may end."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -169,7 +163,7 @@ class _UnknownRouteError(Exception):
 
 @dataclass(frozen=True)
 class _Problem:
-    """Why a destination takes nothing. The error itself is not kept: it would keep the driver's cursor open."""
+    """Reason why a destination takes no message. The error is not kept: it would keep the driver's cursor open."""
 
     error: str
     text: str
@@ -177,20 +171,20 @@ class _Problem:
     @classmethod
     def of(cls, error: Exception) -> _Problem:
         kind = type(error)
-        # The text of an error that is not ours may quote a message.
-        text = str(error) if isinstance(error, SqlQueueError) else kind.__name__
+        # The text of an error of another package may quote a message.
+        text = str(error) if isinstance(error, errors.SqlQueueError) else kind.__name__
         return cls(f"{kind.__module__}.{kind.__name__}", text)
 
 
 class _RefusedError(Exception):
-    """A destination accepted nothing. ``is_stale``: its table was altered since its layout was read."""
+    """A destination accepted no message. ``is_stale``: its table was altered since its layout was read."""
 
     def __init__(self, text: str, problem: _Problem, is_stale: bool) -> None:
         self.text, self.problem, self.is_stale = text, problem, is_stale
 
 
 class _Mover:
-    """One run. ``routes`` holds, by the header's text, the queue of each destination or why there is none."""
+    """Run of a mover. ``routes`` has the queue of each destination, or its problem, by the header's text."""
 
     def __init__(
         self, delayed: DelayedTable, queue: QueueTable, resolver: AddressResolver, error_queue: QueueTable | None
@@ -201,7 +195,7 @@ class _Mover:
         self._what = f"Moving delayed messages of the queue {queue.address.canonical}"
         self.routes: dict[str, QueueTable | _Problem] = {}
         self.moved = self.forwarded = self.failed = self.left = 0
-        # What stays is stepped over: the moment of the last such message, and those of that moment with their bytes.
+        # Messages that stay are skipped: the moment of the last one, and those of that moment with their bytes.
         self._since = FIRST
         self._staying: dict[int, int] = {}
         self._due: list[DelayedMessage] = []
@@ -211,17 +205,17 @@ class _Mover:
         self._refusals: dict[str, int] = {}
         self._reread: set[str] = set()
         for own in filter(None, (queue, error_queue)):
-            check_takes(own)
+            check_accepts(own)
 
     @property
     def done(self) -> int:
-        """How many messages have left the table."""
+        """Number of messages that have left the table."""
         return self.moved + self.forwarded + self.failed
 
     def chunk(self, take: int) -> bool:
-        """Move up to ``take`` messages in one transaction; returns whether no message is due any more.
+        """Move up to ``take`` messages in one transaction; return True if no more message is due.
 
-        Where the server refuses a message, fewer are moved at one time until it is found.
+        If the server refuses a message, fewer messages are moved at a time until that message is found.
         """
         while True:
             try:
@@ -236,7 +230,7 @@ class _Mover:
                     self._reread.add(refused.text)
                     del self.routes[refused.text]
             except Exception as error:
-                if not is_of_a_message(error):
+                if not errors.is_of_a_message(error):
                     raise
                 take = len(self._due) // 2
                 if not take:
@@ -249,20 +243,20 @@ class _Mover:
         with self.session.transaction():
             rows = self.delayed.rows("delayed.due", self._since, wanted, max_bytes)
             due = self._due = [row for row in rows if row.row_version not in staying][:take]
-            way = self._sorted(due)
-            move_rows(self.delayed, self.queue, way.own)
-            for text, messages in way.forwarded.items():
+            to = self._by_destination(due)
+            move_rows(self.delayed, self.queue, to.own)
+            for text, messages in to.forwarded.items():
                 self._forward(text, messages)
             if self.error_queue is not None:
-                move_rows(self.delayed, self.error_queue, way.failed)
-        self.moved += len(way.own)
-        self.forwarded += sum(map(len, way.forwarded.values()))
-        self.failed += len(way.failed)
-        self._step_over(way.staying)
+                move_rows(self.delayed, self.error_queue, to.failed)
+        self.moved += len(to.own)
+        self.forwarded += sum(map(len, to.forwarded.values()))
+        self.failed += len(to.failed)
+        self._skip(to.staying)
         return len(due) < take and is_last(rows, wanted, max_bytes)
 
     def _note(self, text: str, route: QueueTable | _Problem) -> None:
-        """Note where a destination leads, or why nowhere."""
+        """Note the queue of a destination, or its problem."""
         self.routes[text] = route
         if isinstance(route, _Problem):
             self._note_problem(text, route)
@@ -272,13 +266,13 @@ class _Mover:
             self.problems[text] = problem.text
 
     def _refuse(self, message: DelayedMessage, problem: _Problem) -> None:
-        """Note that the server does not take a message: it goes to the error queue, and stays where that refuses it."""
+        """Note that the server refuses a message: it goes to the error queue, or stays if that refuses it too."""
         row_version = message.row_version
         text = decode_headers(message.headers).values.get(HeaderNames.FORWARD_DESTINATION)
         if row_version in self._refused or self.error_queue is None:
             self._stuck.add(row_version)
         elif text is not None and isinstance(self.routes.get(text), QueueTable):
-            # A destination that refuses one message after the other takes nothing.
+            # After a number of refused messages the destination counts as one that takes no message.
             self._refusals[text] = self._refusals.get(text, 0) + 1
             if self._refusals[text] >= _REFUSALS:
                 self._note(text, problem)
@@ -288,34 +282,34 @@ class _Mover:
         place = "stays" if row_version in self._stuck else "goes to the error queue"
         log.warning("Message %d of %s %s: %s", row_version, self.delayed.address, place, problem.text)
 
-    def _sorted(self, due: Sequence[DelayedMessage]) -> _Ways:
-        way = _Ways()
+    def _by_destination(self, due: Sequence[DelayedMessage]) -> _ByDestination:
+        to = _ByDestination()
         for message in due:
             if message.row_version in self._stuck:
-                way.staying.append(message)
+                to.staying.append(message)
                 continue
             decoded = decode_headers(message.headers)
             refused = self._refused.get(message.row_version)
             text = None if decoded.problem else decoded.values.get(HeaderNames.FORWARD_DESTINATION)
             if text is None:
-                (way.own if refused is None else way.failed).append(DueMessage(message, None, decoded.values))
+                (to.own if refused is None else to.failed).append(DueMessage(message, None, decoded.values))
                 continue
             headers = {name: value for name, value in decoded.values.items() if name != HeaderNames.FORWARD_DESTINATION}
             route = refused or self._route(text)
             if isinstance(route, QueueTable):
                 is_own = route.address == self.queue.address
-                messages = way.own if is_own else way.forwarded.setdefault(text, [])
+                messages = to.own if is_own else to.forwarded.setdefault(text, [])
                 messages.append(DueMessage(message, headers, headers))
             elif self.error_queue is not None:
                 headers.update(_failure(text, route, self.queue))
-                # What cannot be written again goes as it is.
+                # Headers that cannot be written again stay unchanged.
                 given = headers if can_be_written(headers) else None
-                way.failed.append(DueMessage(message, given, headers))
+                to.failed.append(DueMessage(message, given, headers))
             else:
-                way.staying.append(message)
-        return way
+                to.staying.append(message)
+        return to
 
-    def _step_over(self, staying: Sequence[DelayedMessage]) -> None:
+    def _skip(self, staying: Sequence[DelayedMessage]) -> None:
         if not staying:
             return
         latest = staying[-1].moment
@@ -326,7 +320,9 @@ class _Mover:
 
     def _route(self, text: str) -> QueueTable | _Problem:
         if len(text) > MAX_ADDRESS_LENGTH:
-            return _Problem.of(AddressError(f"The queue address {quoted(text)} is longer than any that can be used."))
+            return _Problem.of(
+                errors.AddressError(f"The queue address {quoted(text)} is longer than any valid address.")
+            )
         if text not in self.routes:
             raise _UnknownRouteError(text)
         return self.routes[text]
@@ -337,10 +333,10 @@ class _Mover:
             found = QueueTable(self.session, address)
             if address != self.queue.address:
                 found.require_allowed(self.resolver)
-            check_takes(found)
-        except TransientError:
+            check_accepts(found)
+        except errors.TransientError:
             raise
-        except SqlQueueError as error:
+        except errors.SqlQueueError as error:
             return _Problem.of(error)
         return found
 
@@ -350,17 +346,17 @@ class _Mover:
         try:
             move_rows(self.delayed, route, due)
             return
-        except LayoutChangedError as error:
+        except errors.LayoutChangedError as error:
             refusal = _RefusedError(text, _Problem.of(error), is_stale=True)
-        except SqlQueueError as error:
-            if isinstance(error, TransientError) or is_of_a_message(error):
+        except errors.SqlQueueError as error:
+            if isinstance(error, errors.TransientError) or errors.is_of_a_message(error):
                 raise
             refusal = _RefusedError(text, _Problem.of(error), is_stale=False)
         raise refusal
 
 
 def _failure(destination: str, problem: _Problem, queue: QueueTable) -> dict[str, str]:
-    """The headers of a message that could not be forwarded: a retry of it goes to its destination."""
+    """Return the headers of a message that could not be forwarded; a return to its source goes to its destination."""
     return {
         HeaderNames.FAILED_Q: destination,
         HeaderNames.TIME_OF_FAILURE: format_time(datetime.now(timezone.utc)),

@@ -1,4 +1,4 @@
-"""Moving rows of a table of delayed messages into a queue, whatever columns, triggers and constraints it has."""
+"""Moving of rows from a table of delayed messages into a queue with any columns, triggers and constraints."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from airflow_sqlqueue.sql.columns import delayed_move
 from airflow_sqlqueue.tables.layout import Layout
 
 _ROWS = (128, 32, 8, 1)
-"""Rows of a statement. A few fixed sizes, so that the server sees few texts; well under 2,100 parameters."""
+"""Numbers of rows in a statement. A few fixed sizes, so that the server gets few texts; well under 2,100 parameters."""
 
 _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
 class DueMessage:
-    """A message that is due: ``headers`` as the queue is to get them, ``values`` as they can be read.
+    """A due message: ``headers`` are those for the queue, ``values`` are the readable headers.
 
-    None for ``headers`` leaves them as they are: they do not leave the server.
+    With None for ``headers`` they stay unchanged and do not leave the server.
     """
 
     message: DelayedMessage
@@ -35,8 +35,8 @@ class DueMessage:
     values: Mapping[str, str | None]
 
 
-def check_takes(queue: QueueTable) -> None:
-    """Raise what a queue raises that is none, or into which nothing can be inserted."""
+def check_accepts(queue: QueueTable) -> None:
+    """Raise the errors of a missing or unusable queue, and of a queue that accepts no INSERT."""
     if unfilled := queue.layout.unfilled_columns:
         raise NotAQueueError(
             f"Nothing can be sent to {queue.address.canonical}: its column {unfilled[0]!r} takes no NULL and has no "
@@ -45,7 +45,7 @@ def check_takes(queue: QueueTable) -> None:
 
 
 def move_rows(delayed: DelayedTable, queue: QueueTable, due: Sequence[DueMessage]) -> None:
-    """Move messages, sorted by Due and RowVersion, which the session's transaction has locked."""
+    """Move messages that the session's transaction has locked, sorted by Due and RowVersion."""
     start = 0
     for rows in _ROWS:
         while len(due) - start >= rows:
@@ -63,7 +63,7 @@ def _move_piece(
 ) -> tuple[int, int]:
     statement = _statement(delayed, queue, len(piece), layout.types)
     kind = layout.types["Headers"]
-    # A varchar column makes question marks of what is not in its code page.
+    # A varchar column replaces characters outside its code page by question marks.
     is_kept = kind != "varchar" or delayed.layout.types["Headers"] == "varchar"
     values = [
         value
@@ -74,7 +74,7 @@ def _move_piece(
             *(column_text(due.values.get(name)) for name in COLUMN_HEADERS.values()),
         )
     ]
-    # Where the column has more digits than Python, the driver has cut some off.
+    # The driver cuts digits of a time that is more precise than Python's.
     span = [piece[0].message.moment, piece[-1].message.moment + _MICROSECOND]
     inserted, deleted = delayed.session.run(statement, *values, *span, *span, sizes=numbered_sizes(len(piece)))[0]
     return inserted, deleted
@@ -86,11 +86,5 @@ def _headers(due: DueMessage) -> Headers | str:
 
 def _statement(delayed: DelayedTable, queue: QueueTable, rows: int, present: Collection[str]) -> Query:
     moment = delayed.moment_fragment()
-    found = delayed.query(
-        "delayed.move",
-        queue=identifier(queue.address),
-        **delayed_move(present, rows),
-        since=moment,
-        until=moment,
-    )
-    return Query(found.name, found.purpose.replace("the queue", f"the queue {queue.address.canonical}"), found.text)
+    names = {"queue": identifier(queue.address), "since": moment, "until": moment}
+    return delayed.query("delayed.move", **names, **delayed_move(present, rows)).naming("the queue", queue.address)

@@ -1,4 +1,4 @@
-"""A table of delayed messages and what can be done with it: store, look, cancel. :mod:`.mover` moves what is due.
+"""Table of delayed messages: store, list, count, cancel. :mod:`.mover` moves the due messages.
 
 Source: docs/transport/queue-tables.md, "Delayed messages".
 """
@@ -25,8 +25,8 @@ from airflow_sqlqueue.tables.create import DELAYED_QUALIFIER
 from airflow_sqlqueue.tables.layout import CREATE_COMMANDS, Layout
 from airflow_sqlqueue.tables.reading import read_layout
 
-FIRST = datetime(1753, 1, 1)  # noqa: DTZ001 - as the column has it: UTC without saying so
-"""The first moment that a ``datetime`` can hold."""
+FIRST = datetime(1753, 1, 1)  # noqa: DTZ001 - the column has UTC without a time zone
+"""The first moment of the type ``datetime``."""
 
 _LAST = datetime(9999, 12, 31, tzinfo=timezone.utc)
 _DAY = timedelta(days=1)
@@ -37,9 +37,9 @@ _AT = Fragment("(?, ?, CAST(? AS datetime2))")
 
 @dataclass(frozen=True)
 class DelayedMessage:
-    """A row without its body. ``due`` is aware, in UTC.
+    """A delayed message without its body. ``due`` is aware, in UTC.
 
-    ``headers`` is the raw text, of headers that are too long to be read the beginning; ``header_bytes`` is the column's
+    ``headers`` is the raw text, or the beginning of headers that are too long to read; ``header_bytes`` is the column's
     length.
     """
 
@@ -50,28 +50,28 @@ class DelayedMessage:
 
     @property
     def moment(self) -> datetime:
-        """``due`` as the column has it, for a statement's parameter."""
+        """``due`` without a time zone, for a statement's parameter."""
         return self.due.replace(tzinfo=None)
 
 
 @dataclass(frozen=True)
 class DelayedCount:
-    """How many delayed messages there are that nobody has locked, and how many ``due`` ones are among them."""
+    """Number of delayed messages that are not locked, and of ``due`` messages among them."""
 
     messages: int
     due: int
 
 
 def delayed_name(queue_name: str) -> str:
-    """The address of a queue's table of delayed messages, ``Sales.Delayed@[schema]`` for ``Sales@[schema]``."""
+    """Return the address of a queue's table of delayed messages: ``Sales.Delayed@[schema]`` for ``Sales@[schema]``."""
     table, separator, rest = queue_name.partition("@")
     return endpoint_table(table, DELAYED_QUALIFIER) + separator + rest
 
 
 class DelayedTable:
-    """One table of delayed messages, through one connection. ``address`` is the resolved table.
+    """Table of delayed messages, through one connection. ``address`` is the resolved table.
 
-    ``queue_name`` is the queue that it belongs to, as an error names it where the table is missing.
+    ``queue_name`` is the queue that the table belongs to, for the error about a missing table.
     """
 
     def __init__(self, session: Session, address: ResolvedAddress, queue_name: str = "<queue>") -> None:
@@ -92,13 +92,12 @@ class DelayedTable:
         return self._layout
 
     def require(self) -> None:
-        """Raise :class:`QueueNotFoundError` or :class:`NotAQueueError` where no such table stands at the address."""
+        """Raise :class:`QueueNotFoundError` or :class:`NotAQueueError` unless the address is such a table."""
         _ = self.layout
 
     def query(self, name: str, **fragments: Fragment) -> Query:
-        """A query on this table, whose errors name it."""
-        found = query(name, table=identifier(self.address), **fragments)
-        return Query(found.name, found.purpose.replace("the table", f"the table {self.address.canonical}"), found.text)
+        """Return a query on this table, whose errors name the table."""
+        return query(name, table=identifier(self.address), **fragments).naming("the table", self.address)
 
     def store(
         self,
@@ -108,15 +107,15 @@ class DelayedTable:
         due: datetime | None = None,
         forward_to: ResolvedAddress | None = None,
     ) -> int:
-        """Store messages that are due after ``delay``, of any length and by the server's clock, or at ``due``.
+        """Store messages that are due after ``delay``, by the server's clock, or at ``due``; return their number.
 
-        Exactly one of the two is given; ``due`` is an aware datetime, which the column rounds to a multiple of 3.33 ms;
-        one in the past is due at once. ``forward_to`` is the queue that they go to then, by a header; without it they
-        go to the queue that the table belongs to. Returns how many; each statement commits on its own, as for
-        :meth:`QueueTable.send`.
+        Give exactly one of the two. A ``delay`` may be of any length. ``due`` is an aware datetime, which the column
+        rounds to a multiple of 3.33 ms; a time in the past is due at once. A header names ``forward_to``, the queue to
+        which the messages go then; without it they go to the queue of this table. Each statement commits on its own, as
+        in :meth:`QueueTable.send`.
 
-        Raises :class:`MessageError` for a message with a time to be received, as endpoints do, for one whose headers
-        are text where a header has to be added, and for a time that the column cannot hold.
+        Raises :class:`MessageError` for a message with a time to be received, as endpoints do, for headers as text if
+        a header has to be added, and for a time that the column cannot hold.
         """
         row, when = _when(delay, due)
         layout = self.layout
@@ -136,18 +135,18 @@ class DelayedTable:
         return len(messages)
 
     def peek(self, limit: int = 100) -> list[DelayedMessage]:
-        """The messages that are due next, earliest first, passing over locked ones; nothing is removed."""
+        """Return the messages that are due next, earliest first, without locked ones; nothing is removed."""
         return list(islice(self.scan(), limit))
 
     def scan(self) -> Iterator[DelayedMessage]:
-        """Every message that nobody has locked, by Due, in pages; nothing is removed.
+        """Yield every message that is not locked, by Due; nothing is removed.
 
-        Those of one moment are in the order of RowVersion within a page. Messages that are stored while the scan runs
-        may be missing from it.
+        The messages are read in pages. Within a page, messages of one moment are in the order of RowVersion. The scan
+        may miss messages that are stored while it runs.
         """
         since, seen = FIRST, dict[int, int]()
         while True:
-            # Each page begins with the last one's latest moment: how many share it is not known.
+            # Each page begins with the latest moment of the page before, because more messages may have that moment.
             wanted = PAGE + len(seen)
             max_bytes = PAGE_BYTES + sum(seen.values())
             page = self.rows("delayed.page", since, wanted, max_bytes)
@@ -159,9 +158,9 @@ class DelayedTable:
             since = latest
 
     def rows(self, name: str, since: datetime, limit: int, max_bytes: int = PAGE_BYTES) -> list[DelayedMessage]:
-        """The rows of the query ``delayed.page`` or ``delayed.due``, sorted by Due and RowVersion.
+        """Return the rows of the query ``delayed.page`` or ``delayed.due``, sorted by Due and RowVersion.
 
-        No more headers are read than ``max_bytes`` and those of one row.
+        At most ``max_bytes`` of headers are read, and the headers of one more row.
         """
         statement = self.query(name, due=self._due(), since=self.moment_fragment(), headers=cut_headers())
         rows = [
@@ -171,34 +170,33 @@ class DelayedTable:
         return sorted(rows, key=lambda message: (message.due, message.row_version))
 
     def count(self) -> DelayedCount:
-        """Count the messages that nobody has locked."""
+        """Count the messages that are not locked."""
         self.require()
         messages, due = self.session.run(self.query("delayed.count"))[0]
         return DelayedCount(messages, due)
 
     def next_due(self) -> datetime | None:
-        """When the next message is due that nobody has locked, in UTC; None for an empty table."""
+        """Return the time, in UTC, at which the next message that is not locked is due; None for an empty table."""
         value = self.session.value(self.query("delayed.next_due", due=self._due()))
         return None if value is None else value.replace(tzinfo=timezone.utc)
 
     def cancel(self, row_versions: Iterable[int]) -> int:
-        """Delete the messages with these RowVersions and return how many there were.
+        """Delete the messages with these RowVersions and return the number of deleted messages.
 
-        Messages that are missing from the number were moved or cancelled before, or another transaction is doing so.
+        The other messages were moved or cancelled before, or another transaction is moving or cancelling them.
         """
         self.require()
         wanted = sorted(set(row_versions))
-        return sum(self._cancel(wanted[start : start + PAGE]) for start in range(0, len(wanted), PAGE))
-
-    def _cancel(self, row_versions: Sequence[int]) -> int:
-        return int(
-            self.session.value(self.query("delayed.cancel", row_versions=placeholders(row_versions)), *row_versions)
+        pages = [wanted[start : start + PAGE] for start in range(0, len(wanted), PAGE)]
+        return sum(
+            int(self.session.value(self.query("delayed.cancel", row_versions=placeholders(page)), *page))
+            for page in pages
         )
 
     def cancel_message(self, message_id: str) -> int:
-        """Delete every message with this id, which its header ``NServiceBus.MessageId`` says; return how many.
+        """Delete every message with this id in the header ``NServiceBus.MessageId``; return their number.
 
-        The whole table is read for it, without bodies: the RowVersion that :meth:`peek` shows is the quicker way.
+        This reads the whole table, without bodies: :meth:`cancel` by a RowVersion from :meth:`peek` is faster.
         """
         return self.cancel(
             message.row_version
@@ -212,7 +210,7 @@ class DelayedTable:
         return Fragment("CAST(SWITCHOFFSET([Due], '+00:00') AS datetime2)" if with_offset else "[Due]")
 
     def moment_fragment(self) -> Fragment:
-        """A parameter for a moment in the column's own type: else equal moments are not equal."""
+        """Return a parameter for a moment in the column's own type, without which equal moments would differ."""
         found = self.layout.types["Due"]
         return Fragment(f"CAST(? AS {'datetime' if found == 'smalldatetime' else found})")
 
@@ -228,7 +226,7 @@ def _delayable(message: Message, forward_to: ResolvedAddress | None) -> Message:
 
 
 def _when(delay: timedelta | None, due: datetime | None) -> tuple[Fragment, list[Any]]:
-    """The row constructor, and the parameters for its Due. DATEADD takes an int: days and milliseconds go apart."""
+    """Return the row constructor and the parameters for its Due: days are apart, because DATEADD takes an int."""
     if (delay is None) == (due is None):
         raise ConfigurationError("A delayed message has a delay or a time at which it is due: give one of the two.")
     if delay is not None:
@@ -243,5 +241,5 @@ def _when(delay: timedelta | None, due: datetime | None) -> tuple[Fragment, list
         raise MessageError("A due time without a time zone is ambiguous: give it one, as in 2026-01-31T08:00:00Z.")
     if not FIRST.replace(tzinfo=timezone.utc) <= due < _LAST:
         raise MessageError("The due time lies outside the years 1753 to 9999, which is all that a column can hold.")
-    # As text, which every driver hands on with all its digits.
+    # The time is text, which every driver sends with all its digits.
     return _AT, [due.astimezone(timezone.utc).replace(tzinfo=None).isoformat(timespec="microseconds")]

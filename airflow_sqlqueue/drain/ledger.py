@@ -247,10 +247,8 @@ class Ledger(OwnTable):
                 f"Batch {batch_id} cannot be marked consumed: the manifest does not name the files that the ledger "
                 "lists, so another batch was read; read the manifest of the ledger."
             )
-        parts = (
-            -1 if row.parts is None else row.parts
-        )  # No batch has -1; for None the driver asks the server for a type.
-        if self.session.value(self.query("ledger.consume"), batch.batch_id, parts, batch.messages) == 1:
+        parts = -1 if row.parts is None else row.parts  # Not None, which the driver has to ask for; nothing equals it.
+        if self.session.value(self.query("ledger.mark_consumed"), batch.batch_id, parts, batch.messages) == 1:
             return
         # Read again: the transaction that had locked the batch's row may have changed it.
         row = self.find(batch_id)

@@ -1,9 +1,8 @@
-"""Messages as people read and write them: headers as typed values, bodies as text or JSON, defaults, replies."""
+"""Envelopes of messages: typed headers, bodies as text or JSON, default headers for a send, replies."""
 
 from __future__ import annotations
 
-from airflow_sqlqueue.envelope.outgoing import Sender
+from airflow_sqlqueue.envelope.outgoing import Sender, reply
 from airflow_sqlqueue.envelope.reading import Envelope
-from airflow_sqlqueue.envelope.replying import reply
 
 __all__ = ["Envelope", "Sender", "reply"]

@@ -1,6 +1,6 @@
-"""Messages as people write them, with the headers that a .NET endpoint needs to handle them.
+"""Outgoing messages from mappings, with the headers that a .NET endpoint needs to handle them, and replies.
 
-Source: docs/transport/messages.md, "Headers that a receiver needs".
+Sources: docs/transport/messages.md, "Headers that a receiver needs" and "Replies".
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ import json
 import socket
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow_sqlqueue.address import QueueAddress
+from airflow_sqlqueue.envelope.reading import Envelope
 from airflow_sqlqueue.envelope.times import format_interval, format_time
 from airflow_sqlqueue.envelope.typed_headers import INTENTS
 from airflow_sqlqueue.errors import AddressError, MessageError
-from airflow_sqlqueue.message import HeaderNames, Headers, Message, check_headers
+from airflow_sqlqueue.message import HeaderNames, Headers, Message, ReceivedMessage, check_headers
 from airflow_sqlqueue.routing import ResolvedAddress
 
 _NAMESPACE = uuid.UUID("b0b3f0f4-5f0e-5a43-8d0c-2c4f5f3b6e7a")
@@ -30,16 +31,16 @@ _TEXTS = {
     "related_to": HeaderNames.RELATED_TO,
     "reply_to": HeaderNames.REPLY_TO_ADDRESS,
 }
-"""Fields that are a header under a shorter name."""
+"""Short names of headers."""
 
 _FIELDS = {"headers", "body", "key", "time_to_be_received", "expires", *_TEXTS}
 
 
 @dataclass(frozen=True)
 class Sender:
-    """Who sends, and what the messages are unless they say otherwise themselves.
+    """Sender of messages: their default headers, and the key that their ids are derived from.
 
-    ``key`` names the send and is the same when it is repeated: message ids follow from it, so that a receiver that
+    ``key`` names the send and is the same for a repetition: message ids are derived from it, so that a receiver that
     remembers ids drops the repetition. ``enclosed_message_types`` are .NET type names; a receiver needs them unless its
     serializer finds the type in the body.
     """
@@ -50,21 +51,22 @@ class Sender:
     enclosed_message_types: str | None = None
 
     def messages(self, written: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
-        """The messages of ``written``: mappings of these fields, all optional.
+        """Yield the messages for ``written``: mappings of these fields, all optional.
 
-        - ``body``: bytes, text (sent as UTF-8), what has ``read_bytes`` (an ``ObjectStoragePath``; read now, whole), or
-          anything JSON can hold.
-        - ``key``: names the message among those of the send. Its id then follows from this key; without one it
-          follows from the position, which changes when a repetition sends other messages or another order.
+        - ``body``: bytes, text (sent as UTF-8), an object with ``read_bytes`` (an ``ObjectStoragePath``; read at once,
+          whole), or a JSON value.
+        - ``key``: names the message within the send. Its id is derived from this key, or without a key from the
+          position, which changes if a repetition sends other messages or another order.
         - ``time_to_be_received``, or ``expires``, which is the same: seconds or a timedelta, counted by the server's
           clock from the moment of the send.
         - ``message_type``, ``content_type``, ``intent``, ``correlation_id``, ``conversation_id``, ``related_to``, and
           ``reply_to`` (an address or its text): headers by short names.
-        - ``headers``: a mapping, which wins over everything else. Values are text, None (a JSON null), or aware
+        - ``headers``: a mapping, which overrides everything else. Values are text, None (a JSON null), or aware
           datetimes.
 
-        The row's Id is the message id, as versions 1 and 2 have it, or follows from one that is no GUID. Raises
-        :class:`MessageError`, which names the message by its position; what reading a body raises goes through.
+        The row's Id is the message id, as in versions 1 and 2, or a GUID derived from a message id that is not one.
+        Raises :class:`MessageError`, which names the message by its position; an error of reading a body passes
+        through.
         """
         now = datetime.now(timezone.utc)
         keys: set[str] = set()
@@ -116,10 +118,10 @@ class Sender:
 
 
 def row_id(message_id: str) -> uuid.UUID:
-    """The Id of a message's row: its id, or a GUID that follows from an id that is none.
+    """Return the Id of a message's row: the message id, or a GUID derived from a message id that is not one.
 
-    The column holds GUIDs only; the header keeps the id as it is (docs/transport/messages.md, "Headers that a receiver
-    needs").
+    The column can hold only GUIDs; the header keeps the id unchanged (docs/transport/messages.md, "Headers that a
+    receiver needs").
     """
     try:
         return uuid.UUID(message_id)
@@ -136,7 +138,7 @@ def _text_fields(fields: Mapping[str, Any]) -> dict[str, str]:
         if value is None:
             continue
         if not isinstance(value, str) or not value.strip():
-            raise MessageError(f"its {field} is not text, or blank.")
+            raise MessageError(f"its {field} is not text, or is blank.")
         headers[name] = value
     if (intent := headers.get(HeaderNames.MESSAGE_INTENT, "Send")) not in INTENTS:
         raise MessageError(f"its intent is {intent!r}, not one of {', '.join(INTENTS)}.")
@@ -146,7 +148,7 @@ def _text_fields(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_address(text: str) -> None:
-    """Raise :class:`MessageError` where no endpoint could send to this address."""
+    """Raise :class:`MessageError` for an address to which no endpoint could send."""
     try:
         QueueAddress.parse(text)
     except AddressError as error:
@@ -154,7 +156,7 @@ def check_address(text: str) -> None:
 
 
 def _headers(written: Any) -> Headers:
-    """The headers as they were written, with times in the transport's form."""
+    """Return the written headers, with times in the transport's form."""
     if written is not None and not isinstance(written, Mapping):
         raise MessageError("its headers are not a mapping.")
     return {
@@ -199,3 +201,66 @@ def _body(value: Any) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         # The error's own text may quote the body.
         raise MessageError(f"its body is neither bytes nor text nor JSON ({type(error).__name__}).") from None
+
+
+def reply(
+    received: ReceivedMessage | Envelope,
+    body: Any = None,
+    *,
+    endpoint: str,
+    message_type: str | None = None,
+    content_type: str = "application/json",
+    headers: Mapping[str, Any] | None = None,
+    error_code: int | None = None,
+    key: str | int | None = None,
+) -> tuple[str, Message]:
+    """Return the reply to a message and the address that waits for it; the caller sends the reply.
+
+    ``endpoint`` is the name of the replying endpoint. ``body`` and ``headers`` are those of :meth:`Sender.messages`.
+    The result of a callback is only an ``error_code``, the number for the callback. For several replies to one message,
+    give each reply a ``key``: the id of a reply is derived from the message's id, the endpoint and the key, so that a
+    repeated handling replies with the same ids.
+
+    The address is the callback queue, which requesters of version 2 name, else the reply address. Raises
+    :class:`MessageError` if the message names no address or cannot be read.
+    """
+    envelope = received if isinstance(received, Envelope) else Envelope.of(received)
+    # Versions 1 and 2 keep ids and addresses in the row's columns; the envelope of a handler has them as headers.
+    columns = received if isinstance(received, ReceivedMessage) else None
+    address = _reply_address(envelope, columns.reply_to_address if columns else None)
+    request = envelope.identity
+    linked = {
+        HeaderNames.MESSAGE_INTENT: "Reply",
+        HeaderNames.CORRELATION_ID: request.correlation_id
+        or (columns.correlation_id if columns else None)
+        or request.message_id,
+        HeaderNames.RELATED_TO: request.message_id,
+        HeaderNames.CONVERSATION_ID: request.conversation_id,
+        HeaderNames.SAGA_ID: envelope.saga.originating_saga_id,
+        HeaderNames.SAGA_TYPE: envelope.saga.originating_saga_type,
+    }
+    sender = Sender(f"reply\0{request.message_id}\0{endpoint}", endpoint, content_type, message_type)
+    if error_code is not None:
+        if body is not None or message_type is not None:
+            raise MessageError("A callback's result has neither body nor message type: leave out error_code or these.")
+        linked |= {HeaderNames.CONTROL_MESSAGE: "True", HeaderNames.ERROR_CODE: str(int(error_code))}
+        sender = replace(sender, content_type=None)
+    known = {name: value for name, value in linked.items() if value}
+    (message,) = sender.messages([{"headers": {**known, **(headers or {})}, "body": body, "key": key}])
+    return address, message
+
+
+def _reply_address(envelope: Envelope, in_column: str | None) -> str:
+    """Return the first reply address of a message. Version 1 kept the reply address in the row's column."""
+    message_id = envelope.row_id
+    if envelope.problem:
+        raise MessageError(f"Message {message_id} cannot be replied to: {envelope.problem}.")
+    names = (HeaderNames.CALLBACK_QUEUE, HeaderNames.REPLY_TO_ADDRESS)
+    address = next(filter(None, map(envelope.headers.get, names)), in_column)
+    if not address:
+        raise MessageError(f"Message {message_id} cannot be replied to: it names no reply address.")
+    try:
+        check_address(address)
+    except MessageError as error:
+        raise MessageError(f"Message {message_id} cannot be replied to: {error}") from error
+    return address

@@ -1,4 +1,4 @@
-"""A message's headers as typed values, and its body as text or JSON.
+"""Envelope of a message: its headers as typed values, and its body as text or JSON.
 
 Source: docs/transport/messages.md, "Header names".
 """
@@ -12,35 +12,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from airflow_sqlqueue.envelope.typed_headers import (
-    Audit,
-    Content,
-    Control,
-    Delayed,
-    FailureHeaders,
-    Identity,
-    LargeBody,
-    Recoverability,
-    Routing,
-    Saga,
-    Time,
-    Tracing,
-)
+from airflow_sqlqueue.envelope import typed_headers
 from airflow_sqlqueue.message import PROBLEMS, DecodedHeaders, Headers, Message, ReceivedMessage, decode_headers
+
+G = TypeVar("G", bound=typed_headers.HeaderGroup)
 
 _TEXT = re.compile(r"^text/|json|xml")
 _CHARSETS = re.compile(r"(utf|us-ascii|ascii|iso|latin|windows|cp|koi8|gb|big5|shift|euc)[\w-]*", re.ASCII)
-"""Character sets; Python would also take its own ``idna`` or ``unicode_escape`` for one."""
+"""Names of character sets. Python would also accept its own ``idna`` and ``unicode_escape``."""
+
+
+def _group(kind: type[G]) -> cached_property[G]:
+    return cached_property(lambda envelope: kind.of(envelope.headers))
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """Read-only, typed access to a message. Nothing here raises, whatever stands in the message.
+    """Read-only, typed access to a message. No property or method raises, for any message.
 
-    A value that is not of its header's type is None, or left out. ``problem_code`` and ``problem`` describe headers
-    that make a poison message; what could be read of them is there all the same.
+    A value that is not of its header's type is None or left out. ``problem_code`` and ``problem`` describe headers that
+    make a poison message; their readable part is available nevertheless.
     """
 
     headers: Headers = field(default_factory=dict, repr=False)
@@ -50,7 +43,7 @@ class Envelope:
 
     @classmethod
     def of(cls, source: Message | ReceivedMessage | DecodedHeaders | Headers | str | None) -> Envelope:
-        """The envelope of a message, or of headers alone: a mapping, the text of the column, or read already."""
+        """Return the envelope of a message, or of headers: a mapping, the text of the column, or decoded headers."""
         decoded = _decoded(source.headers if isinstance(source, (Message, ReceivedMessage)) else source)
         headers, code = MappingProxyType(decoded.values), decoded.problem_code
         if isinstance(source, (Message, ReceivedMessage)):
@@ -59,75 +52,43 @@ class Envelope:
 
     @property
     def problem(self) -> str | None:
-        """Why an endpoint takes the message for poison, None where the headers are well."""
+        """Reason why an endpoint takes the message for poison, None for well-formed headers."""
         return None if self.problem_code is None else PROBLEMS[self.problem_code]
 
     @cached_property
-    def identity(self) -> Identity:
-        """Its ids. The row's Id is the message id where the header is missing or empty, as it is to endpoints."""
-        group = Identity.of(self.headers)
+    def identity(self) -> typed_headers.Identity:
+        """Ids of the message. Without the header the row's Id is the message id, as for endpoints."""
+        group = typed_headers.Identity.of(self.headers)
         return replace(group, message_id=group.message_id or (str(self.row_id) if self.row_id else None))
 
-    @cached_property
-    def content(self) -> Content:
-        """What the body is."""
-        return Content.of(self.headers)
-
-    @cached_property
-    def routing(self) -> Routing:
-        """Where it comes from, and where a reply goes."""
-        return Routing.of(self.headers)
-
-    @cached_property
-    def time(self) -> Time:
-        """When it was sent, and how long it lives."""
-        return Time.of(self.headers)
-
-    @cached_property
-    def saga(self) -> Saga:
-        """The sagas it is for and comes from."""
-        return Saga.of(self.headers)
-
-    @cached_property
-    def recoverability(self) -> Recoverability:
-        """How often it was tried again."""
-        return Recoverability.of(self.headers)
-
-    @cached_property
-    def failure(self) -> FailureHeaders:
-        """Why it stands in an error queue."""
-        return FailureHeaders.of(self.headers)
-
-    @cached_property
-    def audit(self) -> Audit:
-        """Who handled it, and when."""
-        return Audit.of(self.headers)
-
-    @cached_property
-    def control(self) -> Control:
-        """What the infrastructure says with it."""
-        return Control.of(self.headers)
-
-    @cached_property
-    def delayed(self) -> Delayed:
-        """Where it goes when it is due."""
-        return Delayed.of(self.headers)
-
-    @cached_property
-    def large_body(self) -> LargeBody:
-        """What the data bus keeps of it."""
-        return LargeBody.of(self.headers)
-
-    @cached_property
-    def tracing(self) -> Tracing:
-        """The trace it is part of."""
-        return Tracing.of(self.headers)
+    content = _group(typed_headers.Content)
+    """Content type and message types."""
+    routing = _group(typed_headers.Routing)
+    """Origin of the message, and its reply address."""
+    time = _group(typed_headers.Time)
+    """Time of the send, and lifetime."""
+    saga = _group(typed_headers.Saga)
+    """Sagas that the message is for and comes from."""
+    recoverability = _group(typed_headers.Recoverability)
+    """Counts of retries."""
+    failure = _group(typed_headers.FailureHeaders)
+    """Failure of a message in an error queue."""
+    audit = _group(typed_headers.Audit)
+    """Endpoint that handled the message, and the times."""
+    control = _group(typed_headers.Control)
+    """Control message of the infrastructure."""
+    delayed = _group(typed_headers.Delayed)
+    """Destination of a delayed message."""
+    large_body = _group(typed_headers.LargeBody)
+    """Properties that the data bus keeps."""
+    tracing = _group(typed_headers.Tracing)
+    """Trace context."""
 
     def text(self) -> str | None:
-        """The body as text, without a byte order mark; None where the content type or the bytes say that it is none.
+        """Return the body as text, without a byte order mark; None if the content type or the bytes are not text.
 
-        Read as UTF-16 where the bytes cannot be anything else (T-SQL that casts an ``nvarchar`` literal writes that),
-        then in the content type's charset, then as UTF-8.
+        The body is read as UTF-16 if the bytes cannot be anything else (T-SQL writes UTF-16 when it casts an
+        ``nvarchar`` literal), then in the content type's charset, then as UTF-8.
         """
         media_type, charset = self.content.media_type, self.content.charset
         if media_type and not charset and not _TEXT.search(media_type):
@@ -140,7 +101,7 @@ class Envelope:
         return None
 
     def json(self) -> Any:
-        """What the body is as JSON; None where it is none, and where it is ``null``."""
+        """Return the body's JSON value; None for a body that is not JSON, and for ``null``."""
         try:
             return json.loads(self.text() or "null")
         except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Times and intervals as headers carry them: written in the one form that endpoints take, read in any usual one.
+"""Times and intervals in headers: written in the one form that endpoints accept, read in any usual form.
 
 Source: docs/transport/messages.md, "Times".
 """
@@ -22,9 +22,9 @@ _LONGEST = timedelta(days=10_675_199, hours=2, minutes=48, seconds=5, microsecon
 
 
 def format_time(moment: datetime) -> str:
-    """``yyyy-MM-dd HH:mm:ss:ffffff Z``, the only form that the transport's own parser takes.
+    """Return a time as ``yyyy-MM-dd HH:mm:ss:ffffff Z``, the only form that the transport's own parser accepts.
 
-    Raises :class:`MessageError` for a time without a time zone, and for one that is not in the years 1 to 9999 of UTC.
+    Raises :class:`MessageError` for a time without a time zone, and for a time outside the years 1 to 9999 of UTC.
     """
     if moment.utcoffset() is None:
         raise MessageError("A time without a time zone is ambiguous: give an aware datetime.")
@@ -32,14 +32,14 @@ def format_time(moment: datetime) -> str:
         utc = moment.astimezone(timezone.utc)
     except OverflowError as error:
         raise MessageError("A time lies outside the years 1 to 9999 of UTC: give another.") from error
-    # strftime leaves out the zeros in front of a year on some platforms.
+    # On some platforms strftime omits the leading zeros of a year.
     return f"{utc.year:04d}-{utc:%m-%d %H:%M:%S:%f} Z"
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """An aware UTC datetime from the transport's form or from ISO 8601; None for anything else, never an error.
+    """Read an aware UTC datetime from the transport's form or ISO 8601; return None for other text, never raise.
 
-    A time without a zone is UTC, as all times of the transport are. What is finer than a microsecond is cut off.
+    A time without a zone is in UTC, as all times of the transport are. Digits after the microseconds are cut off.
     """
     match = _TIME.fullmatch((text or "").strip())
     if not match:
@@ -54,7 +54,7 @@ def parse_time(text: str | None) -> datetime | None:
 
 
 def moment_of(name: str, value: Any) -> datetime:
-    """The moment that a filter's value means, a time or its text. Raises :class:`ConfigurationError`."""
+    """Return the time of a filter's value, a datetime or its text. Raises :class:`ConfigurationError`."""
     moment = value if isinstance(value, datetime) else parse_time(str(value))
     if moment is None:
         raise ConfigurationError(f"The filter's {name} is not a time: write it as 2026-01-31T08:00:00Z.")
@@ -69,9 +69,9 @@ def _zone(text: str | None) -> timezone:
 
 
 def format_interval(interval: timedelta) -> str:
-    """A .NET TimeSpan, ``[-][d.]hh:mm:ss[.fffffff]``, as ``NServiceBus.TimeToBeReceived`` carries it.
+    """Return the text of a .NET TimeSpan, ``[-][d.]hh:mm:ss[.fffffff]``, for ``NServiceBus.TimeToBeReceived``.
 
-    Raises :class:`MessageError` for one that a TimeSpan cannot hold: more than some 29,000 years.
+    Raises :class:`MessageError` for an interval that a TimeSpan cannot hold: more than some 29,000 years.
     """
     size = abs(interval)
     if size > _LONGEST:
@@ -83,9 +83,9 @@ def format_interval(interval: timedelta) -> str:
 
 
 def parse_interval(text: str | None) -> timedelta | None:
-    """What a .NET TimeSpan's text means; None for anything else, never an error.
+    """Read the text of a .NET TimeSpan; return None for other text, never raise.
 
-    A bare number is days, as .NET has it. What is finer than a microsecond is cut off.
+    A bare number means days, as in .NET. Digits after the microseconds are cut off.
     """
     match = _INTERVAL.fullmatch((text or "").strip())
     if not match:

@@ -1,11 +1,11 @@
-"""The groups of headers, each as a frozen dataclass of typed values.
+"""Groups of headers, each a frozen dataclass of typed values.
 
 Source: docs/transport/messages.md, "Header names".
 
-A field is None where its header is missing or not of its type: one bad value must not hide the others.
+A field is None if its header is missing or not of its type: one bad value must not hide the others.
 """
 
-# ruff: noqa: RUF009 - what is called for a default gives a dataclass field
+# ruff: noqa: RUF009 - the functions called for defaults return dataclass fields
 from __future__ import annotations
 
 import re
@@ -18,8 +18,7 @@ from typing import Any, Literal, TypeVar, get_args
 from airflow_sqlqueue.address import QueueAddress
 from airflow_sqlqueue.envelope.times import parse_interval, parse_time
 from airflow_sqlqueue.errors import AddressError
-from airflow_sqlqueue.message import HeaderNames, Headers
-from airflow_sqlqueue.message_types import full_name
+from airflow_sqlqueue.message import HeaderNames, Headers, full_name
 
 Intent = Literal["Send", "Publish", "Reply", "Subscribe", "Unsubscribe"]
 INTENTS: tuple[Intent, ...] = get_args(Intent)
@@ -30,7 +29,7 @@ G = TypeVar("G", bound="HeaderGroup")
 def _header(
     name: str, read: Callable[[str], Any] = lambda text: text, *, missing: Any = None, shown: bool = True
 ) -> Any:
-    """A field that is read from the header ``name``; one that may hold people's data is not ``shown`` in a repr."""
+    """Return a field for the header ``name``; a field that may have personal data is not ``shown`` in a repr."""
 
     def reader(headers: Headers) -> Any:
         text = headers.get(name)
@@ -40,12 +39,12 @@ def _header(
 
 
 def _present(name: str) -> Any:
-    """A field that is true where the header stands there at all, which is all that endpoints look at."""
+    """Return a field that is true if the header exists: endpoints ignore its value."""
     return field(default=False, metadata={"read": lambda headers: name in headers})
 
 
 def _prefixed(prefix: str) -> Any:
-    """A field with the headers of a prefix, by the rest of their names."""
+    """Return a field with the headers of a prefix, by the rest of their names."""
     return field(
         default_factory=dict,
         repr=False,
@@ -73,7 +72,7 @@ def _address(text: str) -> QueueAddress | None:
 
 
 def _intent(text: str) -> Intent | None:
-    """Without regard to case, as endpoints read it."""
+    """Return the intent, case-insensitively, as endpoints read it."""
     return next((intent for intent in INTENTS if intent.lower() == text.strip().lower()), None)
 
 
@@ -83,17 +82,17 @@ def _types(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class HeaderGroup:
-    """What the groups have in common: how they are read."""
+    """Base class of the groups of headers."""
 
     @classmethod
     def of(cls: type[G], headers: Headers) -> G:
-        """The group in these headers; never raises."""
+        """Read the group from headers; never raises."""
         return cls(**{one.name: one.metadata["read"](headers) for one in fields(cls)})
 
 
 @dataclass(frozen=True)
 class Identity(HeaderGroup):
-    """Which message it is, and what it belongs to."""
+    """Ids of a message and of the conversation that it belongs to."""
 
     message_id: str | None = _header(HeaderNames.MESSAGE_ID)
     correlation_id: str | None = _header(HeaderNames.CORRELATION_ID)
@@ -104,29 +103,29 @@ class Identity(HeaderGroup):
 
 @dataclass(frozen=True)
 class Content(HeaderGroup):
-    """What the body is. ``enclosed_message_types`` are the types as written, most derived first."""
+    """Content type and message types. ``enclosed_message_types`` are the types as written, most derived first."""
 
     content_type: str | None = _header(HeaderNames.CONTENT_TYPE)
     enclosed_message_types: tuple[str, ...] = _header(HeaderNames.ENCLOSED_MESSAGE_TYPES, _types, missing=())
 
     @property
     def message_types(self) -> tuple[str, ...]:
-        """The types' full names, without their assemblies."""
+        """Full names of the types, without their assemblies."""
         return tuple(filter(None, map(full_name, self.enclosed_message_types)))
 
     @property
     def message_type(self) -> str | None:
-        """The full name of the most derived type."""
+        """Full name of the most derived type."""
         return next(iter(self.message_types), None)
 
     @property
     def media_type(self) -> str | None:
-        """The content type without its parameters, in lower case: ``application/json``."""
+        """Content type without its parameters, in lower case: ``application/json``."""
         return (self.content_type or "").partition(";")[0].strip().lower() or None
 
     @property
     def charset(self) -> str | None:
-        """The content type's parameter ``charset``, in lower case."""
+        """Parameter ``charset`` of the content type, in lower case."""
         for parameter in (self.content_type or "").split(";")[1:]:
             name, _, value = parameter.partition("=")
             if name.strip().lower() == "charset":
@@ -136,7 +135,7 @@ class Content(HeaderGroup):
 
 @dataclass(frozen=True)
 class Routing(HeaderGroup):
-    """Where it comes from, and where a reply goes. ``reply_to`` is ``reply_to_address`` where that is an address."""
+    """Origin and reply address. ``reply_to`` is ``reply_to_address`` parsed, None if it is not an address."""
 
     intent: Intent | None = _header(HeaderNames.MESSAGE_INTENT, _intent)
     reply_to_address: str | None = _header(HeaderNames.REPLY_TO_ADDRESS)
@@ -149,7 +148,7 @@ class Routing(HeaderGroup):
 
 @dataclass(frozen=True)
 class Time(HeaderGroup):
-    """When it was sent, and how long it lives. The transport uses the row's Expires, not these."""
+    """Time of the send, and lifetime. The transport uses the row's Expires, not these headers."""
 
     time_sent: datetime | None = _header(HeaderNames.TIME_SENT, parse_time)
     deliver_at: datetime | None = _header(HeaderNames.DELIVER_AT, parse_time)
@@ -160,7 +159,7 @@ class Time(HeaderGroup):
 
 @dataclass(frozen=True)
 class Saga(HeaderGroup):
-    """The saga that it is for, and the one that it comes from."""
+    """Saga that a message is for, and saga that it comes from."""
 
     saga_id: str | None = _header(HeaderNames.SAGA_ID)
     saga_type: str | None = _header(HeaderNames.SAGA_TYPE)
@@ -171,7 +170,7 @@ class Saga(HeaderGroup):
 
 @dataclass(frozen=True)
 class Recoverability(HeaderGroup):
-    """How often it was tried again, at once and after a while."""
+    """Counts of immediate and delayed retries."""
 
     immediate_retries: int | None = _header(HeaderNames.IMMEDIATE_RETRIES, _number)
     delayed_retries: int | None = _header(HeaderNames.DELAYED_RETRIES, _number)
@@ -180,7 +179,7 @@ class Recoverability(HeaderGroup):
 
 @dataclass(frozen=True)
 class FailureHeaders(HeaderGroup):
-    """Why it stands in an error queue. What an exception says may quote the message, so no repr shows it."""
+    """Failure of a message in an error queue. A text of an exception may quote the message, so no repr shows it."""
 
     failed_queue: str | None = _header(HeaderNames.FAILED_Q)
     time_of_failure: datetime | None = _header(HeaderNames.TIME_OF_FAILURE, parse_time)
@@ -195,7 +194,7 @@ class FailureHeaders(HeaderGroup):
 
 @dataclass(frozen=True)
 class Audit(HeaderGroup):
-    """Who handled it, and when; the endpoint and the machine stand in a failed message too."""
+    """Endpoint that handled a message, and the times; a failed message has the endpoint and the machine too."""
 
     processing_started: datetime | None = _header(HeaderNames.PROCESSING_STARTED, parse_time)
     processing_ended: datetime | None = _header(HeaderNames.PROCESSING_ENDED, parse_time)
@@ -206,7 +205,7 @@ class Audit(HeaderGroup):
 
     @property
     def duration(self) -> timedelta | None:
-        """From the start of the processing to its end."""
+        """Time from the start of the processing to its end."""
         if self.processing_started is None or self.processing_ended is None:
             return None
         return self.processing_ended - self.processing_started
@@ -214,7 +213,7 @@ class Audit(HeaderGroup):
 
 @dataclass(frozen=True)
 class Control(HeaderGroup):
-    """Messages of the infrastructure: subscriptions, and a callback's result (``error_code``)."""
+    """Control messages of the infrastructure: subscriptions, and the result of a callback (``error_code``)."""
 
     is_control_message: bool = _present(HeaderNames.CONTROL_MESSAGE)
     error_code: int | None = _header(HeaderNames.ERROR_CODE, _number)
@@ -226,7 +225,7 @@ class Control(HeaderGroup):
 
 @dataclass(frozen=True)
 class Delayed(HeaderGroup):
-    """Where a delayed message goes when it is due; the last three are of the timeout manager, before delayed tables."""
+    """Destination of a delayed message; the last three headers are those of the older timeout manager."""
 
     forward_destination: QueueAddress | None = _header(HeaderNames.FORWARD_DESTINATION, _address)
     is_deferred: bool = _present(HeaderNames.IS_DEFERRED_MESSAGE)
@@ -237,7 +236,7 @@ class Delayed(HeaderGroup):
 
 @dataclass(frozen=True)
 class LargeBody(HeaderGroup):
-    """The properties that were left out of the body, with the keys under which the data bus keeps them."""
+    """Properties that are not in the body, with their keys in the data bus."""
 
     content_type: str | None = _header(HeaderNames.DATA_BUS_CONTENT_TYPE)
     properties: Mapping[str, str | None] = _prefixed(HeaderNames.DATA_BUS_PREFIX)
@@ -245,7 +244,7 @@ class LargeBody(HeaderGroup):
 
 @dataclass(frozen=True)
 class Tracing(HeaderGroup):
-    """W3C trace context. State and baggage are whatever applications put there, so no repr shows them."""
+    """W3C trace context. Applications choose state and baggage, so no repr shows them."""
 
     traceparent: str | None = _header(HeaderNames.TRACE_PARENT)
     tracestate: str | None = _header(HeaderNames.TRACE_STATE, shown=False)

@@ -60,7 +60,7 @@ class ServerFacts:
     def receivers(self, table: ResolvedAddress) -> Sequence[tuple[str | None, str | None]]:
         """Program and host of other receivers of a queue. Raises :class:`PermissionDeniedError`."""
         name = f"{identifier(table.schema)}.{identifier(table.table)}"
-        rows = self.session.run(query("inspect.consumers"), APPLICATION_NAME, name)
+        rows = self.session.run(query("inspect.receivers"), APPLICATION_NAME, name)
         return [(program, host) for program, host in rows]
 
 

@@ -1,1 +1,1 @@
-"""Events to everybody who has subscribed, and requests with their replies."""
+"""Publishing of events to subscribers, and requests with replies."""

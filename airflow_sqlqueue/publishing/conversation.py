@@ -1,4 +1,4 @@
-"""Request and response: a private queue for the reply, and waiting for it by its correlation id.
+"""Requests and replies: a private queue for the reply, and the wait for the reply by its correlation id.
 
 Source: docs/transport/messages.md, "Replies".
 """
@@ -19,23 +19,22 @@ from airflow_sqlqueue.queue.browsing import PAGE, PAGE_BYTES, read
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.tables.drop import drop_queue
+from airflow_sqlqueue.tables.create import create_queue, drop_queue
 
 log = logging.getLogger(__name__)
 
 PRIVATE_PREFIX = "sqlqueue.replies"
-"""What the name of a private queue begins with; a GUID follows."""
+"""Prefix in the name of a private queue; a GUID follows."""
 
-_LOOKED_AT = ("Headers", "CorrelationId", "Expired")
-"""Whose reply a message is, its headers say; the column too, where versions 1 and 2 wrote it."""
+_COLUMNS = ("Headers", "CorrelationId", "Expired")
+"""Columns to find a reply by. The correlation id is in the headers; versions 1 and 2 wrote it into the column."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.05, 2.0, 1.5
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply as it was received, with its headers read. ``error_code`` is a callback's result, None for others."""
+    """A received reply with its headers. ``error_code`` is the result of a callback, None for other replies."""
 
     message: ReceivedMessage
     headers: Mapping[str, str | None] = field(repr=False)
@@ -43,13 +42,13 @@ class Reply:
 
     @property
     def body(self) -> bytes:
-        """The reply's body; a callback's result has none."""
+        """Body of the reply; the result of a callback has no body."""
         return self.message.body
 
 
 @dataclass(frozen=True)
 class Polling:
-    """How long to wait, and by which clock: ``timeout`` seconds, with pauses that grow from 0.05 to 2 seconds."""
+    """Waiting time and clock of a poll: ``timeout`` seconds, with pauses that grow from 0.05 to 2 seconds."""
 
     timeout: float
     clock: Callable[[], float] = time.monotonic
@@ -60,7 +59,7 @@ class Polling:
             raise ConfigurationError(f"A timeout of {self.timeout} seconds: give zero or more.")
 
     def polls(self) -> Iterator[None]:
-        """Yields each time that it is worth to look again: at once, after each pause, and when the time is over."""
+        """Yield at each time for a poll: at once, after each pause, and at the timeout."""
         deadline, pause = self.clock() + self.timeout, _FIRST_PAUSE
         while True:
             yield
@@ -73,9 +72,9 @@ class Polling:
 
 @contextmanager
 def private_queue(session: Session, resolver: AddressResolver, *, prefix: str = PRIVATE_PREFIX) -> Iterator[QueueTable]:
-    """A queue of one's own for replies, in the default schema; dropped at the end, whatever happened.
+    """Create a private queue for replies, in the default schema, and drop it at the end of the block in any case.
 
-    The login must be allowed to create and drop tables there. A process that is killed leaves its queue behind. Raises
+    The login needs the permissions to create and drop tables there. A killed process leaves its queue behind. Raises
     :class:`TransactionError` inside a transaction.
     """
     _check_outside(session)
@@ -87,20 +86,21 @@ def private_queue(session: Session, resolver: AddressResolver, *, prefix: str = 
         try:
             drop_queue(session, table, force=True)
         except SqlQueueError as error:
-            # Whatever the block did or raised matters more.
+            # The result or the error of the block is more important.
             log.warning("The private queue %s is left behind, drop it: %s", table.canonical, error)
 
 
 def request(destination: QueueTable, message: Message, replies: QueueTable, polling: Polling) -> Reply:
     """Send a request, committed at once, and wait for the reply in the queue ``replies``.
 
-    The headers ``NServiceBus.MessageId``, ``NServiceBus.CorrelationId`` and ``NServiceBus.MessageIntent`` are filled in
-    where they are missing, ``NServiceBus.ReplyToAddress`` becomes the canonical address of ``replies``. A reply is the
-    message with the request's correlation id; replies of others stay where they are, expired ones are none.
+    Missing headers ``NServiceBus.MessageId``, ``NServiceBus.CorrelationId`` and ``NServiceBus.MessageIntent`` are
+    added, and ``NServiceBus.ReplyToAddress`` becomes the canonical address of ``replies``. A reply is a message with
+    the request's correlation id that has not expired; replies to other requests stay in the queue.
 
-    Delivery: the request is sent once; a reply is gone from its queue when this returns. Raises :class:`NoReplyError`
-    where none came in time: the request is not taken back. Raises :class:`TransactionError` inside a transaction, which
-    would keep the request from everybody, and :class:`MessageError` for a message whose headers are text.
+    Delivery: the request is sent once; the reply has left its queue when this function returns. Raises
+    :class:`NoReplyError` if no reply came in time: the request stays sent. Raises :class:`TransactionError` inside a
+    transaction, in which no receiver could see the request, and :class:`MessageError` for a message whose headers are
+    text.
     """
     _check_outside(destination.session)
     if isinstance(message.headers, str):
@@ -119,40 +119,40 @@ def request(destination: QueueTable, message: Message, replies: QueueTable, poll
 
 
 def wait_for_reply(replies: QueueTable, correlation_id: str, polling: Polling) -> Reply:
-    """Wait for the message with this correlation id, and take it out of the queue. Raises :class:`NoReplyError`."""
+    """Wait for the message with this correlation id, and receive it. Raises :class:`NoReplyError`."""
     for _ in polling.polls():
         if (reply := take_reply(replies, correlation_id)) is not None:
             return reply
     raise NoReplyError(
-        f"No reply came to {replies.address.canonical} within {polling.timeout:g} seconds: see that the receiver "
-        "runs, or wait longer."
+        f"No reply came to {replies.address.canonical} within {polling.timeout:g} seconds: check that the "
+        "receiver runs, or wait longer."
     )
 
 
 def find_reply(replies: QueueTable, correlation_id: str) -> int | None:
-    """The RowVersion of the message with this correlation id, which stays where it is; None: there is none."""
+    """Return the RowVersion of the message with this correlation id, which stays in the queue; None without one."""
     return next(_waiting(replies, correlation_id), None)
 
 
 def take_reply(replies: QueueTable, correlation_id: str) -> Reply | None:
-    """Take the message with this correlation id out of the queue; None: there is none. Delivery as for a receive."""
+    """Receive the message with this correlation id; None without one. Delivery as for a receive."""
     for row_version in _waiting(replies, correlation_id):
-        # Another receiver may have taken or locked it: then it is none.
+        # If another receiver has taken or locked the message, there is no reply.
         for message in replies.take([row_version]):
             return _reply(message)
     return None
 
 
 def _waiting(replies: QueueTable, correlation_id: str) -> Iterator[int]:
-    """The RowVersions of the messages with this correlation id, from the head: their order is not that of commits."""
+    """Yield the RowVersions of the messages with this correlation id from the head on: commits have another order."""
     after = FIRST
     while True:
-        page = read(replies, _LOOKED_AT, after, LAST, rows=PAGE, max_bytes=PAGE_BYTES, bounded=True)
+        page = read(replies, _COLUMNS, after, LAST, rows=PAGE, max_bytes=PAGE_BYTES, bounded=True)
         for headers, in_column, expired, row_version in page:
             values = decode_headers(headers).values
             if not expired and correlation_id == (values.get(HeaderNames.CORRELATION_ID) or in_column):
                 yield row_version
-        # Of four bytes a character at the most, so that it is certain that the bytes did not end the page.
+        # A character has at most four bytes: below this size the limit of bytes has not ended the page.
         if len(page) < PAGE and 4 * sum(len(headers or "") for headers, *_ in page) < PAGE_BYTES:
             return
         after = page[-1][-1]

@@ -1,4 +1,4 @@
-"""The subscription table, and publishing to the queues it names.
+"""Subscription table, and publishing to the queues in it.
 
 Source: docs/transport/queue-tables.md, "Subscriptions". Versions 5 and later of the transport keep subscriptions there.
 """
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from shlex import join
 
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, QueueNotFoundError
-from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.message_types import full_name
+from airflow_sqlqueue.message import HeaderNames, Message, full_name
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
@@ -24,18 +23,18 @@ from airflow_sqlqueue.tables.reading import read_layout
 
 _PLAIN_NAME = re.compile(r"[\w.-]+")
 MAX_LENGTH = 200
-"""What a column of the table holds, in UTF-16 units."""
+"""The most UTF-16 units in a column of the table."""
 
 ALL_EVENTS = "System.Object"
-"""The topic of a subscriber to all events: every .NET type has this base type, and endpoints ask for it too."""
+"""The topic of subscribers to all events: every .NET type has this base type, and endpoints publish to it too."""
 
 _TOPICS = (2, 8, 32, 128)
-"""Topics of a statement. A few fixed sizes, so that the server sees few texts."""
+"""Numbers of topics in a statement. A few fixed sizes, so that the server gets few texts."""
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """One row: ``endpoint`` gets the events of ``topic`` in the queue at ``queue_address``."""
+    """Subscription: ``endpoint`` gets the events of ``topic`` in the queue at ``queue_address``."""
 
     topic: str
     endpoint: str
@@ -44,22 +43,22 @@ class Subscription:
 
 @dataclass(frozen=True)
 class PublishResult:
-    """What a publishing did: ``messages``, each once to each of ``queues``, which are canonical addresses."""
+    """Result of publishing: the number of ``messages``, and the ``queues`` (canonical addresses) that each went to."""
 
     messages: int
     queues: tuple[str, ...]
 
     @property
     def copies(self) -> int:
-        """How many messages were sent in all."""
+        """Number of messages sent to all queues."""
         return self.messages * len(self.queues)
 
 
 def topic_of(type_name: str) -> str:
-    """The topic of a .NET type: its full name without the assembly, ``Shop.Placed`` for ``Shop.Placed, Shop``.
+    """Return the topic of a .NET type: its full name without the assembly, ``Shop.Placed`` for ``Shop.Placed, Shop``.
 
-    A generic type's arguments stay with their assemblies, as .NET has them in the full name. Raises
-    :class:`MessageError` for a blank name, or for several.
+    The arguments of a generic type keep their assemblies, as in .NET's full name. Raises :class:`MessageError` for a
+    blank name or several names.
     """
     topic = full_name(type_name)
     if not topic or ";" in type_name:
@@ -68,7 +67,7 @@ def topic_of(type_name: str) -> str:
 
 
 class SubscriptionTable:
-    """The subscription table, through one connection. ``address`` is the resolved table."""
+    """Subscription table, through one connection. ``address`` is the resolved table."""
 
     def __init__(self, session: Session, address: ResolvedAddress) -> None:
         self.session = session
@@ -76,7 +75,7 @@ class SubscriptionTable:
         self._layout: Layout | None = None
 
     def query(self, name: str, **fragments: Fragment) -> Query:
-        """A query on this table, whose errors name it. Raises where the table is missing or another one."""
+        """Return a query on this table, whose errors name the table. Raises if it is missing or of another kind."""
         if self._layout is None:
             advice = None
             if self.address.table != SUBSCRIPTION_TABLE:
@@ -85,14 +84,13 @@ class SubscriptionTable:
             layout = read_layout(self.session, self.address, "subscription", advice=advice)
             layout.require("subscription")
             self._layout = layout
-        found = query(name, table=identifier(self.address), **fragments)
-        return Query(found.name, found.purpose.replace("the table", f"the table {self.address.canonical}"), found.text)
+        return query(name, table=identifier(self.address), **fragments).naming("the table", self.address)
 
     def subscribe(self, type_name: str, endpoint: str, queue: ResolvedAddress) -> bool:
-        """Let an endpoint have the events of a type; return whether anything changed.
+        """Subscribe an endpoint to the events of a type; return whether anything changed.
 
-        An endpoint has one queue for a topic: another address takes the place of the one before. Raises
-        :class:`ConfigurationError` for what the table's columns of 200 characters cannot hold.
+        An endpoint has one queue for a topic: a new address replaces the old one. Raises :class:`ConfigurationError`
+        for a value that does not fit into the table's columns of 200 characters.
         """
         values = {"queue address": queue.canonical, "endpoint": endpoint, "topic": topic_of(type_name)}
         for what, value in values.items():
@@ -110,11 +108,11 @@ class SubscriptionTable:
         return bool(self.session.value(self.query("subscription.unsubscribe"), endpoint, topic_of(type_name)))
 
     def subscriptions(self) -> list[Subscription]:
-        """Every subscription, by topic and endpoint."""
+        """Return every subscription, by topic and endpoint."""
         return [Subscription(*row) for row in self.session.run(self.query("subscription.list"))]
 
     def subscribers(self, type_names: Iterable[str]) -> list[str]:
-        """The queue addresses that any of the types' topics, or :data:`ALL_EVENTS`, has subscribers at; each once."""
+        """Return the queue addresses of the subscribers to any of the types or to :data:`ALL_EVENTS`, each once."""
         topics = [*dict.fromkeys(map(topic_of, type_names)), ALL_EVENTS]
         size = next((size for size in _TOPICS if size >= len(topics)), None)
         if size is None:
@@ -132,16 +130,16 @@ def publish(
 ) -> PublishResult:
     """Publish events to every subscriber of their type and its base types, one copy to a queue, in one transaction.
 
-    ``type_names`` is the events' .NET type followed by the base types and interfaces that subscribers may have asked
-    for, as full names with or without their assemblies: nothing here can look into an assembly. They become the header
-    ``NServiceBus.EnclosedMessageTypes``, and ``NServiceBus.MessageIntent`` becomes ``Publish``. All copies of a message
-    have the same message id.
+    ``type_names`` is the events' .NET type followed by the base types and interfaces that subscribers may have
+    subscribed to, as full names with or without their assemblies: this package cannot read assemblies. The names become
+    the header ``NServiceBus.EnclosedMessageTypes``, and ``NServiceBus.MessageIntent`` becomes ``Publish``. All copies
+    of a message have the same message id.
 
-    The session's transaction is joined where one is open. Delivery: at least once, for a caller that repeats a failed
-    call. Nothing is sent where a subscriber's queue is missing (:class:`QueueNotFoundError` names it) or is none
-    (:class:`NotAQueueError`); all queues stand on this server. Every endpoint may write its address into the table, so
-    each has to be an allowed one (:meth:`.AddressResolver.allows`): :class:`AddressError`. Raises :class:`MessageError`
-    for a message whose headers are text.
+    Publishing joins an open transaction of the session. Delivery: at least once, for a caller that repeats a failed
+    call. If a subscriber's queue is missing (:class:`QueueNotFoundError`) or another kind of table
+    (:class:`NotAQueueError`), nothing is sent. All queues are on this server. Every endpoint may write its address into
+    the table, so each address must be allowed (:meth:`.AddressResolver.allows`), else :class:`AddressError`. Raises
+    :class:`MessageError` for a message whose headers are text.
     """
     if not type_names:
         raise MessageError("An event needs its type: subscribers are found by it.")
@@ -157,7 +155,7 @@ def publish(
 def _subscribed_queues(
     table: SubscriptionTable, resolver: AddressResolver, type_names: Sequence[str]
 ) -> list[QueueTable]:
-    """The queues of the subscribers, each once however its address is written, all of them looked at."""
+    """Return the queues of the subscribers, each checked, and each once for all spellings of its address."""
     found: dict[str, QueueTable] = {}
     for text in table.subscribers(type_names):
         address = find_queue(table.session, resolver, text)
@@ -182,10 +180,10 @@ def _subscribed_queues(
 def _ending(
     table: SubscriptionTable, resolver: AddressResolver, queue: ResolvedAddress, type_names: Sequence[str]
 ) -> str:
-    """The commands that end a queue's subscriptions to the types, their pattern where there is none to name.
+    """Return the commands that end a queue's subscriptions to the types, or a pattern if there is no such command.
 
-    They are made to be copied into a shell, and who may subscribe writes the endpoint: one that is no plain name is in
-    none of them. The types are the publisher's own.
+    Users copy these commands into a shell, and a subscriber chooses the endpoint's name. So the commands contain only
+    endpoints with plain names. The publisher chooses the types.
     """
     usual = table.address == resolver.resolve(SUBSCRIPTION_TABLE)
     options = [] if usual else ["--table", table.address.canonical]

@@ -108,7 +108,7 @@ def purge(table: TableAccess, options: PurgeOptions) -> PurgeResult:
     budget = options.budget()
     work = _work(table, options)
     deleted, complete, what = 0, False, f"Purging the queue {table.address.canonical}"
-    with session.yielding(), session.lock_timeout(options.lock_timeout):
+    with session.low_deadlock_priority(), session.lock_timeout(options.lock_timeout):
         while not complete and not options.dry_run and (take := budget.reserve(options.chunk)):
             try:
                 count, complete = reconnecting(session, what, partial(work.delete, take))

@@ -123,7 +123,7 @@ class QueueTable(TableAccess):
         Where a deadlock chooses a victim it is this statement, and with it the transaction that it is part of: an
         endpoint that receives meanwhile goes on.
         """
-        with self.session.yielding():
+        with self.session.low_deadlock_priority():
             dropped = met + int(self.value("queue.purge_expired", MAX_ROWS_PER_STATEMENT // 2))
         log.debug("Dropped %d expired messages of %s", dropped, self.address.canonical)
 

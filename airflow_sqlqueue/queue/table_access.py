@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from airflow_sqlqueue.errors import (
@@ -104,7 +103,7 @@ class TableAccess:
     def query(self, name: str, **fragments: Fragment) -> Query:
         """A query on this queue, whose errors name it. Raises where no queue stands there."""
         found = query(name, queue=identifier(self.address), seek=seek(self.layout.seek_index), **fragments)
-        return replace(found, purpose=found.purpose.replace("the queue", f"the queue {self.address.canonical}"))
+        return found.naming("the queue", self.address)
 
     def value(self, name: str, *values: Any, **fragments: Fragment) -> Any:
         """The one value of a query; see :meth:`rows`."""

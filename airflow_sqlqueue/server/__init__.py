@@ -1,1 +1,1 @@
-"""Reaching a server: settings, the ODBC driver, opening a connection, and what its errors mean."""
+"""Connections to a server: settings, the ODBC driver, logins, and the translation of the driver's errors."""

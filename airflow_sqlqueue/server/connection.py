@@ -1,4 +1,4 @@
-"""Opening a connection of the driver's."""
+"""Opening a connection with the ODBC driver, and the check of the server's version."""
 
 from __future__ import annotations
 
@@ -6,17 +6,10 @@ import socket
 from codecs import utf_16_le_decode
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.errors import (
-    DriverNotFoundError,
-    LoginFailedError,
-    ServerBusyError,
-    ServerUnreachableError,
-    SqlQueueError,
-    UntrustedServerError,
-)
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.server.browser import unknown_host
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
-from airflow_sqlqueue.server.translation import BUSY, LOST, REPLICA, quiet, state_and_number
+from airflow_sqlqueue.server.translation import BUSY, LOST, REPLICA, safe_cause, state_and_number
 
 if TYPE_CHECKING:
     import pyodbc
@@ -24,11 +17,23 @@ if TYPE_CHECKING:
 _PROBE_SECONDS = 2.0
 _LOGIN = {18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064}
 _CUT = ("eof", "syscall", "reset", "closed", "broken pipe", "error code 0x", "timeout")
-"""Words for a connection that broke while encryption was agreed on, as where a server stops just then."""
+"""Words for a connection that broke during the encryption handshake, for example because the server stopped."""
+
+_WAREHOUSES = {
+    6: "a dedicated SQL pool of Azure Synapse Analytics",
+    11: "a warehouse or SQL analytics endpoint of Microsoft Fabric, or a serverless pool of Azure Synapse Analytics",
+}
+_WITH_VERSIONS = {1, 2, 3, 4}
+"""Editions of SQL Server itself. Azure SQL Database reports version 12 but is newer than all of them."""
+
+_OLDEST = 13
+"""SQL Server 2016: the first with temporal tables and encrypted columns in the catalog; reading a layout needs both."""
+
+_INSTEAD = "use SQL Server 2016 or later, Azure SQL Database, Azure SQL Managed Instance or SQL database in Fabric"
 
 
 def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) -> pyodbc.Connection:
-    """A connection of the driver's; raises what :class:`Session` raises."""
+    """Open a connection of the driver; raises the errors of :class:`.Session`."""
     pyodbc = load_pyodbc()
     settings = settings.located()
     text = settings.odbc_connection_string()
@@ -37,50 +42,50 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
     try:
         connection = pyodbc.connect(text, **options)
     except pyodbc.Error as error:
-        raise _refusal(settings, error) from quiet(error)
-    _take_any_text(connection)
+        raise _refusal(settings, error) from safe_cause(error)
+    _accept_any_text(connection)
     return connection
 
 
-def _refusal(settings: ConnectionSettings, error: Exception) -> SqlQueueError:
-    """Our error for a connection that was not made."""
+def _refusal(settings: ConnectionSettings, error: Exception) -> errors.SqlQueueError:
+    """Return our error for a failed connection."""
     state, number = state_and_number(error)
     text, where = str(error).lower(), settings.server
     if number in REPLICA:
-        return ServerBusyError(
+        return errors.ServerBusyError(
             f"The database {settings.database!r} cannot be entered on the server at {where} (error {number}), as while "
             "it fails over: try again later, or connect to its primary replica."
         )
     if number in BUSY | LOST:
-        return ServerBusyError(f"The server at {where} starts, fails over or is overloaded: try again later.")
+        return errors.ServerBusyError(f"The server at {where} starts, fails over or is overloaded: try again later.")
     if number in _LOGIN or state == "28000":
         return _refused(settings)
     if state in {"01000", "IM002", "IM003", "IM004"}:
-        return DriverNotFoundError(
+        return errors.DriverNotFoundError(
             f"The ODBC driver {settings.driver or 'for SQL Server'!r} cannot be loaded: "
             "name an installed one, or run \"pip install 'airflow-sqlqueue[driver]'\"."
         )
     if "certificate" in text or ("ssl" in text and not any(word in text for word in _CUT)):
-        return UntrustedServerError(
+        return errors.UntrustedServerError(
             f"No trusted encrypted connection to {where}: install the server's certificate, or, if you may, switch "
             "on 'Trust server certificate' in the Airflow connection (TrustServerCertificate=yes elsewhere)."
         )
     return _unreachable(settings)
 
 
-def _refused(settings: ConnectionSettings) -> LoginFailedError:
+def _refused(settings: ConnectionSettings) -> errors.LoginFailedError:
     what, check = f"the login {settings.user!r}", "the login, the password and that the database exists"
     if settings.by_token:
         what, check = "the access token", "that its identity is a user of the database, and that it has not expired"
-    return LoginFailedError(
+    return errors.LoginFailedError(
         f"The server at {settings.server} refused {what} for the database {settings.database!r}: check {check}."
     )
 
 
-def _take_any_text(connection: pyodbc.Connection) -> None:
-    """Read ``nvarchar`` with half a surrogate pair as well, which SQL Server keeps and pyodbc by itself cannot read.
+def _accept_any_text(connection: pyodbc.Connection) -> None:
+    """Make the connection read ``nvarchar`` with half a surrogate pair, which SQL Server stores and pyodbc cannot read.
 
-    A row that is deleted and cannot be read is lost. FreeTDS is left as it is: it converts texts in its own way.
+    A deleted row that cannot be read would be lost. FreeTDS needs no change: it converts texts itself.
     """
     pyodbc = load_pyodbc()
     if "msodbcsql" in connection.getinfo(pyodbc.SQL_DRIVER_NAME).lower():
@@ -89,12 +94,12 @@ def _take_any_text(connection: pyodbc.Connection) -> None:
 
 
 def _any_text(value: bytes) -> str:
-    # Through the registry of codecs, as bytes.decode goes, it takes twice as long, and a drain does it for every row.
+    # bytes.decode, which uses the registry of codecs, takes twice as long; a drain runs this for every row.
     return utf_16_le_decode(value, "surrogatepass", True)[0]
 
 
 def _probe_port(settings: ConnectionSettings) -> None:
-    """See that the port is open: on a refused connection the driver tries on until its login timeout is over."""
+    """Check that the port is open: after a refused connection the driver retries until its login timeout."""
     try:
         socket.create_connection((settings.host, settings.port), timeout=_PROBE_SECONDS).close()
     except ConnectionRefusedError as error:
@@ -102,10 +107,27 @@ def _probe_port(settings: ConnectionSettings) -> None:
     except socket.gaierror as error:
         raise unknown_host(error, settings.host) from error
     except OSError:
-        pass  # Slow, or one of several addresses is down: the driver knows better.
+        pass  # The server is slow, or one of several addresses is down: the driver handles both.
 
 
-def _unreachable(settings: ConnectionSettings) -> ServerUnreachableError:
-    return ServerUnreachableError(
+def _unreachable(settings: ConnectionSettings) -> errors.ServerUnreachableError:
+    return errors.ServerUnreachableError(
         f"No SQL Server answers at {settings.server}: check the host, the port and that the server runs."
     )
+
+
+def check_product(edition: int, version: str, where: str) -> None:
+    """Raise :class:`UnsupportedServerError` for a server that cannot have queue tables.
+
+    ``edition`` and ``version`` are its properties EngineEdition and ProductVersion. Source: "SERVERPROPERTY
+    (Transact-SQL)"; docs/concepts/connections.md, "SQL Server versions".
+    """
+    if edition in _WAREHOUSES:
+        raise errors.UnsupportedServerError(
+            f"The server at {where} is {_WAREHOUSES[edition]}, which has no queue tables: {_INSTEAD}."
+        )
+    major = version.partition(".")[0]
+    if edition in _WITH_VERSIONS and major.isdecimal() and int(major) < _OLDEST:
+        raise errors.UnsupportedServerError(
+            f"The server at {where} has version {version}, before SQL Server 2016: {_INSTEAD}."
+        )

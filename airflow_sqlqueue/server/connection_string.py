@@ -1,10 +1,10 @@
-"""Connection strings of .NET (SqlClient), as endpoints have them in their configuration.
+"""Connection strings of .NET (SqlClient), as in the configuration of endpoints.
 
-The grammar is the one that Microsoft documents for ``DbConnectionStringBuilder``, the keys and their synonyms are those
-of ``SqlConnectionStringBuilder``, and each is mapped to what the ODBC Driver 18 for SQL Server calls it.
+The grammar is the one that Microsoft documents for ``DbConnectionStringBuilder``. The keys and their synonyms are those
+of ``SqlConnectionStringBuilder``, and each is mapped to its keyword in the ODBC Driver 18 for SQL Server.
 ``Queue Schema`` is a key of the transport's versions 1 and 2 (docs/transport/addresses.md, "Resolution").
 
-No error quotes a value, and none quotes what follows a password: it may be the rest of one with an unquoted semicolon.
+No error quotes a value, or a key after a password: it may be the rest of a password with an unquoted semicolon.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _ODBC: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "Trust Server Certificate": ("TrustServerCertificate", _BOOLEAN),
     "Workstation ID": ("WSID", _ANY),
 }
-"""The ODBC keyword for a key, and its value for each of .NET's (in lower case, without blanks); no values: any."""
+"""ODBC keywords by key, with their values for those of .NET (in lower case, without blanks); empty: any value."""
 
 _OURS = ("Data Source", "Initial Catalog", "User ID", "Password", "Connect Timeout", "Queue Schema")
 
@@ -73,7 +73,7 @@ _IGNORED = (
     *("Multiple Active Result Sets", "Packet Size", "Persist Security Info", "Pool Blocking Period", "Pooling"),
     *("Transaction Binding", "Type System Version"),
 )
-"""What only .NET's client, its pool and its transactions know."""
+"""Keys that concern only .NET's client, its pool and its transactions."""
 
 _NOT_BY_TCP = "reaches the server by a named pipe or shared memory: give its TCP address, as Server=host,port."
 _REFUSED = {
@@ -83,7 +83,7 @@ _REFUSED = {
     "User Instance": "starts a server on the user's Windows machine: name one that runs with Data Source.",
 }
 _HARMLESS = {"false", "no", "dbmssocn"}
-"""Values with which a key above asks for nothing: dbmssocn is the network library for TCP."""
+"""Values with which a refused key has no effect: dbmssocn is the network library for TCP."""
 
 _SYNONYMS = {
     "Addr": "Data Source",
@@ -109,7 +109,7 @@ _SYNONYMS = {
 
 
 def _folded(text: str) -> str:
-    """Newer versions write a key, and the name of a choice, with or without blanks."""
+    """Return a key or a value in lower case without blanks: newer versions write both with or without blanks."""
     return re.sub(r"\s", "", text).lower()
 
 
@@ -131,11 +131,11 @@ _PAIR = re.compile(
 
 @dataclass(frozen=True)
 class ConnectionString:
-    """What a connection string says; a part that it leaves out is empty or has its default.
+    """The parts of a connection string; a missing part is empty or has its default.
 
-    ``queue_schema`` is the schema of queues whose address names none, ``keywords`` are ODBC's, as in
+    ``queue_schema`` is the schema of queues whose address does not give one. ``keywords`` are ODBC keywords, as in
     :class:`~airflow_sqlqueue.server.settings.ConnectionSettings`. With ``Integrated Security`` there is no user:
-    SqlClient passes over the one in the string.
+    SqlClient ignores a user in the string.
     """
 
     host: str = ""
@@ -150,7 +150,7 @@ class ConnectionString:
 
     @classmethod
     def parse(cls, text: str) -> ConnectionString:
-        """Read a connection string. Raises :class:`ConfigurationError` for what cannot be read, known or followed."""
+        """Read a connection string. Raises :class:`ConfigurationError` for malformed text and for unsupported keys."""
         values = _values(text)
         for name, advice in _REFUSED.items():
             if _folded(values.get(name, "no")) not in _HARMLESS:
@@ -172,17 +172,8 @@ class ConnectionString:
         )
 
     def settings(self) -> ConnectionSettings:
-        """The settings that it stands for. Raises :class:`ConfigurationError` where it names no server or database."""
-        return ConnectionSettings(
-            host=self.host,
-            port=self.port,
-            database=self.database,
-            user=self.user,
-            password=self.password,
-            keywords=self.keywords,
-            login_timeout=self.login_timeout,
-            instance=self.instance,
-        )
+        """Return the settings. Raises :class:`ConfigurationError` if the string names no server or database."""
+        return ConnectionSettings(**{name: value for name, value in vars(self).items() if name != "queue_schema"})
 
 
 def is_connection_string(text: str) -> bool:
@@ -191,7 +182,7 @@ def is_connection_string(text: str) -> bool:
 
 
 def pairs(text: str) -> Iterator[tuple[str, str]]:
-    """The keys, as they are written, and their values. Raises :class:`ConfigurationError` for any other text."""
+    """Yield the keys, as written, and their values. Raises :class:`ConfigurationError` for malformed text."""
     position, previous = 0, None
     while text[position:].strip("; \t\r\n"):
         found = _PAIR.match(text, position)
@@ -209,7 +200,7 @@ def pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _values(text: str) -> dict[str, str]:
-    """The values by the keys' own names; the last one wins, and an empty one is one that is not given."""
+    """Return the values by the keys' standard names; the last value of a key counts, and an empty one is not given."""
     values: dict[str, str] = {}
     previous = None
     for key, value in pairs(text):
@@ -224,8 +215,8 @@ def _values(text: str) -> dict[str, str]:
 
 
 def _malformed(previous: str | None) -> ConfigurationError:
-    """``previous`` is the key before the place that cannot be read."""
-    where = "The connection string" if previous is None else f"What follows {previous} in the connection string"
+    """Return the error for malformed text; ``previous`` is the key before it."""
+    where = "The connection string" if previous is None else f"The text after {previous} in the connection string"
     return ConfigurationError(
         f"{where} is not of the form key=value;key=value: put a value with a semicolon or quotes in double quotes, "
         "and double those inside."
@@ -239,13 +230,13 @@ def _odbc_value(name: str, value: str) -> str:
     if chosen := choices.get(_folded(value)):
         return chosen
     raise ConfigurationError(
-        f"The value of {name} in the connection string is not one that the ODBC driver has: "
+        f"The value of {name} in the connection string is not known to the ODBC driver: "
         f"give one of {', '.join(dict.fromkeys(choices.values()))}."
     )
 
 
 def _server(source: str) -> tuple[str, str | None, int | None]:
-    """The host, the instance and the port of ``[tcp:]host[\\instance][,port]``."""
+    """Return the host, the instance and the port of ``[tcp:]host[\\instance][,port]``."""
     protocol, colon, rest = (part.strip() for part in source.partition(":"))
     if source.strip().startswith("\\\\") or (colon and protocol.lower() in {"np", "lpc", "admin"}):
         raise ConfigurationError(f"Data Source in the connection string {_NOT_BY_TCP}")

@@ -1,46 +1,55 @@
-"""The driver's connection, lent to code that knows nothing of our transactions.
+"""The driver's connection for other code, enlisted in a transaction of this package.
 
-Such code commits, rolls back and closes what it is given. Lent, it can do the first and the last only in vain, and a
-rollback or an error dooms the transaction that it has joined.
+Other code commits, rolls back and closes its connection. On an enlisted connection commit and close have no effect, and
+a rollback or an error dooms the transaction.
 
-A statement with None begins by making sure that its transaction is there: it may be what ends it, and would then be
-committed on its own (docs/transport/transactions.md, "Transactions that end in silence").
+A statement with a parameter None first checks that its transaction still exists: preparing such a statement may end the
+transaction, and the statement would then be committed on its own (docs/transport/transactions.md, "Transactions that
+end in silence").
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.server.settings import load_pyodbc
-from airflow_sqlqueue.server.translation import quiet, transaction_lost
-
-if TYPE_CHECKING:
-    import pyodbc
+from airflow_sqlqueue.server.translation import safe_cause, transaction_lost
 
 
 class Owner(Protocol):
-    """Whose transaction it is: a session."""
+    """The owner of the transaction: a session."""
 
     def doom(self) -> None:
-        """Note that the transaction cannot be committed any more."""
+        """Mark the transaction as one that cannot be committed."""
 
     def enlist(self) -> None:
-        """Make sure that the transaction is begun. Raises :class:`TransactionError` where it cannot go on."""
+        """Run BEGIN unless it has run. Raises :class:`TransactionError` in a doomed transaction."""
 
     def guarded(self, text: str) -> str:
-        """A statement that begins by making sure of the transaction."""
+        """Return a statement that first checks that the transaction still exists."""
 
 
-class EnlistedConnection:
-    """A pyodbc connection whose transaction belongs to other code; other attributes are the connection's own."""
+class _Enlisted:
+    """An object of pyodbc in a transaction of its owner; attributes not defined here are the object's own."""
 
-    def __init__(self, connection: pyodbc.Connection, owner: Owner) -> None:
-        self._connection, self._owner = connection, owner
+    def __init__(self, wrapped: Any, owner: Owner) -> None:
+        self._wrapped, self._owner = wrapped, owner
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
+        return getattr(self._wrapped, name)
+
+    def commit(self) -> None:
+        """Do nothing: the transaction's owner commits."""
+
+    def rollback(self) -> None:
+        """Doom the transaction: the owner rolls back when the block ends."""
+        self._owner.doom()
+
+
+class EnlistedConnection(_Enlisted):
+    """A pyodbc connection in a transaction of its owner."""
 
     def __enter__(self) -> EnlistedConnection:
         return self
@@ -60,68 +69,48 @@ class EnlistedConnection:
 
     def cursor(self) -> EnlistedCursor:
         self._owner.enlist()
-        return EnlistedCursor(self._connection.cursor(), self._owner)
+        return EnlistedCursor(self._wrapped.cursor(), self._owner)
 
     def execute(self, sql: str, *parameters: Any) -> EnlistedCursor:
         return self.cursor().execute(sql, *parameters)
 
-    def commit(self) -> None:
-        """Nothing: the transaction's owner commits."""
-
-    def rollback(self) -> None:
-        """The owner rolls back when the block ends."""
-        self._owner.doom()
-
     def close(self) -> None:
-        """Nothing: the owner closes."""
+        """Do nothing: the owner closes the connection."""
 
 
-class EnlistedCursor:
+class EnlistedCursor(_Enlisted):
     """A pyodbc cursor whose errors doom the transaction."""
 
-    def __init__(self, cursor: pyodbc.Cursor, owner: Owner) -> None:
-        self._cursor, self._owner = cursor, owner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cursor, name)
-
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._cursor)
+        return iter(self._wrapped)
 
     def __enter__(self) -> EnlistedCursor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._cursor.close()
+        self._wrapped.close()
 
     def execute(self, sql: str, *parameters: Any) -> EnlistedCursor:
-        self._guarded(self._cursor.execute, self._text(sql) if _has_none(parameters) else sql, *parameters)
+        self._guarded(self._wrapped.execute, self._text(sql) if _has_none(parameters) else sql, *parameters)
         return self
 
     def executemany(self, sql: str, parameters: Any) -> None:
-        self._guarded(self._cursor.executemany, self._text(sql), parameters)
+        self._guarded(self._wrapped.executemany, self._text(sql), parameters)
 
     def nextset(self) -> bool:
-        return bool(self._guarded(self._cursor.nextset))
+        return bool(self._guarded(self._wrapped.nextset))
 
     def fetchone(self) -> Any:
-        return self._guarded(self._cursor.fetchone)
+        return self._guarded(self._wrapped.fetchone)
 
     def fetchmany(self, *size: int) -> list[Any]:
-        return list(self._guarded(self._cursor.fetchmany, *size))
+        return list(self._guarded(self._wrapped.fetchmany, *size))
 
     def fetchall(self) -> list[Any]:
-        return list(self._guarded(self._cursor.fetchall))
-
-    def commit(self) -> None:
-        """Nothing: the transaction's owner commits."""
-
-    def rollback(self) -> None:
-        """The owner rolls back when the block ends."""
-        self._owner.doom()
+        return list(self._guarded(self._wrapped.fetchall))
 
     def _text(self, sql: str) -> str:
-        # ODBC's form of a procedure call stands alone. Its parameters have the types of the procedure's.
+        # ODBC's form of a procedure call must be alone. Its parameters have the types of the procedure's.
         return sql if sql.lstrip().startswith("{") else self._owner.guarded(sql)
 
     def _guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -131,12 +120,12 @@ class EnlistedCursor:
         except BaseException as error:
             self._owner.doom()
             if isinstance(error, Exception) and (lost := transaction_lost(error, "run the statement")):
-                raise lost from quiet(error)
+                raise lost from safe_cause(error)
             raise
 
 
 def _has_none(parameters: Sequence[Any]) -> bool:
-    """Whether one is None, given one by one or as a sequence, as pyodbc takes them."""
+    """Whether one of the parameters is None; pyodbc takes them one by one or as a sequence."""
     if len(parameters) == 1 and isinstance(parameters[0], (list, tuple, load_pyodbc().Row)):
         parameters = parameters[0]
     return any(value is None for value in parameters)

@@ -1,8 +1,8 @@
 """Logins of Microsoft Entra ID: access tokens, and the ODBC keyword ``Authentication``.
 
-The driver asks Entra by itself for what ``Authentication`` says, but for ``ActiveDirectoryDefault``, which it does not
-know: a token that the package azure-identity gets is handed to it then, as SqlClient does. A token goes to the driver
-as a connection attribute, never in the connection string, and is asked for anew whenever a connection is opened.
+The driver gets a token from Entra itself for every value of ``Authentication`` except ``ActiveDirectoryDefault``, which
+it does not know. For this value the package azure-identity gets the token, as in SqlClient. A token goes to the driver
+as a connection attribute, never in the connection string, and each new connection gets a new token.
 
 Source: docs/concepts/connections.md, "Microsoft Entra ID".
 """
@@ -13,24 +13,22 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from airflow_sqlqueue.allowed import CLOUDS
 from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError
 from airflow_sqlqueue.extras import from_extra
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
 AccessToken = Callable[[], str]
-"""Gets a token that is valid now."""
+"""A function that returns a token that is valid now."""
 
 DEFAULT = "ActiveDirectoryDefault"
 _ATTRIBUTE = 1256
 """SQL_COPT_SS_ACCESS_TOKEN of Microsoft's driver."""
 
 _SHORTEST = 32
-"""Characters. The driver reads beyond a token that is much shorter, and crashes."""
+"""The fewest characters of a token. The driver reads beyond a much shorter one and crashes."""
 
 _NEEDS: Mapping[str, tuple[bool | None, bool]] = {
     "SqlPassword": (True, True),
@@ -40,17 +38,16 @@ _NEEDS: Mapping[str, tuple[bool | None, bool]] = {
     "ActiveDirectoryIntegrated": (False, False),
     DEFAULT: (None, False),
 }
-"""Whether each value of ``Authentication`` goes with a login and a password; None: with or without."""
+"""Whether each value of ``Authentication`` needs a login and a password; None: optional."""
 
 
 def check_login(user: str | None, password: str | None, keywords: Mapping[str, str], *, has_token: bool) -> None:
-    """Raise :class:`ConfigurationError` for ways to log in that the driver does not take together."""
+    """Raise :class:`ConfigurationError` for ways to log in that cannot be combined."""
     how = authentication(keywords)
     trusted = any(name.strip().lower() == "trusted_connection" and v.lower() != "no" for name, v in keywords.items())
     if has_token and (user is not None or password or how or trusted):
         raise ConfigurationError(
-            "An access token is all that a login takes: remove login and password, Authentication and "
-            "Trusted_Connection."
+            "An access token is enough for a login: remove login and password, Authentication and Trusted_Connection."
         )
     if how is None:
         return
@@ -62,7 +59,7 @@ def check_login(user: str | None, password: str | None, keywords: Mapping[str, s
 
 
 def authentication(keywords: Mapping[str, str]) -> str | None:
-    """The value of ``Authentication``; None where it is not given. Raises :class:`ConfigurationError`."""
+    """Return the value of ``Authentication``, None if it is not given. Raises :class:`ConfigurationError`."""
     given = [value for name, value in keywords.items() if name.strip().lower() == "authentication"]
     if not given:
         return None
@@ -77,21 +74,21 @@ def authentication(keywords: Mapping[str, str]) -> str | None:
 def is_login(keywords: Mapping[str, str], *, has_token: bool) -> bool:
     """Whether the login sends a token of Entra ID to the server.
 
-    The driver asks for one by itself, for what the server names in its FEDAUTHINFO (\\[MS-TDS\\]), so that a server can
-    have a token of the process's identity for anything.
+    The driver gets the token itself, for the resource that the server names in its FEDAUTHINFO (\\[MS-TDS\\]). So a
+    server can get a token of the process's identity for any resource.
     """
     return has_token or authentication(keywords) not in {None, "SqlPassword"}
 
 
 def attributes(token: AccessToken) -> dict[int, bytes]:
-    """The attribute for ``pyodbc.connect``: the token's length, and the token in UTF-16.
+    """Return the attribute for ``pyodbc.connect``: the token's length, and the token in UTF-16.
 
-    Raises :class:`LoginFailedError` where there is no token, and :class:`ConfigurationError` for what is none.
+    Raises :class:`LoginFailedError` without a token, and :class:`ConfigurationError` for a malformed token.
     """
     text = token()
     if not isinstance(text, str) or len(text) < _SHORTEST or not text.isascii() or not text.isprintable():
         raise ConfigurationError(
-            "What was given for an access token is none: a token is ASCII text without line breaks, of at least "
+            "The text given as access token is not a token: give ASCII text without line breaks, of at least "
             f"{_SHORTEST} characters."
         )
     data = text.encode("utf-16-le")
@@ -99,16 +96,16 @@ def attributes(token: AccessToken) -> dict[int, bytes]:
 
 
 def scope_of(host: str) -> str:
-    """The scope of a token, by the cloud in which the server stands; any other host is taken for Azure's."""
+    """Return the scope of a token for the server's cloud; other hosts count as hosts of the public Azure cloud."""
     azure, *_ = CLOUDS.values()
     return next((scope for domain, scope in CLOUDS.items() if host.lower().endswith(domain)), azure)
 
 
 @dataclass(frozen=True)
 class DefaultToken:
-    """The token of whatever identity azure-identity finds: of the environment, a workload, a managed identity ...
+    """Token of the identity that azure-identity finds: from the environment, a workload, a managed identity ...
 
-    ``client_id`` is the one of a managed identity that was assigned by a user.
+    ``client_id`` is the client id of a user-assigned managed identity.
     """
 
     scope: str
@@ -119,12 +116,12 @@ class DefaultToken:
 
 
 def client_token(tenant: str, client_id: str, secret: str, scope: str) -> str:
-    """A token for an application, by its secret."""
+    """Return a token for an application, by its secret."""
     return _token(_client_credential(tenant, client_id, secret), scope)
 
 
 def _token(credential: Any, scope: str) -> str:
-    """A token; the credential keeps it until it is about to expire."""
+    """Return a token; the credential caches it until shortly before it expires."""
     try:
         return str(credential.get_token(scope).token)
     except Exception as error:
@@ -143,7 +140,7 @@ def _client_credential(tenant: str, client_id: str, secret: str) -> Any:
     try:
         return _azure_identity().ClientSecretCredential(tenant, client_id, secret)
     except ValueError as error:
-        raise ConfigurationError("The tenant of the access token's connection is none: give its id.") from error
+        raise ConfigurationError("The tenant of the access token's connection is malformed: give its id.") from error
 
 
 def _azure_identity() -> ModuleType:

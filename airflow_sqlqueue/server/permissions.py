@@ -1,8 +1,9 @@
-"""What SQL Server says of a permission that is missing, as one sentence.
+"""Errors about missing permissions, as one sentence each.
 
-The texts are those of ``sys.messages`` in English. They name permissions and securables, never values. On a server that
-speaks another language only the number is understood. SQL Server hides what a login may not see, so most of them cannot
-distinguish what is missing from what is forbidden. Which permission a statement needs stands in Microsoft's page on it.
+The texts are those of ``sys.messages`` in English. They name permissions and securables, never values. For a server
+with another language only the error number is used. SQL Server hides objects that a login must not see, so most texts
+do not distinguish a missing object from a forbidden one. Microsoft's page on a statement names the permission that the
+statement needs.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from airflow_sqlqueue.errors import PermissionDeniedError
 
 @dataclass(frozen=True)
 class _Denial:
-    """One error: its text, our clause with the text's names in it, and our clause for a text in another language.
+    """An error of SQL Server: its text, our clause with names from the text, our clause for texts in other languages.
 
-    ``permission`` is the one that the number alone implies; a group of that name in the text goes before it. ``remedy``
-    is what to do.
+    ``permission`` is the permission that the number alone implies; a group ``permission`` in the text replaces it.
+    ``remedy`` is the advice at the end of the sentence.
     """
 
     text: str
@@ -29,7 +30,7 @@ class _Denial:
 
 
 _WORDS = {"permission", "verb", "kind"}
-"""The groups of a text that are not names."""
+"""Groups of a text that are not names."""
 
 _PERMISSION = r"(?P<permission>[A-Z][A-Z ]*) permission"
 _NAMELESS = _Denial(
@@ -58,7 +59,7 @@ _DENIALS = {
         "the login has no {permission} permission on the object {object} (database {database}, schema {schema})",
         "the login has no permission on an object that it uses",
     ),
-    # The closing quote after the object is a double one in some versions.
+    # In some versions the closing quote after the object is a double quote.
     230: _Denial(
         _PERMISSION + r" was denied on the column '(?P<column>.+)' of the object '(?P<object>.+)['\"], "
         r"database '(?P<database>.+)', schema '(?P<schema>.+)'\.",
@@ -93,7 +94,7 @@ _DENIALS = {
         "ALTER",
         _CHECK,
     ),
-    # An index is dropped with ALTER on its table, a table with CONTROL on it or ALTER on its schema.
+    # DROP INDEX needs ALTER on the table; DROP TABLE needs CONTROL on the table or ALTER on its schema.
     3701: _Denial(
         _CANNOT,
         "the {kind} {object} does not exist, or the login has no ALTER permission on its table or schema",
@@ -113,7 +114,7 @@ _DENIALS = {
 
 
 def permission_denied(purpose: str, number: int | None, text: str) -> PermissionDeniedError | None:
-    """The error for one of SQL Server's, by its number and text; None for a number that is about something else.
+    """Return our error for an error number and text of SQL Server; None for a number that is not about permissions.
 
     ``purpose`` completes "Could not ...".
     """

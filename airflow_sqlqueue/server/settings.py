@@ -1,4 +1,4 @@
-"""How a server is reached: the ODBC driver and the connection string.
+"""Settings of a connection: the ODBC driver, its connection string, and the login.
 
 Facts: docs/concepts/connections.md, "The ODBC driver" (the port goes into SERVER; every value is brace-escaped; the
 driver may come from PyPI).
@@ -19,37 +19,37 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from airflow_sqlqueue.allowed import MICROSOFT_DRIVERS, check_keywords
 from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
-from airflow_sqlqueue.server import entra
+from airflow_sqlqueue.server import browser, entra
 
 DEFAULT_PORT = 1433
 APPLICATION_NAME = "airflow-sqlqueue"
-"""What the server shows of a session; a keyword of the connection may set another."""
+"""The program name of a session on the server; the ODBC keyword APP of a connection replaces it."""
 DEFAULT_LOGIN_TIMEOUT = 15
 """Seconds."""
 
 _DEFAULTS = {"APP": APPLICATION_NAME, "Encrypt": "yes", "LongAsMax": "yes"}
-"""Driver 17 would encrypt the login alone, and check no certificate. Without LongAsMax a text of more than 2,000
-characters is declared as ntext, which no function takes (error 402)."""
+"""Default ODBC keywords. Driver 17 would encrypt only the login and check no certificate. Without LongAsMax a text of
+more than 2,000 characters is declared as ntext, which no function accepts (error 402)."""
 
 _ENCRYPTION = {"encrypt", "trustservercertificate"}
 _FIELDS = {"DRIVER": "driver", "SERVER": "host", "DATABASE": "database", "UID": "login", "PWD": "password"}
-"""The names of a connection's fields in a connection string."""
+"""Names of a connection's fields by their keywords in a connection string."""
 
 _INSTANCE = re.compile(r"[\w#&$]{1,16}")
 
 
 @dataclass(frozen=True)
 class ConnectionSettings:
-    """Where the server is and how to log in.
+    """Settings of a connection: the server, the login and the driver.
 
-    ``instance`` is a named instance, whose port the SQL Server Browser of the host is asked for; ``port`` means nothing
-    then. ``database`` is the default catalog of addresses. ``driver`` is the name of an installed ODBC driver or the
-    path of its library; None picks one (:func:`find_driver`). ``keywords`` are further ODBC keywords (``Encrypt``,
-    ``TrustServerCertificate``, ``ApplicationIntent``, ``Authentication`` ...): those that neither write a file nor load
-    code nor replace another field. ``login_timeout`` is in seconds. ``access_token`` gets a token of Microsoft Entra
-    ID, in place of user and password, whenever a connection is opened; such settings cannot be pickled.
+    ``instance`` is a named instance: the SQL Server Browser of the host gives its port, and ``port`` has no effect.
+    ``database`` is the default catalog of addresses. ``driver`` is the name of an installed ODBC driver or the path of
+    its library; None selects one (:func:`find_driver`). ``keywords`` are further ODBC keywords (``Encrypt``,
+    ``TrustServerCertificate``, ``ApplicationIntent``, ``Authentication`` ...); keywords that write a file, load code or
+    replace another field are refused. ``login_timeout`` is in seconds. ``access_token`` is a function that gets a token
+    of Microsoft Entra ID for each new connection, instead of user and password; such settings cannot be pickled.
 
-    Raises :class:`ConfigurationError` for what cannot be used; it names a keyword and never its value.
+    Raises :class:`ConfigurationError` for unusable settings; its text may name a keyword but never its value.
     """
 
     host: str
@@ -65,7 +65,7 @@ class ConnectionSettings:
 
     def __post_init__(self) -> None:
         if self.instance is not None and not _INSTANCE.fullmatch(self.instance):
-            raise ConfigurationError(f"{self.instance!r} is no name of an instance of SQL Server: correct it.")
+            raise ConfigurationError(f"{self.instance!r} is not the name of an instance of SQL Server: correct it.")
         if not self.host:
             raise ConfigurationError("The connection names no host: give the server's name or address.")
         if not self.database:
@@ -87,23 +87,23 @@ class ConnectionSettings:
     def from_url(cls, url: str) -> ConnectionSettings:
         """Read ``mssql://user:password@host:port/database?Encrypt=no``; query arguments are ODBC keywords.
 
-        Two query arguments are not passed on as they are: ``driver`` names the driver to use, ``instance`` a named
-        instance of the host, where no port is given.
+        Two query arguments are not ODBC keywords: ``driver`` names the driver, ``instance`` a named instance of the
+        host, which counts only without a port.
         """
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            # Python's error quotes what it parsed as the port: a part of the password, if that is not percent-encoded.
+            # Python's error quotes the port, which may be a part of a password that is not percent-encoded.
             raise ConfigurationError(
                 "The URL's port is not a number: write mssql://user:password@host:port/database, and percent-encode "
                 "the password."
             ) from None
         if parts.scheme != "mssql" or not parts.hostname or "@" in parts.path:
-            # An @ behind a slash: what stands for the host may be a part of the password.
+            # With an @ behind a slash, the host may be a part of the password.
             raise ConfigurationError(
-                "The URL must have the form mssql://user:password@host:port/database, with what is no "
-                "letter or digit in the password percent-encoded."
+                "The URL must have the form mssql://user:password@host:port/database, with every character of the "
+                "password other than letters and digits percent-encoded."
             )
         keywords = dict(parse_qsl(parts.query))
         return cls(
@@ -119,37 +119,35 @@ class ConnectionSettings:
 
     @property
     def server(self) -> str:
-        """The server for people, and to compare: ``host:port`` or ``host\\instance``."""
+        """The server's name for texts and comparisons: ``host:port`` or ``host\\instance``."""
         return f"{self.host}:{self.port}" if self.instance is None else f"{self.host}\\{self.instance}"
 
     @cached_property
     def login(self) -> tuple[Any, ...]:
-        """Who logs in, to compare; it holds no secret."""
+        """Identity of the login for comparisons, without a secret."""
         return self.user, self.access_token, entra.authentication(self.keywords)
 
     @property
     def by_token(self) -> bool:
-        """Whether the login is by an access token that is handed to the driver."""
+        """Whether the login uses an access token that this package gives to the driver."""
         return self.access_token is not None or entra.authentication(self.keywords) == entra.DEFAULT
 
     def attributes(self) -> dict[int, bytes]:
-        """Attributes for ``pyodbc.connect``: an access token, got now, where the login is by one. Never log them."""
+        """Return attributes for ``pyodbc.connect``, with a new access token if the login uses one. Never log them."""
         if entra.authentication(self.keywords) == entra.DEFAULT:
             return entra.attributes(entra.DefaultToken(entra.scope_of(self.host), self.user))
         return {} if self.access_token is None else entra.attributes(self.access_token)
 
     def located(self) -> ConnectionSettings:
-        """The same with the port of the named instance, if it names one. Raises :class:`ServerUnreachableError`."""
+        """Return the settings with the port of the named instance, if any. Raises :class:`ServerUnreachableError`."""
         if self.instance is None:
             return self
-        from airflow_sqlqueue.server.browser import port_of
-
-        return replace(self, port=port_of(self.host, self.instance), instance=None)
+        return replace(self, port=browser.port_of(self.host, self.instance), instance=None)
 
     def odbc_connection_string(self) -> str:
-        """The string for ``pyodbc.connect``. It holds the password: never log it.
+        """Return the connection string for ``pyodbc.connect``. It contains the password: never log it.
 
-        Of a named instance it has the name, which drivers on Windows understand; :meth:`located` has the port.
+        For a named instance it contains the name, which drivers on Windows understand; :meth:`located` finds the port.
         """
         driver = self.driver or find_driver()
         is_freetds = "freetds" in driver.lower() or "tdsodbc" in driver.lower()
@@ -157,7 +155,7 @@ class ConnectionSettings:
         authentication = entra.authentication(keywords)
         if is_freetds and (self.by_token or authentication):
             raise ConfigurationError(
-                "FreeTDS knows no login of Microsoft Entra ID: run \"pip install 'airflow-sqlqueue[driver]'\"."
+                "FreeTDS does not support logins of Microsoft Entra ID: run \"pip install 'airflow-sqlqueue[driver]'\"."
             )
         if self.by_token:
             keywords = {name: value for name, value in keywords.items() if name.lower() != "authentication"}
@@ -178,7 +176,7 @@ class ConnectionSettings:
         return "".join(f"{name}={{{_braced(name, value, driver)}}};" for name, value in words.items())
 
     def _for_freetds(self, words: Mapping[str, str]) -> dict[str, str]:
-        """The words of Microsoft's driver as FreeTDS has them."""
+        """Return the keywords of FreeTDS for those of Microsoft's driver."""
         words = {name: value for name, value in words.items() if name.lower() != "longasmax"}
         switches = {name.lower(): words.pop(name).lower() for name in list(words) if name.lower() in _ENCRYPTION}
         encrypt = switches["encrypt"]
@@ -193,7 +191,7 @@ class ConnectionSettings:
 
 
 def _braced(name: str, value: str, driver: str) -> str:
-    """A value as it stands between braces. Only Microsoft's driver is known to take a doubled one for a part of it."""
+    """Return a value for use between braces. Only Microsoft's driver is known to read a doubled brace as one brace."""
     is_microsofts = driver in MICROSOFT_DRIVERS or "msodbcsql" in Path(driver).name.lower()
     if "}" in value and not is_microsofts:
         field_name = _FIELDS.get(name, f"keyword {name}")
@@ -205,20 +203,20 @@ def _braced(name: str, value: str, driver: str) -> str:
 
 
 def named_instance(instance: str | None, port: int | None) -> str | None:
-    """The named instance that counts: with a port it is passed over, as SqlClient does."""
+    """Return the named instance, or None if a port is given, which replaces the instance as in SqlClient."""
     return instance if instance and port is None else None
 
 
 def split_host(name: str) -> tuple[str, str | None]:
-    """The host and the named instance of ``host\\instance``; ``.`` and ``(local)`` are this machine."""
+    """Return the host and the named instance of ``host\\instance``; ``.`` and ``(local)`` are this machine."""
     host, _, instance = (part.strip() for part in name.partition("\\"))
     return "localhost" if host.lower() in {".", "(local)"} else host, instance or None
 
 
 def load_pyodbc() -> ModuleType:
-    """The pyodbc module; its Linux wheels need the system's unixODBC library.
+    """Import pyodbc; its Linux wheels need the system's unixODBC library.
 
-    Raises :class:`DriverNotFoundError` where that library is missing.
+    Raises :class:`DriverNotFoundError` if that library is missing.
     """
     try:
         import pyodbc
@@ -234,9 +232,9 @@ def load_pyodbc() -> ModuleType:
 
 @cache
 def find_driver() -> str:
-    """The driver to use: Microsoft's as installed, else the one that the ``driver`` extra brings, else FreeTDS.
+    """Find the driver to use: Microsoft's installed driver, else the one of the ``driver`` extra, else FreeTDS.
 
-    Returns a driver's name or the path of its library. Raises :class:`DriverNotFoundError` where there is none.
+    Returns a driver's name or the path of its library. Raises :class:`DriverNotFoundError` if there is no driver.
     """
     installed = load_pyodbc().drivers()
     for name in MICROSOFT_DRIVERS:
@@ -254,22 +252,21 @@ def find_driver() -> str:
 
 
 def packaged_driver() -> Path | None:
-    """The library of Microsoft's driver in the package mssql-python-odbc for this system, where it is installed."""
+    """Return the library of Microsoft's driver in the package mssql-python-odbc for this system, if installed."""
     spec = importlib.util.find_spec("mssql_python_odbc")
     if spec is None or spec.origin is None:
         return None
     libraries = Path(spec.origin).parent / "libs"
     machine = {"amd64": "x86_64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine().lower())
-    folders = [libraries / "macos"] if platform.system() == "Darwin" else [libraries / "linux" / _distribution()]
-    for folder in folders:
-        for pattern in ("libmsodbcsql*.so*", "libmsodbcsql*.dylib"):
-            if found := sorted(folder.glob(f"{machine}/lib/{pattern}")):
-                return found[-1]
+    folder = libraries / "macos" if platform.system() == "Darwin" else libraries / "linux" / _distribution()
+    for pattern in ("libmsodbcsql*.so*", "libmsodbcsql*.dylib"):
+        if found := sorted(folder.glob(f"{machine}/lib/{pattern}")):
+            return found[-1]
     return None
 
 
 def _distribution() -> str:
-    """The folder of the driver's build for this Linux distribution."""
+    """Return the folder of the driver's build for this Linux distribution."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:

@@ -1,40 +1,27 @@
-"""Our errors for the driver's.
+"""Translation of the driver's errors to the exceptions of this package.
 
-The driver packs SQLSTATE, text and SQL Server's number into its exceptions; what callers need of them is the class.
+The driver's exceptions contain SQLSTATE, text and SQL Server's number; callers need a class.
 """
 
 from __future__ import annotations
 
 import re
 
-from airflow_sqlqueue.errors import (
-    ConnectionLostError,
-    DataMovedError,
-    DeadlockError,
-    LockTimeoutError,
-    MessageError,
-    QueueNotFoundError,
-    RowRefusedError,
-    ServerBusyError,
-    SqlQueueError,
-    StatementError,
-    TransactionError,
-    TransactionLostError,
-)
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.server.permissions import permission_denied
 
 _LOST_STATES = {"08S01", "08003", "08007", "01002", "IMC01", "IMC02", "IMC03", "IMC04", "IMC05", "IMC06"}
-"""A broken connection. The last six are what Microsoft's driver says where it cannot restore one that was idle."""
+"""SQLSTATEs of a broken connection. The last six mean that Microsoft's driver cannot restore an idle connection."""
 
 LOST = {596, 6005}
-"""A session that was ended, as by KILL or where the server is shut down, whatever the SQLSTATE is."""
+"""Errors of a session that was ended, by KILL or by a shutdown of the server; the SQLSTATE varies."""
 
 BUSY = {921, 1204, 4221, 10928, 10929, 17142, 17187, 18401, 40143, 40197, 40501, 40540, 40613, 49918, 49919, 49920}
-"""A server that starts, fails over or is asked for too much (docs/transport/transactions.md, "Transient errors"): later
-it may do."""
+"""Errors of a server that starts, fails over or is overloaded (docs/transport/transactions.md, "Transient errors"); a
+later try may succeed."""
 
 REPLICA = {952, 976, 978, 983, 3906}
-"""A database that is no primary replica, or not yet one again: after a failover another server is."""
+"""Errors of a database that is not, or not yet, a primary replica: after a failover another server has the primary."""
 
 _LOGIN = {4060, 4064, 15247, 18452, 18456, 18470, 18486, 18487, 18488}
 _SERVER_STATE = {701, 802, 911, 942, 945, 1101, 1105, 6002, 8645, 8651, 9002}
@@ -46,10 +33,10 @@ _PLAIN = (
     | _SERVER_STATE
     | {229, 230, 262, 297, 300, 601, 916, 1205, 1222, 1934, 3621, 3902, 3903}
 )
-"""Errors whose texts quote no value of a row: of locks, space, permissions and logins; names are all that is in them.
+"""Errors about locks, space, permissions and logins, whose texts contain names but no value of a row.
 
-What a trigger or a constraint says is not among them, nor what quotes a piece of a statement, which dynamic SQL may
-have put together from a body.
+Errors of triggers and constraints are not among them. Neither are errors that quote a part of a statement, because
+dynamic SQL may have built the statement from a body.
 """
 
 
@@ -60,91 +47,100 @@ _OF_A_ROW = frozenset(
         *(3609, 3616),  # a transaction that a trigger ended
     }
 )
-"""Errors that one row causes, by what it holds."""
+"""Errors that the values of one row cause."""
 
 _FIRST_OF_USERS = 50_000
-"""Numbers from here on are those of THROW and RAISERROR, which triggers use."""
+"""The first error number of THROW and RAISERROR, which triggers use."""
 
 _GONE = 50002
 _GONE_TEXT = "The transaction is gone."
-"""Of session.in_transaction. The number alone may be that of somebody's trigger."""
+"""The error of session.in_transaction. A user's trigger may have the same number, but not the same text."""
 
 _LEFT_OPEN = 50003
 _LEFT_OPEN_TEXT = "A transaction was left open."
-"""Of session.commit."""
+"""The error of session.commit."""
 
 
-def transaction_lost(error: Exception, purpose: str) -> TransactionLostError | None:
-    """Our error where a statement began by finding its transaction gone, else None."""
+_BY_NUMBER = {
+    208: (
+        errors.QueueNotFoundError,
+        "the table does not exist or the login has no permission on it; create it, check the address, or have the "
+        "permission granted.",
+    ),
+    1205: (errors.DeadlockError, "the server chose it to break a deadlock; run it again."),
+    1222: (errors.LockTimeoutError, "others hold the locks for too long; try again later."),
+    40515: (
+        errors.QueueNotFoundError,
+        "the table is in another database, and Azure SQL Database reaches no other from a connection; connect to that "
+        "database.",
+    ),
+}
+"""Classes and advice for single error numbers."""
+
+
+def transaction_lost(error: Exception, purpose: str) -> errors.TransactionLostError | None:
+    """Return our error if the check before a statement found no transaction, else None."""
     if state_and_number(error)[1] != _GONE or _GONE_TEXT not in _text(error):
         return None
-    return TransactionLostError(
+    return errors.TransactionLostError(
         f"Could not {purpose}: the transaction is gone and everything in it is rolled back, because a statement before "
         "ended it, or because None was given for a parameter whose type the server cannot deduce; write CAST(? AS ...) "
         "there, and run it again."
     )
 
 
-def translate(error: Exception, purpose: str) -> SqlQueueError:
-    """Our error for one of the driver's; ``purpose`` completes "Could not ..."."""
-    if isinstance(error, SqlQueueError):
+def translate(error: Exception, purpose: str) -> errors.SqlQueueError:
+    """Return our error for an error of the driver; ``purpose`` completes "Could not ..."."""
+    if isinstance(error, errors.SqlQueueError):
         return error
     if isinstance(error, UnicodeError):
-        return MessageError(f"Could not {purpose}: a text holds half a surrogate pair, which is not text: remove it.")
+        return errors.MessageError(
+            f"Could not {purpose}: a text holds half a surrogate pair, which is not text: remove it."
+        )
     state, number = state_and_number(error)
     if lost := transaction_lost(error, purpose):
         return lost
     if number == _LEFT_OPEN and _LEFT_OPEN_TEXT in _text(error):
-        return TransactionError(
+        return errors.TransactionError(
             f"Could not {purpose}: a statement in it began another transaction and left that open, so everything is "
             "rolled back; end what a statement begins by COMMIT TRANSACTION."
         )
-    if number == 1205:
-        return DeadlockError(f"Could not {purpose}: the server chose it to break a deadlock; run it again.")
-    if number == 1222:
-        return LockTimeoutError(f"Could not {purpose}: others hold the locks for too long; try again later.")
-    if number == 208:
-        return QueueNotFoundError(
-            f"Could not {purpose}: the table does not exist or the login has no permission on it; create it, check the "
-            "address, or have the permission granted."
-        )
-    if number == 40515:
-        return QueueNotFoundError(
-            f"Could not {purpose}: the table is in another database, and Azure SQL Database reaches no other from a "
-            "connection; connect to that database."
-        )
+    if number in _BY_NUMBER:
+        kind, text = _BY_NUMBER[number]
+        return kind(f"Could not {purpose}: {text}")
     if number in LOST or state in _LOST_STATES:
-        return ConnectionLostError(f"Could not {purpose}: the connection to the server was lost; run it again.")
+        return errors.ConnectionLostError(f"Could not {purpose}: the connection to the server was lost; run it again.")
     if number in BUSY:
-        return ServerBusyError(
+        return errors.ServerBusyError(
             f"Could not {purpose}: the server starts, fails over or is overloaded (error {number}); try again later."
         )
     if number in REPLICA:
-        return ServerBusyError(
+        return errors.ServerBusyError(
             f"Could not {purpose}: the database cannot be read or written on this server (error {number}), as while it "
             "fails over; try again later, or connect to its primary replica."
         )
     if number == 601:
-        return DataMovedError(f"Could not {purpose}: rows were moved while it read them; run it again.")
+        return errors.DataMovedError(f"Could not {purpose}: rows were moved while it read them; run it again.")
     if denied := permission_denied(purpose, number, _text(error)):
         return denied
     if state in {"HYT00", "HYT01"}:
-        return LockTimeoutError(f"Could not {purpose}: the statement ran into its timeout; try again later.")
-    if number is not None and (number in _OF_A_ROW or number >= _FIRST_OF_USERS):
-        return RowRefusedError(f"Could not {purpose}: SQL Server answered with {_said(number)}.", number)
+        return errors.LockTimeoutError(f"Could not {purpose}: the statement ran into its timeout; try again later.")
     if number is not None:
-        return StatementError(f"Could not {purpose}: SQL Server answered with {_said(number)}.", number)
-    return StatementError(f"Could not {purpose}: the driver failed with state {state or 'unknown'}.")
+        is_of_a_row = number in _OF_A_ROW or number >= _FIRST_OF_USERS
+        meaning = f" ({_MEANINGS[number]})" if number in _MEANINGS else ""
+        text = f"Could not {purpose}: SQL Server answered with error {number}{meaning}."
+        return (errors.RowRefusedError if is_of_a_row else errors.StatementError)(text, number)
+    return errors.StatementError(f"Could not {purpose}: the driver failed with state {state or 'unknown'}.")
 
 
 _MEANINGS = {
     102: "the syntax is wrong",
     156: "the syntax is wrong near a keyword",
-    201: "a procedure was not given all its parameters",
+    201: "a procedure needs further parameters",
     207: "there is no such column",
-    213: "as many values as columns are wanted",
+    213: "the numbers of values and columns differ",
     220: "a number is too large for its type",
-    241: "a text is no date or time",
+    241: "a text is not a date or time",
     245: "a value cannot be converted to the type of another",
     515: "NULL for a column that takes none",
     544: "a value for an identity column",
@@ -158,34 +154,30 @@ _MEANINGS = {
     8134: "a division by zero",
     8152: "a value is too long for its column",
 }
-"""The usual errors of statements of the caller's own, in words that quote nothing: the server's quote keys and values
+"""Texts for the usual errors of a caller's own statements. They quote nothing; the server's texts quote keys and values
 ("Database Engine events and errors")."""
-
-
-def _said(number: int) -> str:
-    return f"error {number} ({_MEANINGS[number]})" if number in _MEANINGS else f"error {number}"
 
 
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 
 
 def state_and_number(error: Exception) -> tuple[str | None, int | None]:
-    """The SQLSTATE and SQL Server's error number, as pyodbc packs them into its two arguments."""
+    """Return the SQLSTATE and SQL Server's error number from the two arguments of pyodbc's exception."""
     state = str(error.args[0]) if error.args else None
     numbers = [int(found) for found in _NUMBER.findall(str(error.args[1]))] if len(error.args) > 1 else []
     return state, next((number for number in numbers if number), None)
 
 
 def _text(error: Exception) -> str:
-    """What the server says in the first of the errors that pyodbc packs into one."""
+    """Return the server's text of the first error in pyodbc's exception."""
     return re.split(r" \(\d+\) \(SQL\w+\)", str(error.args[1]))[0] if len(error.args) > 1 else ""
 
 
-def quiet(error: Exception) -> BaseException:
-    """The cause to keep: the driver's own words, and the server's where no value of a row can be in them.
+def safe_cause(error: Exception) -> BaseException:
+    """Return the cause to keep: the driver's own text, or the server's text if it cannot contain a value of a row.
 
-    All else is reduced to number and SQLSTATE. A text may pretend to hold a number, so every number in it must be one
-    of a plain error; the true one is among them.
+    Other texts are reduced to number and SQLSTATE. A value in the text may look like a number, so every number in the
+    text, the true one included, must be in :data:`_PLAIN`.
     """
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     numbers = {int(found) for found in _NUMBER.findall(text)}

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.message import MAX_CHARACTERS, MAX_HEADERS, HeaderNames
-from airflow_sqlqueue.message_types import MAX_GENERIC, SPACE
+from airflow_sqlqueue.message import MAX_CHARACTERS, MAX_GENERIC, MAX_HEADERS, SPACE, HeaderNames
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -125,7 +124,7 @@ def wire_time(text: Column) -> Column:
 def first_type(enclosed: Column) -> Column:
     """The full name of the first enclosed type, without its assembly; null where there is none.
 
-    The rule is that of :func:`airflow_sqlqueue.message_types.first_type`.
+    The rule is that of :func:`airflow_sqlqueue.message.first_type`.
     """
     from pyspark.sql import functions as sf
 

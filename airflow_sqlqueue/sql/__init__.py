@@ -1,20 +1,20 @@
-"""Every T-SQL text of the project, as named queries.
+"""Named queries: every T-SQL text of the project.
 
-A ``.sql`` file here holds sections of the form::
+A ``.sql`` file here has sections of the form::
 
-    -- name: what it does, as a phrase that ends "Could not ..."
+    -- name: purpose, a phrase that completes "Could not ..."
     SELECT ... FROM {queue} WHERE RowVersion <= ?;
 
-Values are parameters, but for the numbers of statements that have none. What stands in braces is such a number, an
-identifier or a list of columns, and goes in only as :class:`Fragment`, which nothing but :func:`identifier`,
+Values are parameters, except for the numbers in statements without parameters. A placeholder in braces is such a
+number, an identifier or a list of columns. Only a :class:`Fragment` fills it, and only :func:`identifier`,
 :func:`literal`, :func:`number`, :func:`seek`, :func:`readpast`, :func:`passing`, ``columns.py`` and ``narrowing.py``
-makes.
+make fragments.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import NewType
@@ -23,14 +23,14 @@ from airflow_sqlqueue.address import quote
 from airflow_sqlqueue.routing import ResolvedAddress
 
 Fragment = NewType("Fragment", str)
-"""A piece of a statement that is safe to paste: a quoted name, or text written in this package."""
+"""A piece of a statement that is safe to insert: a quoted name, or text of this package."""
 
 
 @dataclass(frozen=True)
 class Query:
     """A statement with its name and its purpose, a phrase that completes "Could not ...".
 
-    ``ours`` is False for a text that was written outside of this package.
+    ``ours`` is False for a text from outside of this package.
     """
 
     name: str
@@ -39,47 +39,52 @@ class Query:
     ours: bool = False
 
     def bind(self, **fragments: Fragment) -> Query:
-        """The same query with its names filled in."""
-        return Query(self.name, self.purpose, self.text.format(**fragments), self.ours)
+        """Return the query with its placeholders filled."""
+        return replace(self, text=self.text.format(**fragments))
+
+    def naming(self, noun: str, table: ResolvedAddress) -> Query:
+        """Return the query with the table's address after ``noun`` in its purpose, and so in its errors."""
+        return replace(self, purpose=self.purpose.replace(noun, f"{noun} {table.canonical}"))
 
 
 def identifier(name: str | ResolvedAddress) -> Fragment:
-    """A quoted name, or the qualified name of a table."""
+    """Return a quoted name, or the qualified name of a table."""
     return Fragment(name.qualified_name if isinstance(name, ResolvedAddress) else quote(name))
 
 
 def literal(text: str) -> Fragment:
-    """A Unicode literal, for scripts that are printed: a statement that is run takes parameters."""
+    """Return a Unicode literal for printed scripts; statements that run use parameters instead."""
     return Fragment("N'" + text.replace("'", "''") + "'")
 
 
 def number(value: int) -> Fragment:
-    """A whole number, for a statement without parameters. The server keeps a plan for each: few may come."""
+    """Return a whole number for a statement without parameters. The server keeps a plan for each number: use few."""
     return Fragment(str(int(value)))
 
 
 def seek(index: str | None) -> Fragment:
-    """A further table hint: find the rows by a seek in this index alone. Nothing where there is no index.
+    """Return a further table hint: find the rows by a seek in this index only. Empty without an index.
 
-    The statement needs a condition that the index can serve, else the server has no plan for it (error 8622; without
-    the index, 308). Source: "Table hints (Transact-SQL)", which allows FORCESEEK and INDEX together in a FROM clause.
+    The statement needs a condition that the index can serve, else the server finds no plan (error 8622; error 308 if
+    the index is missing). Source: "Table hints (Transact-SQL)", which allows FORCESEEK and INDEX together in a FROM
+    clause.
     """
     return Fragment("" if index is None else f", FORCESEEK, INDEX ({identifier(index)})")
 
 
 def readpast(passes: bool) -> Fragment:
-    """A table hint before others: step over rows that others have locked. Nothing where they are to be waited for."""
+    """Return a table hint before others: skip rows that others have locked. Empty: wait for these rows."""
     return Fragment("READPAST, " if passes else "")
 
 
 def passing(passes: bool) -> Fragment:
-    """The hints of a table, which has none else: step over rows that others have locked. Nothing where they are to be
-    waited for, or read as they were where the database has READ_COMMITTED_SNAPSHOT on."""
+    """Return all hints of a table: skip rows that others have locked. Empty: wait for these rows, or read their last
+    committed version in a database with READ_COMMITTED_SNAPSHOT on."""
     return Fragment(" WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)" if passes else "")
 
 
 def query(name: str, **fragments: Fragment) -> Query:
-    """The query ``file.name``, with its names filled in."""
+    """Return the query ``file.name`` with its placeholders filled."""
     return _queries()[name].bind(**fragments) if fragments else _without_names(name)
 
 

@@ -1,7 +1,7 @@
-"""The columns of the transport's tables: how they are made, and the lists of them that fit what a table has.
+"""Columns of the transport's tables: their definitions, and the lists of columns in statements.
 
-Versions 7 and later let an owner drop the three legacy columns, so every list is built from what is there
-(docs/transport/queue-tables.md, "Columns"). Selected or returned by OUTPUT, a row always has the columns of
+Versions 7 and later let an owner drop the three legacy columns, so every list is made from the columns of the table
+(docs/transport/queue-tables.md, "Columns"). A row of a SELECT or of OUTPUT always has the columns of
 :class:`~airflow_sqlqueue.row.Row`, in its order.
 """
 
@@ -14,18 +14,18 @@ from airflow_sqlqueue.row import ADDED, COLUMN_HEADERS, COLUMNS, SENT_BITS, TABL
 from airflow_sqlqueue.sql import Fragment
 
 BODY_STRING = "CONVERT(varchar(max), [Body])"
-"""What a BodyString column computes. Right for ASCII everywhere, and for UTF-8 in a database with a UTF-8 collation
-(SQL Server 2019 and later); the transport's own, through nvarchar, is right for neither.
-(docs/transport/queue-tables.md, "Columns")
+"""The expression of a BodyString column. It is right for ASCII, and for UTF-8 in a database with a UTF-8 collation (SQL
+Server 2019 and later); the transport's own expression, with nvarchar, is right for neither
+(docs/transport/queue-tables.md, "Columns").
 """
 
 DAY = 86_400_000
-"""Milliseconds."""
+"""Milliseconds of a day."""
 
 NEVER = (2**31 - 1) * DAY
-"""The milliseconds of a life that stand for a message that does not expire.
+"""The lifetime, in milliseconds, of a message that does not expire.
 
-A sentinel, as is the empty text of the legacy columns: for a parameter that is None the driver asks the server to
+This is a sentinel like the empty text of the legacy columns: for a parameter None the driver asks the server to
 describe the whole statement, which may end the transaction (docs/transport/transactions.md, "Transactions that end in
 silence").
 """
@@ -49,12 +49,12 @@ _EXPIRES = (
     f"DATEADD(day, CAST(NULLIF(m.[Life], {NEVER}) / {DAY} AS int), GETUTCDATE()))"
 )
 STAGED = {column.name: f"{column.sql} NULL" for column in COLUMNS}
-"""The columns of a row that was taken, as a table has them that can hold the rows of every queue.
+"""Columns of a table that can hold the rows of every queue.
 
-``Expires`` of a queue is mostly ``datetime``. From compatibility level 130 on its conversion to ``datetime2`` has all
-digits of a third of a hundredth (.0033333), where the value itself is shown with three (.003): by way of a table it
-comes out a fraction of a millisecond later. The way back rounds to the same ``datetime``. (Source: "Breaking changes to
-Database Engine features in SQL Server 2016".)
+``Expires`` of a queue is mostly ``datetime``. From compatibility level 130 on, its conversion to ``datetime2`` has all
+digits of a third of a hundredth (.0033333), while the value itself is shown with three (.003): through such a table it
+becomes a fraction of a millisecond later. The conversion back rounds to the same ``datetime``. (Source: "Breaking
+changes to Database Engine features in SQL Server 2016".)
 """
 
 STAGED_NAMES = Fragment(", ".join(f"[{name}]" for name in STAGED))
@@ -65,7 +65,7 @@ STAGED_DELETED = Fragment(", ".join(f"deleted.[{name}]" for name in STAGED))
 
 
 def queue_columns(headers: str, *, legacy: bool, body_string: bool, added: Collection[str] = ADDED) -> dict[str, str]:
-    """The columns of a queue table as CREATE TABLE has them, by name; ``headers`` is varchar or nvarchar."""
+    """Return the columns of a queue table for CREATE TABLE, by name; ``headers`` is varchar or nvarchar."""
     columns = {
         column.name: column.definition
         for column in COLUMNS
@@ -78,21 +78,21 @@ def queue_columns(headers: str, *, legacy: bool, body_string: bool, added: Colle
 
 
 def definitions(columns: Mapping[str, str]) -> Fragment:
-    """Column definitions for CREATE TABLE, from the mappings of this module."""
+    """Return column definitions for CREATE TABLE, from the mappings of this module."""
     return Fragment(",\n    ".join(f"[{name}] {text}" for name, text in columns.items()))
 
 
 def row_names(present: Collection[str]) -> Fragment:
-    """The columns of a row that the table has, by their names alone."""
+    """Return the names of the columns of a row that the table has."""
     return Fragment(", ".join(f"[{name}]" for name in TABLE_NAMES if name in present))
 
 
 def row_columns(types: Mapping[str, str], source: str = "", *, body: bool = True, bounded: bool = False) -> Fragment:
-    """The columns of a :class:`~airflow_sqlqueue.row.Row`, from ``deleted.`` in OUTPUT or from the table itself.
+    """Return the columns of a :class:`~airflow_sqlqueue.row.Row`, from ``deleted.`` in OUTPUT or from the table itself.
 
-    ``types`` are the base types of the columns that the table has. ``Expired`` compares ``Expires`` with the server's
-    clock at the moment of the statement. Without ``body`` NULL stands for it; with ``bounded`` headers that are
-    too long to be read are cut.
+    ``types`` are the base types of the table's columns. ``Expired`` compares ``Expires`` with the server's clock at the
+    moment of the statement. Without ``body`` the body is NULL; with ``bounded`` headers that are too long to read are
+    cut.
     """
     columns = _columns(types, source)
     if bounded:
@@ -103,9 +103,9 @@ def row_columns(types: Mapping[str, str], source: str = "", *, body: bool = True
 
 
 def page(types: Mapping[str, str], chosen: Sequence[str], *, bounded: bool = False) -> dict[str, Fragment]:
-    """The fragments of a page of some columns of a row: ``columns``, ``names`` and ``size``, the bytes of those.
+    """Return the fragments of a page of some columns: ``columns``, ``names``, and ``size``, the bytes of the columns.
 
-    With ``bounded`` headers that are too long to be read are cut.
+    With ``bounded`` headers that are too long to read are cut.
     """
     columns = _columns(types)
     if bounded:
@@ -119,10 +119,10 @@ def page(types: Mapping[str, str], chosen: Sequence[str], *, bounded: bool = Fal
 
 
 def head_page(types: Mapping[str, str]) -> dict[str, Fragment]:
-    """:func:`page` of the columns of a row without its body, whose bytes are not counted.
+    """Return the fragments of a :func:`page` of rows without bodies, whose bytes do not count.
 
-    They are RowVersion, Id, Expires, Headers (cut where they are too long to be read), the bytes of headers and of the
-    body, Expired.
+    The columns are RowVersion, Id, Expires, Headers (cut if they are too long to read), the bytes of the headers and of
+    the body, Expired.
     """
     return {
         "columns": Fragment(
@@ -136,7 +136,7 @@ def head_page(types: Mapping[str, str]) -> dict[str, Fragment]:
 
 
 def copied_page(types: Mapping[str, str], max_body: int) -> dict[str, Fragment]:
-    """:func:`page` of a whole row, and ``BodyBytes``; of a body with more bytes than ``max_body`` it has NULL."""
+    """Return the fragments of a :func:`page` of rows and ``BodyBytes``; a body of over ``max_body`` bytes is NULL."""
     columns = {
         **_columns(types),
         "Body": f"CASE WHEN [BodyBytes] <= {int(max_body)} THEN [Body] END AS [Body]",
@@ -155,10 +155,10 @@ def _columns(types: Mapping[str, str], source: str = "") -> dict[str, str]:
 
 
 def suspect(types: Mapping[str, str]) -> Fragment:
-    """The condition that holds for every staged row that a reader may refuse, and for few others.
+    """Return a condition that holds for every staged row that a reader may refuse, and for few others.
 
-    Half a surrogate pair stands in UTF-16 only, and outside of what a binary collation has between blank and tilde; a
-    row with other such characters is checked by the client.
+    Half a surrogate pair is possible in UTF-16 only, and a binary collation sorts it outside of blank to tilde. The
+    client checks rows with other characters outside of that range.
     """
     texts = [name for name in ("Headers", *COLUMN_HEADERS) if types.get(name) in {"nvarchar", "nchar"}]
     found = [f"[{name}] LIKE N'%[^ -~]%' COLLATE Latin1_General_BIN2" for name in texts]
@@ -166,9 +166,9 @@ def suspect(types: Mapping[str, str]) -> Fragment:
 
 
 def cut_headers(source: str = "") -> Fragment:
-    """The headers for a reader outside of a drain: of what is too long to be read, only a piece leaves the server.
+    """Return the headers for a reader outside of a drain: of headers too long to read, only a piece leaves the server.
 
-    The piece is too long to be read as well, so that nobody takes it for the whole.
+    The piece is too long to read as well, so that a reader does not take it for the whole.
     """
     headers = f"{source}[Headers]"
     return Fragment(
@@ -189,11 +189,10 @@ def _expired(source: str = "") -> str:
 
 
 def output(types: Mapping[str, str], *, into: bool, body: bool = True, bounded: bool = False) -> dict[str, Fragment]:
-    """The fragments of a deleting statement: ``names``, ``output`` and ``declare``.
+    """Return the fragments of a deleting statement: ``names``, ``output`` and ``declare``.
 
-    With ``into`` the rows go by way of a table variable: a table with triggers allows no OUTPUT without INTO
-    (error 334, docs/transport/queue-tables.md, "Receiving"). Without ``body`` NULL stands for it; ``bounded`` as for
-    :func:`row_columns`.
+    With ``into`` the rows go through a table variable: a table with triggers allows no OUTPUT without INTO (error 334,
+    docs/transport/queue-tables.md, "Receiving"). ``body`` and ``bounded`` are those of :func:`row_columns`.
     """
     columns = row_columns(types, "deleted.", body=body, bounded=bounded)
     return {
@@ -204,10 +203,10 @@ def output(types: Mapping[str, str], *, into: bool, body: bool = True, bounded: 
 
 
 def forwarding(types: Mapping[str, str], target: Collection[str]) -> dict[str, Fragment]:
-    """The fragments of a statement that moves rows of a table with columns of these types to one that has ``target``.
+    """Return the fragments of a statement that moves rows of a table with these types to one with columns ``target``.
 
-    They are ``staged``, ``names``, ``deleted``, ``columns`` and ``values``. Where only the target has ``Recoverable``,
-    it gets the 1 that every sender writes.
+    The fragments are ``staged``, ``names``, ``deleted``, ``columns`` and ``values``. If only the target has
+    ``Recoverable``, it gets the 1 that every sender writes.
     """
     columns = [name for name in TABLE_NAMES if name in target and name != "RowVersion"]
     values = [f"COALESCE([{name}], {SENT_BITS[name]})" if name in SENT_BITS else f"[{name}]" for name in columns]
@@ -221,8 +220,9 @@ def forwarding(types: Mapping[str, str], target: Collection[str]) -> dict[str, F
 
 
 def transferring(types: Mapping[str, str], target: Collection[str], count: int) -> dict[str, Fragment]:
-    """:func:`forwarding` for a statement that moves ``count`` :func:`numbered` rows, which may get other headers and do
-    not expire. Empty texts stand for those of the row.
+    """Return the fragments of :func:`forwarding` for ``count`` :func:`numbered` rows.
+
+    The rows may get other headers and do not expire. An empty text keeps the text of the row.
     """
     columns = [name for name in TABLE_NAMES if name in target and name != "RowVersion"]
     values = {
@@ -239,10 +239,10 @@ def transferring(types: Mapping[str, str], target: Collection[str], count: int) 
 
 
 def delayed_move(types: Collection[str], count: int) -> dict[str, Fragment]:
-    """The fragments of a statement that moves ``count`` :func:`numbered` rows of a table of delayed messages to a queue
-    with these columns. Empty headers stand for those of the row.
+    """Return the fragments of a statement that moves ``count`` delayed messages to a queue with these columns.
 
-    They are ``columns``, ``values`` and those of :func:`numbered`.
+    The messages are :func:`numbered` rows; empty headers keep those of the row. The fragments are ``columns``,
+    ``values`` and those of :func:`numbered`.
     """
     filled = {
         "Id": "NEWID()",
@@ -255,10 +255,10 @@ def delayed_move(types: Collection[str], count: int) -> dict[str, Fragment]:
 
 
 def numbered(count: int) -> dict[str, Fragment]:
-    """The fragments of a table variable with ``count`` rows that name others by RowVersion.
+    """Return the fragments of a table variable with ``count`` rows, each for a message with its RowVersion.
 
-    They are ``rows`` and ``addressed``, definitions of columns. The parameters of a row, in this order: RowVersion,
-    Headers, and what :data:`~airflow_sqlqueue.row.COLUMN_HEADERS` has.
+    The fragments are ``rows`` and ``addressed``, definitions of columns. The parameters of a row, in this order:
+    RowVersion, Headers, and the columns of :data:`~airflow_sqlqueue.row.COLUMN_HEADERS`.
     """
     row = f"({', '.join(['?'] * (2 + len(COLUMN_HEADERS)))})"
     return {
@@ -268,14 +268,13 @@ def numbered(count: int) -> dict[str, Fragment]:
 
 
 def insertion(types: Collection[str], given: Collection[str], count: int) -> dict[str, Fragment]:
-    """The fragments of a send of ``count`` rows to a table with these columns.
+    """Return the fragments of a send of ``count`` rows to a table with these columns.
 
-    They are ``columns``, ``values``, ``names`` and ``rows``.
-
-    The parameters of a row, in this order: Id, its life in milliseconds (for Expires), Headers, Body, and what
-    :data:`~airflow_sqlqueue.row.COLUMN_HEADERS` has, empty for NULL; of Id, Expires and the last those that are
-    ``given``. A row without an Id gets a new one from the server. ``Recoverable`` is always 1, as versions 4.1 and
-    later write it.
+    The fragments are ``columns``, ``values``, ``names`` and ``rows``. The parameters of a row, in this order: Id, its
+    lifetime in milliseconds (for Expires), Headers, Body, and the columns of
+    :data:`~airflow_sqlqueue.row.COLUMN_HEADERS`, empty for NULL. All of these except Headers and Body are parameters
+    only if they are ``given``. A row without an Id gets a new one from the server. ``Recoverable`` is always 1, as in
+    versions 4.1 and later.
     """
     filled = {
         "Id": "m.[Id]" if "Id" in given else "NEWID()",
@@ -290,7 +289,7 @@ def insertion(types: Collection[str], given: Collection[str], count: int) -> dic
 
 
 def _filled_by_sender(types: Collection[str], given: Collection[str]) -> dict[str, str]:
-    # Blanks alone compare equal to the empty text: of such a value, which means nothing, NULL is kept as well.
+    # A value of blanks only, which has no meaning, is equal to the empty text and so becomes NULL as well.
     texts = {name: f"NULLIF(m.[{name}], '')" if name in given else "NULL" for name in COLUMN_HEADERS if name in types}
     return {**texts, **{name: str(bit) for name, bit in SENT_BITS.items() if name in types}}
 
@@ -300,11 +299,11 @@ FLAGS = {name: 1 << place for place, name in enumerate((*COLUMN_HEADERS, "Body",
 
 
 def restoration(types: Collection[str], count: int) -> dict[str, Fragment]:
-    """The fragments of a statement that puts back ``count`` rows as they were, as :func:`insertion` has them.
+    """Return the fragments of a statement that puts back ``count`` rows unchanged; they are those of :func:`insertion`.
 
     The parameters of a row, in this order: Id, Flags, Expires (ISO 8601 in UTC, empty for NULL), Headers, Body, and
-    what :data:`~airflow_sqlqueue.row.COLUMN_HEADERS` has where the table has the columns. What Flags call NULL is NULL,
-    so that an empty text or body comes back as it was.
+    those columns of :data:`~airflow_sqlqueue.row.COLUMN_HEADERS` that the table has. Flags distinguish NULL from an
+    empty text or body.
     """
     present = ["Id", "Flags", "Expires", "Headers", "Body", *(name for name in COLUMN_HEADERS if name in types)]
     values = {name: f"m.[{name}]" for name in present} | {"Expires": "CONVERT(datetime2, NULLIF(m.[Expires], ''), 126)"}

@@ -1,12 +1,12 @@
 -- lock: take the application lock for creating the queue
--- The name is the one endpoints use, so that their installers and ours wait for each other. The procedure runs in the
--- queue's own database, which makes the lock one and the same for connections from any other.
+-- Endpoints use the same name, so that their installers and this package wait for each other. The procedure runs in the
+-- queue's own database, so that connections from other databases use the same lock.
 DECLARE @result int;
 EXEC @result = {catalog}.sys.sp_getapplock
     @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = ?;
 SELECT @result;
 
--- schema: look for the schema
+-- schema: find the schema
 SELECT COUNT(*) FROM {catalog}.sys.schemas WHERE name = ?;
 
 -- run_there: run a statement in the queue's database
@@ -15,8 +15,8 @@ EXEC {catalog}.sys.sp_executesql ?;
 -- make_schema: create the schema
 CREATE SCHEMA {schema}
 
--- script_settings: set what a filtered index needs
--- Tools differ in what they set; sqlcmd leaves QUOTED_IDENTIFIER off.
+-- script_settings: set the options that a filtered index needs
+-- Tools have different defaults; sqlcmd leaves QUOTED_IDENTIFIER off.
 SET QUOTED_IDENTIFIER, ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
 SET NUMERIC_ROUNDABORT OFF;
 
@@ -52,7 +52,7 @@ INCLUDE ([Id], [RowVersion]) WHERE [Expires] IS NOT NULL{options};
 CREATE NONCLUSTERED INDEX [Index_Due] ON {table} ([Due] ASC){options};
 
 -- lock_whole: lock the table
--- Waits for every transaction that has locked a row, and returns whether one is left.
+-- The statement waits for every transaction that has locked a row. Its result has a row if the table has one.
 SELECT TOP (1) 1 FROM {table} WITH (TABLOCKX, HOLDLOCK);
 
 -- count_whole: count the messages of the table

@@ -3,8 +3,8 @@
 INSERT INTO {table} ([Headers], [Body], [Due]) VALUES {rows};
 
 -- page: list the delayed messages of the table
--- Ordered by Due alone, which its index serves: a second column would make the server sort the whole table. The page ends
--- after a number of bytes of headers as well: the first row, and each that begins before the limit.
+-- The order is by Due alone, which its index serves: with a second column the server would sort the whole table. A
+-- number of bytes of headers limits the page as well: it has the first row, and each row that begins before the limit.
 SELECT [RowVersion], {due}, {headers}, [Bytes]
 FROM (
     SELECT *, SUM([Bytes]) OVER (ORDER BY [Due] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
@@ -16,7 +16,7 @@ FROM (
 WHERE [BytesBefore] < ?;
 
 -- count: count the delayed messages of the table
--- One scan, of the index on Due, which has all that is asked for.
+-- One scan of the index on Due, which has every column of this query.
 SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN [Due] < GETUTCDATE() THEN 1 END)
 FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK);
 
@@ -25,7 +25,7 @@ SELECT COUNT_BIG(*)
 FROM (SELECT TOP (?) [Due] FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)) AS waiting;
 
 -- cancel: cancel delayed messages of the table
--- A message that is just being moved is passed over.
+-- A message that another transaction is moving is skipped.
 DELETE FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [RowVersion] IN ({row_versions});
 SELECT @@ROWCOUNT;
 
@@ -35,7 +35,7 @@ SELECT {due} FROM (
 ) AS head;
 
 -- lock_mover: take the application lock for moving messages of the table
--- The session's lock, as a move is many transactions; the server lets go of it when the connection breaks.
+-- The session owns the lock, because a move is many transactions; the server releases it when the connection breaks.
 DECLARE @result int;
 EXEC @result = {catalog}.sys.sp_getapplock
     @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 0;
@@ -45,9 +45,9 @@ SELECT @result;
 EXEC {catalog}.sys.sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
 
 -- due: find the messages of the table that are due
--- The transport's hints and condition (docs/transport/queue-tables.md, "Delayed messages"). The locks last until the
--- transaction ends. Ordered by Due alone: TOP then stops after its rows, where a sort would read and lock every message
--- that is due. Bytes as for page; rows beyond the limit are locked as well.
+-- The hints and the condition are the transport's (docs/transport/queue-tables.md, "Delayed messages"). The locks last
+-- until the transaction ends. The order is by Due alone, so that TOP stops after its rows: a sort would read and lock
+-- every due message. Bytes are limited as in page; rows beyond the limit are locked as well.
 SELECT [RowVersion], {due}, {headers}, [Bytes]
 FROM (
     SELECT *, SUM([Bytes]) OVER (ORDER BY [Due] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
@@ -60,13 +60,13 @@ FROM (
 WHERE [BytesBefore] < ?;
 
 -- move: move due messages of the table to the queue
--- Bodies stay on the server. INSERT and DELETE instead of the transport's OUTPUT INTO, whose target may have no triggers,
--- foreign keys or checks. RowVersion has no index: the range of Due is what makes the rows quick to find. The join hint
--- has the range read once, with a seek in @due for each of its rows; the estimate for a table variable, one row, may make
--- it the other way round. The rows are locked already, by the query due: without UPDLOCK the DELETE keeps no lock of the
--- others that are due at the same moment, of which there may be more than lock escalation needs. They are read for each
--- piece all the same, as nothing says where in the range the rows stand. Empty headers in a row of @due are those of the
--- message itself.
+-- Bodies stay on the server. INSERT and DELETE replace the transport's OUTPUT INTO, whose target must not have
+-- triggers, foreign keys or checks. RowVersion has no index, so the range of Due finds the rows quickly. With the join
+-- hint the server reads the range once and seeks in @due for each of its rows; without it the estimate for a table
+-- variable, one row, may reverse this order. The query due has locked the rows already. Without UPDLOCK the DELETE
+-- keeps no locks of other messages that are due at the same moment, whose number may be large enough for lock
+-- escalation. Each piece reads them nevertheless, because the positions of its rows in the range are not known. Empty
+-- headers in a row of @due mean the headers of the message itself.
 DECLARE @due TABLE (
     [RowVersion] bigint NOT NULL PRIMARY KEY, [Headers] nvarchar(max) NOT NULL,
     {addressed}

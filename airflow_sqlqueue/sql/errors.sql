@@ -2,5 +2,5 @@
 SELECT [Body] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [RowVersion] = ?;
 
 -- end: find the end of the queue
--- With what others have locked: it cannot be returned, but it is to be reported.
+-- The result includes messages that others have locked: these cannot be returned, but must be reported.
 SELECT MAX([RowVersion]) FROM {queue} WITH (NOLOCK);

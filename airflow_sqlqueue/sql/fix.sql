@@ -1,6 +1,6 @@
 -- headers: make Headers nvarchar
--- Without COLLATE the column gets the collation of the database, whatever it had: no statement, of endpoints or here,
--- compares headers. ONLINE has no effect on a system-versioned table.
+-- Without COLLATE the column gets the collation of the database. Its old collation does not matter, because no
+-- statement of endpoints or of this package compares headers. ONLINE has no effect on a system-versioned table.
 ALTER TABLE {table} ALTER COLUMN [Headers] nvarchar(max) NOT NULL{options};
 
 -- rebuild_index: rebuild the index

@@ -1,11 +1,11 @@
--- database: look for the database
+-- database: find the database
 SELECT DB_ID(?);
 
--- object_id: look for the table
+-- object_id: find the table
 SELECT OBJECT_ID(?);
 
--- object: look at the table
--- A synonym's base is read part by part; a missing one means the synonym's own database or schema.
+-- object: read the table
+-- The parts of a synonym's base table are read one by one; a missing part means the synonym's own database or schema.
 SELECT RTRIM(o.type), PARSENAME(s.base_object_name, 4), PARSENAME(s.base_object_name, 3),
        PARSENAME(s.base_object_name, 2), PARSENAME(s.base_object_name, 1),
        t.is_memory_optimized, t.temporal_type, t.is_tracked_by_cdc, t.lock_escalation_desc,
@@ -22,8 +22,8 @@ SELECT c.name, TYPE_NAME(c.system_type_id), c.max_length, c.is_nullable, c.is_id
 FROM {catalog}.sys.columns AS c WHERE c.object_id = OBJECT_ID(?) ORDER BY c.column_id;
 
 -- indexes: read the table's indexes
--- Rowstore indexes by their first key column, which is the one that matters here. Whether an index is filtered all see who
--- see the table; the filter's text takes VIEW DEFINITION ("sys.indexes (Transact-SQL)"), and is empty without it.
+-- Rowstore indexes by their first key column, the only relevant one here. Every login that sees the table sees whether
+-- an index is filtered; the filter's text needs VIEW DEFINITION ("sys.indexes (Transact-SQL)") and is empty without it.
 SELECT i.name, c.name, i.type_desc, i.is_disabled,
        CASE WHEN i.has_filter = 1 THEN COALESCE(i.filter_definition, N'') END
 FROM {catalog}.sys.indexes AS i
@@ -38,8 +38,8 @@ JOIN {catalog}.sys.trigger_events AS e ON e.object_id = t.object_id
 WHERE t.parent_id = OBJECT_ID(?) ORDER BY t.name, e.type;
 
 -- tables: list the tables of the database
--- Every table with a column that one of the transport's tables has; which kind it is, its columns decide. The count is
--- the catalog's: it takes no lock on the rows and may be a little behind.
+-- Every table with a column of one of the transport's tables; the kind follows from all its columns. The count comes
+-- from the catalog: it takes no lock on the rows and may be slightly out of date.
 SELECT s.name, t.name, c.name, TYPE_NAME(c.system_type_id), (
     SELECT SUM(p.rows) FROM {catalog}.sys.partitions AS p WHERE p.object_id = t.object_id AND p.index_id IN (0, 1)
 )
@@ -53,7 +53,7 @@ WHERE t.is_ms_shipped = 0 AND EXISTS (
 ORDER BY s.name, t.name, c.column_id;
 
 -- size: read the table's size
--- Pages of rows proper: a row lies in one of them, with a pointer to a body that does not fit.
+-- Only pages of rows count: a row is in one of them, with a pointer to a body that does not fit.
 SELECT COALESCE(SUM(p.rows), 0), COALESCE(SUM(a.data_pages), 0)
 FROM {catalog}.sys.partitions AS p
 JOIN {catalog}.sys.allocation_units AS a ON a.container_id = p.hobt_id AND a.type = 1
@@ -67,15 +67,16 @@ WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1);
 SELECT COUNT_BIG(*) FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK);
 
 -- identity: read the table's last identity value
--- IDENT_CURRENT cannot distinguish a table that never had a row from one with a single row; last_value is NULL there.
+-- IDENT_CURRENT is the same for a table that never had a row and for a table with a single row; last_value is NULL for
+-- the first.
 SELECT CAST(c.last_value AS bigint), CAST(c.seed_value AS bigint), CAST(c.increment_value AS bigint)
 FROM {catalog}.sys.identity_columns AS c WHERE c.object_id = OBJECT_ID(?);
 
 -- durability: read how durable a COMMIT is in the database
 SELECT delayed_durability_desc FROM sys.databases WHERE name = ?;
 
--- consumers: look for others that consume the queue
--- Endpoints keep their connections; the last statement of one that receives names the queue, and deletes or peeks.
+-- receivers: find other receivers of the queue
+-- Endpoints keep their connections; the last statement of a receiving endpoint names the queue, and deletes or peeks.
 SELECT DISTINCT s.program_name, s.host_name
 FROM sys.dm_exec_connections AS c
 JOIN sys.dm_exec_sessions AS s ON s.session_id = c.session_id

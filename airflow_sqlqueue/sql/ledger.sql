@@ -42,9 +42,9 @@ CREATE CLUSTERED INDEX [Index_Batch] ON {table} ([BatchId] ASC, [MinRowVersion] 
 CREATE INDEX [Index_Owner] ON {table} ([Owner] ASC);
 
 -- lock_open: take the application lock for opening the batch
--- The transaction's lock, for as long as the session waits for any: of two tasks with the same batch id, one makes the
--- row and the other finds it. HOLDLOCK would make whoever opens another batch wait where its id falls into the same gap
--- (docs/transport/transactions.md, "Rows that are not there").
+-- The transaction owns the lock and waits for it up to the session's lock timeout: of two tasks with the same batch id,
+-- one makes the row and the other finds it. With HOLDLOCK a task that opens another batch would wait if its id were in
+-- the same gap (docs/transport/transactions.md, "Rows that are not there").
 DECLARE @result int;
 EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction';
 SELECT @result;
@@ -61,12 +61,12 @@ SELECT [Queue], [Origin], [State], [Stage], [UpTo], [Parts], [Messages], [Expire
 FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 
 -- commit_part: commit the part
--- The last round trip of a part's transaction: no pause of the client can stand between the ledger row and COMMIT. The
--- shared lock on the batch row is held to the end, so that a seal waits for it or refuses it (docs/design.md, "A part
--- is one transaction" and "The seal"). An empty path stands for NULL: for a parameter that is None the driver asks the
--- server for the types, which cannot be deduced here (docs/transport/transactions.md, "Transactions that end in
--- silence"). XACT_ABORT has to be ON: without it a COMMIT or ROLLBACK in a statement with parameters is error 266, after
--- it was carried out. A trigger may have begun another transaction: see session.commit.
+-- The last round trip of a part's transaction, so that no pause of the client comes between the ledger row and COMMIT.
+-- The shared lock on the batch row is held to the end, so that a seal waits for the part or excludes it
+-- (docs/design.md, "A part is one transaction" and "The seal"). An empty path means NULL: for a parameter None the
+-- driver asks the server for the types, which cannot be deduced here (docs/transport/transactions.md, "Transactions
+-- that end in silence"). XACT_ABORT must be ON: without it a COMMIT or ROLLBACK in a statement with parameters is
+-- carried out and then fails with error 266. A trigger may have begun another transaction: see session.commit.
 IF @@TRANCOUNT > 1 THROW 50003, N'A transaction was left open.', 1;
 INSERT INTO {part} ([PartId], [BatchId], [Path], [Messages], [Expired], [Quarantined], [Bytes],
                     [MinRowVersion], [MaxRowVersion], [Worker], [CommittedAt])
@@ -81,7 +81,7 @@ END;
 COMMIT TRANSACTION;
 
 -- lock_copy: take the application lock for copying into the batch
--- The transaction's lock: each part of a copy begins where the last one ended, whichever try has made that.
+-- The transaction owns the lock: each part of a copy begins at the end of the last one, even of an earlier try.
 DECLARE @result int;
 EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction';
 SELECT @result;
@@ -90,14 +90,14 @@ SELECT @result;
 SELECT MAX([MaxRowVersion]) FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 
 -- lock_window: take the application lock of a window of the batch
--- The session's lock: the server lets go of it once the connection is gone and nothing of it is under way any more.
+-- The session owns the lock: the server releases it when the connection is gone and its last statement has ended.
 DECLARE @result int;
 EXEC @result = {catalog}.sys.sp_getapplock
     @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = ?;
 SELECT @result;
 
 -- lock_batch: take the application lock of the batch
--- The session's lock: the server lets go of it once the connection is gone, as when the process that held it was killed.
+-- The session owns the lock: the server releases it when the connection is gone, as after a kill of its process.
 DECLARE @result int;
 EXEC @result = {catalog}.sys.sp_getapplock
     @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = ?;
@@ -107,16 +107,16 @@ SELECT @result;
 EXEC {catalog}.sys.sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
 
 -- unfinished: find the unfinished batches of the task
--- READPAST: a batch whose row is locked is being sealed, marked consumed or put back at this moment.
+-- READPAST: another session is sealing a batch with a locked row, marking it consumed or putting it back.
 SELECT [BatchId] FROM {batch} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE [Owner] = ? AND [State] IN ('open', 'sealed') ORDER BY [OpenedAt], [BatchId];
 
 -- seal: seal the batch
--- Waits, up to the lock timeout, for parts that are in their last round trip; after it, none can be added.
+-- The statement waits, up to the lock timeout, for parts in their last round trip; after it no part can be added.
 UPDATE {batch} SET [State] = 'sealed', [SealedAt] = SYSUTCDATETIME() WHERE [BatchId] = ? AND [State] = 'open';
 
 -- total: add up the parts of the batch
--- The figures are frozen at the seal, so that a ledger that went back in time shows.
+-- The figures are frozen at the seal, so that they reveal a ledger that was restored to an earlier state.
 UPDATE b SET [Parts] = p.[Parts], [Messages] = p.[Messages], [Expired] = p.[Expired],
              [Quarantined] = p.[Quarantined], [Bytes] = p.[Bytes]
 FROM {batch} AS b
@@ -132,15 +132,15 @@ WHERE b.[BatchId] = ? AND b.[State] = 'sealed' AND b.[Parts] IS NULL;
 SELECT [PartId], [Path], [Messages], [Expired], [Bytes], [MinRowVersion], [MaxRowVersion], [Quarantined]
 FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ? ORDER BY [MinRowVersion], [PartId];
 
--- consume: mark the batch consumed
+-- mark_consumed: mark the batch consumed
 UPDATE {batch} SET [State] = 'consumed', [ConsumedAt] = SYSUTCDATETIME()
 WHERE [BatchId] = ? AND [State] = 'sealed' AND [Parts] = ? AND [Messages] = ?;
 SELECT @@ROWCOUNT;
 
 -- list: list the batches
--- A batch that is being put back is left out: its row is locked for as long as that takes, and the whole list would wait
--- for it where READ_COMMITTED_SNAPSHOT is off. Parts with messages are counted, for an open batch all else too: nothing is
--- frozen yet.
+-- A batch that is being put back is left out: its row stays locked meanwhile, and without READ_COMMITTED_SNAPSHOT the
+-- whole list would wait for it. The parts with messages are counted; for an open batch, which has no frozen figures
+-- yet, the other figures are added up too.
 SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[Stage], b.[Kept],
        b.[OpenedAt], b.[SealedAt], b.[ConsumedAt], b.[RequeuedAt],
        p.[Parts], COALESCE(b.[Messages], p.[Messages]), COALESCE(b.[Expired], p.[Expired]),
@@ -166,10 +166,10 @@ SELECT TOP (?) n.[BatchId] FROM {batch} AS n WITH (READPAST, ROWLOCK, READCOMMIT
 ORDER BY n.[OpenedAt] DESC, n.[BatchId]
 
 -- requeue: mark the batch requeued
--- The first statement of the transaction that sends the rows: another requeue or consume waits for its end. UPDLOCK has
--- it wait for a seal under way: with optimized locking and READ_COMMITTED_SNAPSHOT the condition is otherwise tried on the
--- last committed version, so that a batch that is being sealed would be passed over as open
--- (docs/transport/transactions.md, "Isolation and READPAST").
+-- The first statement of the transaction that sends the rows: another requeue, or marking as consumed, waits for its
+-- end. UPDLOCK makes the statement wait for a running seal. With optimized locking and READ_COMMITTED_SNAPSHOT the
+-- server otherwise checks the condition on the last committed version, and would skip a batch that is being sealed as
+-- open (docs/transport/transactions.md, "Isolation and READPAST").
 UPDATE b SET [State] = 'requeued', [RequeuedAt] = SYSUTCDATETIME()
 FROM {batch} AS b WITH (UPDLOCK, ROWLOCK)
 WHERE b.[BatchId] = ? AND b.[State] = 'sealed';
@@ -180,7 +180,7 @@ DELETE TOP (?) FROM {part} WHERE [BatchId] = ?;
 SELECT @@ROWCOUNT;
 
 -- forget_empty: forget the batch, which holds nothing
--- No part can be added to it any more: it is sealed.
+-- The batch is sealed, so no part can be added to it.
 DELETE FROM {batch}
 WHERE [BatchId] = ? AND [State] = 'sealed' AND NOT EXISTS (SELECT 1 FROM {part} WHERE [BatchId] = ?);
 SELECT @@ROWCOUNT;

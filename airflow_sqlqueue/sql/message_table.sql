@@ -1,5 +1,5 @@
 -- make: create the table of staged messages (with 'sqlqueue create --ledger' an administrator can)
--- Without triggers, foreign keys and checks, as OUTPUT INTO wants its target.
+-- The table has no triggers, foreign keys or checks, because the target of OUTPUT INTO must not have them.
 CREATE TABLE {table} (
     [BatchId] uniqueidentifier NOT NULL,
     [PartId] uniqueidentifier NOT NULL,
@@ -7,13 +7,13 @@ CREATE TABLE {table} (
 );
 
 -- index: create the index of the table of staged messages
--- Not unique: a RowVersion is an identity, which nothing keeps from coming twice. Parts of workers side by side stand
--- apart, so that none waits for another's page.
+-- The index is not unique, because an identity such as RowVersion may come twice. The rows of parallel workers' parts
+-- are apart from each other, so that no worker waits for another's page.
 CREATE CLUSTERED INDEX [Index_Batch] ON {table} ([BatchId] ASC, [PartId] ASC, [RowVersion] ASC);
 
 -- take: move messages of the queue into the table of staged messages
--- The head as queue.take_head has it, whose RowVersions are above those of the part so far: what is above them in the
--- part is what this statement moved. Expired rows have to go this way too, for their RowVersions.
+-- The head is that of queue.take_head. Its RowVersions are above those already in the part, so the rows above these are
+-- the ones that this statement has moved. Expired rows are moved as well, because their RowVersions count.
 DECLARE @batch uniqueidentifier = ?, @part uniqueidentifier = ?, @after bigint = ?, @keep bit = ?;
 WITH sized AS (
     SELECT {names}, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
@@ -38,14 +38,14 @@ IF @expired > 0
     DELETE FROM {table} WITH (ROWLOCK) WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after AND [Expired] = 1;
 SELECT @taken, @expired, @bytes, @low, @high, @suspect;
 
--- suspect: look at messages that Spark may not be able to read
--- ROWLOCK here and below: a page at the edge of a part may have rows of another one that is not committed.
+-- suspect: read messages that Spark may not be able to read
+-- ROWLOCK here and below: a page at the edge of a part may have uncommitted rows of another part.
 SELECT {columns}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0)
 FROM {table} WITH (ROWLOCK) WHERE [BatchId] = ? AND [PartId] = ? AND [RowVersion] > ? AND ({suspect});
 
 -- read: read messages of the batch
--- A page ends with a RowVersion, so that two rows with the same one are never parted, and before the rows that begin
--- behind a number of bytes, which bounds the memory of the reader.
+-- A page has all rows of its last RowVersion, so that rows with the same one stay together. It ends before the rows
+-- that begin behind a number of bytes, which limits the memory of the reader.
 DECLARE @batch uniqueidentifier = ?, @part uniqueidentifier = ?, @after bigint = ?, @to bigint;
 SELECT @to = MAX([RowVersion])
 FROM (

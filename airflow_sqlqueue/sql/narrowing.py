@@ -1,9 +1,9 @@
-"""A condition on the text of headers that every message which matches a filter fulfils, and few others.
+"""Narrowing of a search: a condition on the text of headers that is true for every matching message and few others.
 
-Headers are JSON, which SQL Server could read itself: ``JSON_VALUE`` gives no more than 4,000 characters, is an error
-for text that is not JSON, and takes the first of two equal names where endpoints take the last. So the server only
-leaves out what cannot match, by ``LIKE``, which needs no compatibility level and fails for no text, and whoever asked
-decides about the rest. It holds whatever is escaped, and in a ``varchar`` column as well.
+SQL Server could read headers as JSON, but ``JSON_VALUE`` returns at most 4,000 characters, fails for text that is not
+JSON, and takes the first of two equal names where endpoints take the last. So the server only excludes messages that
+cannot match, by ``LIKE``, which needs no compatibility level and fails for no text. The client checks the remaining
+messages. The condition allows for any escaped character, and for a ``varchar`` column.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from airflow_sqlqueue.sql import Fragment
 
 _COLLATE = "COLLATE Latin1_General_BIN2"
 _WRITTEN = re.compile(r"[^A-Za-z0-9 .,:;=_-]+")
-"""What may stand escaped in JSON, or means something to LIKE. ``_`` is any character there, as it may be."""
+"""Characters that JSON may escape or that are special in LIKE. ``_`` stays: in LIKE it matches any character."""
 
 _LONGEST = 500
-"""Characters of a name or a value that are looked for: a pattern has 4,000 at the most."""
+"""The most characters of a name or a value to search for: a pattern has at most 4,000."""
 
 _ESCAPED = rf"[Headers] LIKE N'%\u00[2-7]%' {_COLLATE}"
-"""Some serializers escape characters of ASCII: these texts are for whoever decides."""
+"""The condition of texts with escaped ASCII characters, which some serializers write: the client checks them."""
 
 _SENT = '"NServiceBus.TimeSent":"'
 _DIGITS = {number: "[0-9]" * number for number in (2, 4, 6)}
@@ -31,19 +31,19 @@ _TIME_LENGTH = 27
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition with the values of its parameters."""
+    """Condition of a statement, with the values of its parameters."""
 
     text: Fragment
     values: tuple[str, ...]
 
 
 def header_pattern(name: str, value: str | None) -> str:
-    """What LIKE finds wherever a header has this value; None is a JSON null."""
+    """Return the LIKE pattern of headers with this name and value; None is a JSON null."""
     return f'%"{_loose(name)}"%' + ("null%" if value is None else f'"{_loose(value)}"%')
 
 
 def mention_pattern(name: str, value: str) -> str:
-    """What LIKE finds wherever a header's value has this text in it."""
+    """Return the LIKE pattern of headers with this name and a value that contains this text."""
     return f'%"{_loose(name)}"%{_loose(value)}%'
 
 
@@ -55,10 +55,10 @@ def _loose(text: str) -> str:
 def may_match(
     patterns: list[str], *, unless_without: str | None = None, since: str | None = None, until: str | None = None
 ) -> Condition:
-    """The condition that all patterns are found, and that the message was sent ``since`` and before ``until``.
+    """Return the condition that all patterns match, and that the message was sent ``since`` and before ``until``.
 
-    The times are in the form of the transport, which compares as text; a message whose TimeSent has another form, or
-    that has none, fulfils the condition. So does one without the header ``unless_without``.
+    The times have the form of the transport, which sorts as text. The condition is also true for a message without
+    TimeSent or with another form of it, and for a message without the header ``unless_without``.
     """
     found = " AND ".join([f"[Headers] LIKE ? {_COLLATE}"] * len(patterns))
     values = list(patterns)
@@ -76,7 +76,7 @@ def may_match(
 
 
 def _sent_between(since: bool, until: bool) -> str:
-    """Where TimeSent stands twice, or not in the form of the transport, the text says nothing."""
+    """Return the condition on TimeSent; it is true if TimeSent occurs twice or in another form than the transport's."""
     at = f"CHARINDEX(N'{_SENT}' {_COLLATE}, [Headers])"
     again = f"CHARINDEX(N'{_SENT}' {_COLLATE}, [Headers], {at} + 1)"
     value = f"SUBSTRING([Headers], {at} + {len(_SENT)}, {_TIME_LENGTH})"

@@ -1,5 +1,5 @@
 -- make: create the table of messages to be sent (with 'sqlqueue create --ledger' an administrator can)
--- RowVersion is the place in the attempt: a table of staged messages has the columns of every queue.
+-- RowVersion is the position in the attempt: a table of staged messages has the columns of every queue.
 CREATE TABLE {table} (
     [AttemptId] uniqueidentifier NOT NULL,
     [StagedAt] datetime2(3) NOT NULL,
@@ -15,7 +15,7 @@ INSERT INTO {table} ([AttemptId], [StagedAt], [RowVersion], {columns})
 SELECT @attempt, SYSUTCDATETIME(), @after + 1 + m.[Position], {values} FROM (VALUES {rows}) AS m ({names});
 
 -- publish: send staged messages to the queue
--- ORDER BY is what makes the identity follow the order of the messages, as in queue.send.
+-- ORDER BY makes the identity follow the order of the messages, as in queue.send.
 INSERT INTO {queue} ({columns})
 SELECT {values} FROM {table} WITH (READCOMMITTEDLOCK, ROWLOCK)
 WHERE [AttemptId] = ? AND [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion];
@@ -25,12 +25,12 @@ SELECT @@ROWCOUNT;
 DELETE TOP (?) FROM {table} WITH (ROWLOCK) WHERE [AttemptId] = ?;
 SELECT @@ROWCOUNT;
 
--- count_older: count messages of sends that never came to their end
+-- count_older: count messages of unfinished sends
 SELECT COUNT_BIG(*) FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE [StagedAt] < DATEADD(second, ?, SYSUTCDATETIME());
 
--- remove_older: remove messages of sends that never came to their end
--- Without an index of its own: the table holds what is being sent, and is empty at most times.
+-- remove_older: remove messages of unfinished sends
+-- This needs no index: the table has only the messages of running sends and is usually empty.
 DELETE TOP (?) FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE [StagedAt] < DATEADD(second, ?, SYSUTCDATETIME());
 SELECT @@ROWCOUNT;

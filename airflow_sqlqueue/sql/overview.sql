@@ -1,7 +1,7 @@
 -- counts: count the messages of the database's queues by its catalog
--- The catalog's count and the last identity: no row of a queue is read and none is locked. The catalog's own rows are, so
--- that a CREATE, an ALTER or a rebuild of any table of the database is waited for until it is committed. sys.partitions
--- shows what the login may see of a table at all, where sys.dm_db_partition_stats takes the permission VIEW DATABASE STATE.
+-- The catalog's count and the last identity: no row of a queue is read or locked. The catalog's own rows are, so the
+-- statement waits until a CREATE, an ALTER or a rebuild of any table of the database is committed. sys.partitions has
+-- every table that the login may see, while sys.dm_db_partition_stats needs the permission VIEW DATABASE STATE.
 SELECT t.object_id, s.name, t.name, (
     SELECT SUM(p.rows) FROM {catalog}.sys.partitions AS p WHERE p.object_id = t.object_id AND p.index_id IN (0, 1)
 ), CAST(i.last_value AS bigint), CAST(i.seed_value AS bigint), CAST(i.increment_value AS bigint)
@@ -13,7 +13,7 @@ WHERE t.is_ms_shipped = 0 AND EXISTS (
 )
 ORDER BY s.name, t.name;
 
--- tables: look at the tables of the database
+-- tables: read the tables of the database
 SELECT t.object_id, t.is_memory_optimized, t.temporal_type, t.is_tracked_by_cdc, t.lock_escalation_desc
 FROM {catalog}.sys.tables AS t
 WHERE t.is_ms_shipped = 0 AND EXISTS (
@@ -29,7 +29,7 @@ WHERE EXISTS (SELECT * FROM {catalog}.sys.tables AS t WHERE t.object_id = c.obje
 ORDER BY c.object_id, c.column_id;
 
 -- indexes: read the indexes of the database's tables
--- As inspect.indexes has them.
+-- The rows are those of inspect.indexes.
 SELECT i.object_id, i.name, c.name, i.type_desc, i.is_disabled,
        CASE WHEN i.has_filter = 1 THEN COALESCE(i.filter_definition, N'') END
 FROM {catalog}.sys.indexes AS i
@@ -50,17 +50,17 @@ ORDER BY t.parent_id, t.name, e.type;
 SELECT d.is_read_committed_snapshot_on, d.delayed_durability_desc FROM sys.databases AS d WHERE d.name = ?;
 
 -- quarantined: count the messages in quarantine
--- By queue, of the first so many rows: the table is one for exceptions, and has no index on Queue.
+-- The counts are by queue, of the first rows only: the table is for exceptions and has no index on Queue.
 SELECT q.[Queue], COUNT_BIG(*)
 FROM (
     SELECT TOP (?) [Queue] FROM {quarantine} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) ORDER BY [QuarantineId]
 ) AS q
 GROUP BY q.[Queue];
 
--- head: look at the first message of the queue
--- When it was sent, out of the text of its headers, so that they need not leave the server, however long they are. Where
--- they are written in another way than endpoints do, with blanks or escapes, nothing is found. The first row of all,
--- expired or not: to pass over expired ones might take reading them all.
+-- head: read the first message of the queue
+-- The time of its send comes from the text of its headers on the server, so that long headers do not leave the server.
+-- Headers in another form than that of endpoints, with blanks or escapes, give no time. The row is the first one,
+-- expired or not: to skip expired rows the server might have to read them all.
 SELECT TOP (1) CASE
     WHEN CHARINDEX(N'"NServiceBus.TimeSent":"' COLLATE Latin1_General_BIN2, [Headers]) > 0
     THEN SUBSTRING([Headers], CHARINDEX(N'"NServiceBus.TimeSent":"' COLLATE Latin1_General_BIN2, [Headers]) + 24, 27) END

@@ -9,8 +9,8 @@ CREATE TABLE {table} (
 );
 
 -- move: move messages of the queue into quarantine
--- Their bytes never leave the server: what a client cannot write it may not be able to send either. The target has no
--- triggers, foreign keys or checks, as OUTPUT INTO wants it.
+-- Their bytes never leave the server: a client that cannot write a message may not be able to send it either. The
+-- target has no triggers, foreign keys or checks, as OUTPUT INTO requires.
 DECLARE @batch uniqueidentifier = ?, @queue nvarchar(400) = ?, @reason nvarchar(200) = ?;
 WITH head AS (
     SELECT {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek}) WHERE [RowVersion] IN ({row_versions})
@@ -30,15 +30,15 @@ OUTPUT @batch, @queue, @reason, SYSUTCDATETIME(), {values}
 INTO {table} ([BatchId], [Queue], [Reason], [QuarantinedAt], {columns});
 SELECT @@ROWCOUNT;
 
--- list: look at the quarantine
--- READPAST: a row that is locked is part of a part that is not committed yet, or is being put back at this moment.
--- Queue has no index, as this is a table for exceptions.
+-- list: list the quarantine
+-- READPAST: a locked row belongs to a part that is not committed yet, or another session is putting it back. Queue has
+-- no index, because this is a table for exceptions.
 SELECT [QuarantineId], [BatchId], [Reason], [QuarantinedAt], [Id], [RowVersion], DATALENGTH([Headers]),
        COALESCE(DATALENGTH([Body]), 0)
 FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Queue] = ? ORDER BY [QuarantineId];
 
 -- requeue: put a message of the quarantine back into the queue
--- As it was; its RowVersion is a new one.
+-- The message is unchanged except for a new RowVersion.
 INSERT INTO {queue} ({columns})
 SELECT {values} FROM {table} WITH (UPDLOCK, ROWLOCK) WHERE [QuarantineId] = ? AND [Queue] = ?;
 DECLARE @put int = @@ROWCOUNT;

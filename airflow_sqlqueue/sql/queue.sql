@@ -1,14 +1,14 @@
 -- send: send messages to the queue
--- The server's clock decides when a message expires. Days and milliseconds are added apart: DATEADD takes an int
--- (docs/transport/queue-tables.md, "Sending"). ORDER BY is what makes the identity follow the order of the messages: of
--- all forms of INSERT, only that of a SELECT with ORDER BY is documented to ("INSERT (Transact-SQL)", Limitations and
+-- The server's clock decides when a message expires. Days and milliseconds are added separately, because DATEADD takes
+-- an int (docs/transport/queue-tables.md, "Sending"). ORDER BY makes the identity follow the order of the messages:
+-- this is documented only for an INSERT of a SELECT with ORDER BY ("INSERT (Transact-SQL)", Limitations and
 -- restrictions).
 INSERT INTO {queue} ({columns})
 SELECT {values} FROM (VALUES {rows}) AS m ({names}) ORDER BY m.[Position];
 
 -- send_numbered: send messages to the queue
--- By way of a table variable, because a table with a trigger on INSERT allows no OUTPUT without INTO (error 334), and
--- because OUTPUT has no order of its own.
+-- A table variable is needed, because a table with a trigger on INSERT allows no OUTPUT without INTO (error 334), and
+-- because OUTPUT has no order.
 DECLARE @sent TABLE ([RowVersion] bigint NOT NULL);
 INSERT INTO {queue} ({columns})
 OUTPUT inserted.[RowVersion] INTO @sent
@@ -16,13 +16,13 @@ SELECT {values} FROM (VALUES {rows}) AS m ({names}) ORDER BY m.[Position];
 SELECT [RowVersion] FROM @sent ORDER BY [RowVersion];
 
 -- receive: receive messages from the queue
--- ORDER BY needs the inner TOP, so the DELETE goes through a common table expression (docs/transport/queue-tables.md,
--- "Receiving"). The last hint is FORCESEEK with the index on RowVersion, where there is one: for a small table the
--- optimizer may prefer a scan and a sort, which locks every row that it meets. A seek wants a condition, here one that
--- every row fulfils, as identities begin at 1; the CAST, because a literal of that size is a numeric, to which the column
--- would be converted. On a partitioned table each partition is sought in and the results are sorted or merged: TOP then
--- locks more rows than it takes. No version of the transport makes such a table. Without parameters BEGIN can go in the
--- same round trip.
+-- ORDER BY needs the inner TOP, so the DELETE uses a common table expression (docs/transport/queue-tables.md,
+-- "Receiving"). The last hint is FORCESEEK with the index on RowVersion, if there is one: for a small table the
+-- optimizer may prefer a scan and a sort, which lock every row that they read. A seek needs a condition; every row
+-- fulfils this one, because identities begin at 1. The CAST is needed because a literal of that size is a numeric, and
+-- the server would convert the column to it. On a partitioned table the server seeks in each partition and sorts or
+-- merges the results, so that TOP locks more rows than it takes. No version of the transport makes such a table. The
+-- statement has no parameters, so BEGIN can go in the same round trip.
 {declare}WITH head AS (
     SELECT TOP ({limit}) {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
     WHERE [RowVersion] > CAST(-9223372036854775808 AS bigint) ORDER BY [RowVersion]
@@ -31,8 +31,8 @@ DELETE FROM head
 OUTPUT {output};
 
 -- take: take messages out of the queue
--- A seek here as well: a scan would lock rows in another order than receivers do, and might keep the locks of rows that
--- it only met (docs/transport/transactions.md, "Purges beside receivers").
+-- A seek here as well: a scan would lock rows in another order than receivers do, and might keep the locks of other
+-- rows that it has read (docs/transport/transactions.md, "Purges beside receivers").
 {declare}WITH head AS (
     SELECT {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek}) WHERE [RowVersion] IN ({row_versions})
 )
@@ -40,8 +40,8 @@ DELETE FROM head
 OUTPUT {output};
 
 -- hold: lock messages of the queue
--- Their bodies stay where they are. What is locked is the transaction's until it ends, with the rows beyond the limit of
--- bytes, as take_head has it.
+-- Their bodies stay on the server. The transaction keeps the locks until it ends, also of the rows beyond the limit of
+-- bytes, as in take_head.
 SELECT {columns}
 FROM (
     SELECT *, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
@@ -53,13 +53,13 @@ FROM (
 WHERE [BytesBefore] < ? ORDER BY [RowVersion];
 
 -- take_head: take messages out of the queue
--- The same, up to a high-water mark, which makes a drain of a busy queue end, and up to a number of bytes, which bounds
--- the memory of the client: the first row, and each that begins before the limit. Bodies over another limit are
--- passed over, for take_large. DATALENGTH reads no bodies, and a frame that ends at the current row is what the server
--- adds up as it goes. Rows that are passed over keep an update lock to the end of the transaction, and so do those beyond
--- the limit of bytes, at most TOP of them: fewer than lock escalation needs, unless thousands of bodies in a row are too
--- large to be taken at once. What the caller cannot keep it rolls back to the savepoint, which stands here to save a
--- round trip.
+-- The same, up to a high-water mark, without which a drain of a busy queue would not end, and up to a number of bytes,
+-- which limits the memory of the client: the result has the first row, and each row that begins before the limit. Rows
+-- with bodies over another limit are skipped, for take_large. DATALENGTH reads no bodies, and the server computes a
+-- frame that ends at the current row as a running sum. Skipped rows, and the rows beyond the limit of bytes, keep an
+-- update lock to the end of the transaction. These are at most TOP rows, fewer than lock escalation needs, except after
+-- thousands of successive bodies that are too large. The caller rolls back rows that it cannot keep to the savepoint,
+-- which is set here to save a round trip.
 SAVE TRANSACTION [sqlqueue];
 {declare}WITH sized AS (
     SELECT {names}, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
@@ -74,8 +74,8 @@ DELETE FROM head
 OUTPUT {output};
 
 -- forward: move messages of the queue to another one
--- By way of a table variable, because OUTPUT INTO allows neither triggers nor foreign keys on its target, and because it
--- has no order.
+-- A table variable is needed, because OUTPUT INTO allows no triggers and no foreign keys on its target, and has no
+-- order.
 DECLARE @taken TABLE ({staged});
 WITH head AS (
     SELECT TOP (?) {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
@@ -89,7 +89,7 @@ SELECT {values} FROM @taken ORDER BY [RowVersion];
 SELECT COUNT(*), MAX([RowVersion]) FROM @taken;
 
 -- transfer: move messages of the queue to another one
--- As forward; bodies, and headers for which no others are given, do not leave the server.
+-- As forward; bodies, and headers that are not replaced, do not leave the server.
 DECLARE @given TABLE (
     [RowVersion] bigint NOT NULL PRIMARY KEY, [Headers] nvarchar(max) NOT NULL,
     {addressed}
@@ -111,24 +111,24 @@ SELECT {columns} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
 WHERE [RowVersion] IN ({row_versions}) ORDER BY [RowVersion];
 
 -- lock_large: find a message of the queue with a large body
--- What is locked stays as it is, and the transaction's, until its body is read and the row deleted.
+-- The transaction keeps the row locked and unchanged until its body is read and the row deleted.
 SELECT TOP (1) [RowVersion], [Id], CAST(CASE WHEN [Expires] <= GETUTCDATE() THEN 1 ELSE 0 END AS bit)
 FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
 WHERE {window} AND DATALENGTH([Body]) > ? ORDER BY [RowVersion];
 
 -- read_body: read a piece of a message's body
--- Its row is locked by this transaction already. Without an index those that others hold would be waited for.
+-- This transaction has locked the row already. READPAST: without an index it would wait for rows that others hold.
 SELECT SUBSTRING([Body], ?, ?) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
 
 -- take_large: take a message with a large body out of the queue
--- Its body is read before: the row goes without it.
+-- The body is read before, so the result does not contain it.
 {declare}WITH head AS (
     SELECT {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?
 )
 DELETE FROM head
 OUTPUT {output};
 
--- mean_bytes: look at the size of messages in the queue
+-- mean_bytes: read the mean size of messages in the queue
 SELECT AVG([Bytes])
 FROM (
     SELECT TOP (?) CAST(DATALENGTH([Headers]) + COALESCE(DATALENGTH([Body]), 0) AS bigint) AS [Bytes]
@@ -136,29 +136,30 @@ FROM (
 ) AS head;
 
 -- window_end: find the end of a window of the queue
--- NOLOCK, because a row more or less does not matter here: windows keep workers out of each other's way, no more.
+-- NOLOCK, because an error of some rows does not matter here: windows only keep workers apart.
 SELECT MAX(head.[RowVersion])
 FROM (
     SELECT TOP (?) [RowVersion] FROM {queue} WITH (NOLOCK{seek})
     WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
 ) AS head;
 
--- peek: look at the queue
--- READCOMMITTEDLOCK is what READPAST needs where READ_COMMITTED_SNAPSHOT is on (docs/transport/queue-tables.md, "Queue
--- length"), and ROWLOCK what it needs wherever many rows are read: it steps over locked rows, and waits for locked pages
--- (docs/transport/transactions.md, "Isolation and READPAST").
+-- peek: peek at the queue
+-- READPAST needs READCOMMITTEDLOCK if READ_COMMITTED_SNAPSHOT is on (docs/transport/queue-tables.md, "Queue length"),
+-- and ROWLOCK if it reads many rows: it skips locked rows but waits for locked pages (docs/transport/transactions.md,
+-- "Isolation and READPAST").
 SELECT TOP (?) {columns}
 FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
 WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion];
 
--- search: look for messages of the queue
--- Where no index can help, headers are read row by row. READPAST, READCOMMITTEDLOCK and ROWLOCK as for peek: locks are over
--- with the statement at the latest, where UPDLOCK would keep them to the end of the transaction. So what is found is taken
--- by a statement of its own, by its RowVersion. From some 25 rows on, headers are fetched ahead of the keys of the index
--- on RowVersion, and those keys stay locked until all is read (docs/transport/transactions.md, "Readers beside receivers"):
--- a receiver that has one of them waits for so long. Hence the stretch, well below the locks that escalate. Without
--- READPAST it stops at a row that others have locked, which may match once they roll back; a receiver that waits for a key
--- while it has such a row is a deadlock. The page ends after a number of bytes, as take_head has it.
+-- search: search messages of the queue
+-- No index has the headers, so the server reads them row by row. READPAST, READCOMMITTEDLOCK and ROWLOCK are as in
+-- peek. These locks end with the statement at the latest, while UPDLOCK would keep them to the end of the transaction.
+-- So another statement takes the found rows, by their RowVersions. From some 25 rows on, the server reads headers ahead
+-- of the keys of the index on RowVersion, and keeps those keys locked until the end (docs/transport/transactions.md,
+-- "Readers beside receivers"): a receiver that has locked one of the rows waits as long. Hence the limit of rows, well
+-- below the number of locks that escalates. Without READPAST the statement waits at a row that others have locked,
+-- because the row may match after their rollback; a receiver that waits for a key while it has locked such a row is a
+-- deadlock. The page ends after a number of bytes, as in take_head.
 SELECT {columns}
 FROM (
     SELECT *, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
@@ -173,10 +174,10 @@ WHERE [BytesBefore] < ? ORDER BY [RowVersion];
 -- copy_body: copy a piece of a message's body
 SELECT SUBSTRING([Body], ?, ?) FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
 
--- peek_page: look at the queue
--- The columns that are asked for, up to a number of bytes, as take_head has it: the first row, and each that begins
--- before the limit. What is not read is not counted. Shared locks: receivers pass over no row of it, and may wait for its
--- end, as with search.
+-- peek_page: peek at the queue
+-- The result has the requested columns, up to a number of bytes as in take_head: the first row, and each row that
+-- begins before the limit. Other columns do not count. The locks are shared: receivers do not skip these rows, and may
+-- wait for the end of the statement, as in search.
 SELECT {columns}
 FROM (
     SELECT *, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
@@ -188,28 +189,28 @@ FROM (
 ) AS sized
 WHERE [BytesBefore] < ? ORDER BY [RowVersion];
 
--- find_ids: look for messages in the queue
--- No version has an index on Id: this reads the whole table, and takes no lock that it keeps.
+-- find_ids: find messages in the queue
+-- No version has an index on Id: this reads the whole table, without keeping a lock.
 SELECT [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Id] IN ({ids}) ORDER BY [RowVersion];
 
 -- depth: count the messages of the queue
--- One scan: for a table whose index on Expires is missing, or holds every row.
+-- One scan, for a table without an index on Expires or with one that has every row.
 SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN [Expires] <= GETUTCDATE() THEN 1 END)
 FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK);
 
 -- depth_by_indexes: count the messages of the queue
--- Where the index on Expires is filtered no index has every row and its Expires: one count of both would read the whole
--- table with its headers, of two counts each reads a narrow index. The one of expired rows comes after the other, so it
--- may have rows that the first one did not.
+-- If the index on Expires is filtered, no index has every row with its Expires. One count of both would read the whole
+-- table with its headers, while each of two counts reads a narrow index. The count of expired rows comes second, so it
+-- may include rows that the first count did not have.
 DECLARE @messages bigint;
 SELECT @messages = COUNT_BIG(*) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK);
 SELECT @messages, COUNT_BIG(*) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE [Expires] <= GETUTCDATE();
 
 -- depth_up_to: count the messages of the queue
--- Bounded: a poll that only needs to know whether a threshold is reached must not scan a queue of millions. Expires is in
--- the table's rows, so each message costs a look-up there, and the keys of thousands stay locked to the end (see search):
--- for a table without a filtered index on Expires, and where more messages have expired than are counted.
+-- The count is limited: a poll that compares with a threshold must not scan a queue of millions. Expires is only in the
+-- table's rows, so the server looks up the row of each message and keeps the keys of thousands locked to the end (see
+-- search). This is for a table without a filtered index on Expires, and for more expired messages than the limit.
 SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN head.[Expires] <= GETUTCDATE() THEN 1 END)
 FROM (
     SELECT TOP (?) [Expires] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
@@ -217,9 +218,10 @@ FROM (
 ) AS head;
 
 -- depth_up_to_by_indexes: count the messages of the queue
--- As depth_by_indexes: two counts by narrow indexes, which look nothing up and keep no lock. The second is of those that
--- expired first; the last column says of how many. Where that is as many as were asked for, others may be among the first
--- rows of the queue, and the second column says nothing: to count on would have no bound where nobody purges them.
+-- As depth_by_indexes: two counts by narrow indexes, without look-ups and lasting locks. The second one counts the
+-- messages that expired first; the last column has their number. If that is the limit, other expired messages may be
+-- among the first rows of the queue, and the second column is not valid: a complete count would have no limit in a
+-- queue without purges.
 DECLARE @messages bigint, @last bigint;
 SELECT @messages = COUNT_BIG(*), @last = MAX(head.[RowVersion])
 FROM (
@@ -233,20 +235,20 @@ FROM (
 ) AS expired;
 
 -- expired_up_to: count the expired messages of the queue
--- Bounded, and by the index on Expires, where the table has it: what a wait for a purge asks again and again.
+-- The count is limited and uses the index on Expires, if there is one, because a wait for a purge repeats it often.
 SELECT COUNT_BIG(*)
 FROM (
     SELECT TOP (?) [Expires] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Expires] < GETUTCDATE()
 ) AS expired;
 
 -- ends: find both ends of the queue
--- Two subqueries, so that each is one step into the index on RowVersion.
+-- Two subqueries, so that each is one seek in the index on RowVersion.
 SELECT (SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
         WHERE [RowVersion] >= ? ORDER BY [RowVersion]),
        (SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
         WHERE [RowVersion] >= ? ORDER BY [RowVersion] DESC);
 
--- oldest: look for the oldest message of the queue
+-- oldest: find the oldest message of the queue
 SELECT TOP (1) {headers}, SYSUTCDATETIME() FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
 WHERE [RowVersion] >= ? AND ([Expires] IS NULL OR [Expires] > GETUTCDATE()) ORDER BY [RowVersion];
 
@@ -255,24 +257,24 @@ SELECT TOP (1) [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDL
 WHERE [RowVersion] >= ? ORDER BY [RowVersion] DESC;
 
 -- first_left: check that the queue is drained
--- A locking read: it stops at a row that is being received, which READPAST steps over and NOLOCK may not see
--- (a row that is deleted and not committed is a ghost). Its lock timeout is the time to wait.
+-- A locking read: it waits at a row that is being received, which READPAST skips and NOLOCK may not see (a row that is
+-- deleted and not committed is a ghost). The lock timeout limits the wait.
 SELECT TOP (1) [RowVersion] FROM {queue} WITH (READCOMMITTEDLOCK{seek}) WHERE [RowVersion] <= ? ORDER BY [RowVersion];
 
 -- count_left: count the messages that others hold
 SELECT COUNT_BIG(*) FROM {queue} WITH (NOLOCK) WHERE [RowVersion] <= ?;
 
 -- purge_expired: purge expired messages of the queue
--- It locks the key of Expires before the row, a receiver after it, so the two can deadlock: it runs with a low deadlock
--- priority (docs/transport/transactions.md, "Purges beside receivers"). READPAST stands on the deleting statement itself,
--- so a long receive never blocks it (docs/transport/queue-tables.md, "Purging").
+-- The purge locks the key of Expires before the row, and a receiver does so after it. The two can deadlock, so the
+-- purge runs with a low deadlock priority (docs/transport/transactions.md, "Purges beside receivers"). READPAST is on
+-- the deleting statement itself, so a long receive never blocks it (docs/transport/queue-tables.md, "Purging").
 DELETE TOP (?) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHERE [Expires] < GETUTCDATE();
 SELECT @@ROWCOUNT;
 
 -- purge_range: purge the queue
--- Each chunk begins where the last one ended: rows that are deleted leave ghosts in the index for a while, and a chunk
--- that began at its head would step over all of them again. NOLOCK finds the end of the chunk: a row more or less does
--- not matter there, and locks would be taken twice.
+-- Each chunk begins at the end of the last one: deleted rows leave ghosts in the index for a while, and a chunk that
+-- began at its head would skip all of them again. NOLOCK finds the end of the chunk: an error of some rows does not
+-- matter there, and the statement would otherwise take locks twice.
 DECLARE @after bigint = ?, @to bigint;
 SELECT @to = MAX(head.[RowVersion])
 FROM (
@@ -287,7 +289,7 @@ DELETE FROM chunk;
 SELECT @@ROWCOUNT, @to;
 
 -- purge_these: purge messages of the queue
--- Through a common table expression, because the hints of a DELETE's own target cannot name an index.
+-- A common table expression is needed, because the hints of a DELETE's own target cannot name an index.
 WITH chunk AS (
     SELECT [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
     WHERE [RowVersion] IN ({row_versions})
@@ -311,9 +313,9 @@ SELECT COUNT_BIG(*) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHE
 -- now: read the server's clock
 SELECT SYSUTCDATETIME();
 
--- competitors: look for others that receive from the queue
--- Receivers keep their connections, and the text that one has sent last stays with it. What only looks at the queue, as
--- monitoring does, deletes nothing.
+-- competitors: find other receivers of the queue
+-- Receivers keep their connections, and the server knows the last text of each connection. A connection that only reads
+-- the queue, as for monitoring, deletes nothing.
 SELECT DISTINCT s.program_name, s.host_name
 FROM sys.dm_exec_connections AS c
 JOIN sys.dm_exec_sessions AS s ON s.session_id = c.session_id

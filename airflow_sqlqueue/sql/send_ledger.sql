@@ -9,16 +9,16 @@ CREATE TABLE {table} (
 );
 
 -- lock: take the application lock of the send
--- The transaction's lock, for as long as the session waits for any: of two sends with the same id, one is entered and the
--- other waits for that one's end. HOLDLOCK would make others wait for as long as the sending takes, in an empty table all
+-- The transaction owns the lock and waits for it up to the session's lock timeout: of two sends with the same id, one
+-- is entered and the other waits for its end. With HOLDLOCK other sends would wait for this one, in an empty table all
 -- of them (docs/transport/transactions.md, "Rows that are not there").
 DECLARE @result int;
 EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction';
 SELECT @result;
 
 -- enter: enter the send in the send ledger
--- An empty text for no message id: of a NULL the driver would ask the server for its type, an error of which ends the
--- transaction.
+-- An empty text means no message id: for NULL the driver would ask the server for the type, and an error of that ends
+-- the transaction.
 INSERT INTO {table} ([SendId], [Queue], [Origin], [MessageId], [SentAt])
 SELECT ?, ?, ?, CAST(NULLIF(?, N'') AS uniqueidentifier), SYSUTCDATETIME()
 WHERE NOT EXISTS (SELECT * FROM {table} WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE [SendId] = ?);
@@ -31,7 +31,7 @@ UPDATE {table} SET [Messages] = ? WHERE [SendId] = ?;
 SELECT [Queue], [Messages], [MessageId] FROM {table} WITH (READCOMMITTEDLOCK) WHERE [SendId] = ?;
 
 -- count_older: count old sends
--- READPAST: no index has SentAt, so every row is met, and that of a send under way is locked until it ends.
+-- READPAST: no index has SentAt, so the server reads every row, and the row of a running send is locked until its end.
 SELECT COUNT_BIG(*) FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE [SentAt] < DATEADD(second, ?, SYSUTCDATETIME());
 

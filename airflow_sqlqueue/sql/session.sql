@@ -7,32 +7,32 @@ SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128));
 
--- product: read what server it is
--- Where the settings cannot be made: a warehouse does not know all of them.
+-- product: read the server's edition and version
+-- For a server that refuses the settings: a warehouse does not know all of them.
 SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128));
 
--- in_transaction: make sure of the transaction
+-- in_transaction: check the transaction
 IF @@TRANCOUNT = 0 THROW 50002, N'The transaction is gone.', 1;
 
 -- lock_timeout: set the lock timeout
 SET LOCK_TIMEOUT {milliseconds};
 
--- yield_to_others: set the deadlock priority
+-- low_priority: lower the deadlock priority
 SET DEADLOCK_PRIORITY LOW;
 
--- yield_no_more: set the deadlock priority
+-- normal_priority: restore the deadlock priority
 SET DEADLOCK_PRIORITY NORMAL;
 
 -- begin: begin a transaction
--- Whatever a statement of a caller's own may have left behind of the settings that make a transaction what it is: a kept
--- connection runs many.
+-- A caller's own statement may have changed these settings of a transaction, and an open connection runs many
+-- transactions.
 SET XACT_ABORT ON;
 SET IMPLICIT_TRANSACTIONS OFF;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 BEGIN TRANSACTION;
 
 -- commit: commit the transaction
--- Where a statement of a caller's own began another one and did not end it, COMMIT would commit nothing and say nothing
+-- If a caller's own statement has begun another transaction and not ended it, COMMIT commits nothing and gives no error
 -- (docs/transport/transactions.md, "Transactions that end in silence").
 IF @@TRANCOUNT > 1 THROW 50003, N'A transaction was left open.', 1;
 COMMIT TRANSACTION;
@@ -44,7 +44,7 @@ IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
 SAVE TRANSACTION [sqlqueue];
 
 -- roll_back_to_savepoint: roll back to the savepoint
--- Locks that were taken since may stay or go: what follows reads again what is there.
+-- The server may keep or release locks taken since the savepoint, so later statements read the rows again.
 ROLLBACK TRANSACTION [sqlqueue];
 
 -- ping: reach the server

@@ -1,6 +1,6 @@
 -- subscribe: write the subscription to the table
--- HOLDLOCK, because a MERGE without it can insert the same row twice; TABLOCK as endpoints have it, which keeps many that
--- start together from deadlocks on key ranges (docs/transport/queue-tables.md, "Subscriptions").
+-- HOLDLOCK, because a MERGE without it can insert the same row twice; TABLOCK as in endpoints, which prevents deadlocks
+-- on key ranges when many start together (docs/transport/queue-tables.md, "Subscriptions").
 MERGE {table} WITH (HOLDLOCK, TABLOCK) AS target
 USING (SELECT ? AS [QueueAddress], ? AS [Endpoint], ? AS [Topic]) AS source
 ON target.[Endpoint] = source.[Endpoint] AND target.[Topic] = source.[Topic]

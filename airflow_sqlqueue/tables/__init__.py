@@ -1,1 +1,1 @@
-"""The transport's tables: what they look like, and how they are made, found and dropped."""
+"""Tables of the transport: their layouts, and how to create, find and drop them."""

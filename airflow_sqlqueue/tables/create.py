@@ -1,4 +1,4 @@
-"""Creating the transport's tables, each once, however many ask for it at the same moment."""
+"""Creation of the transport's tables, each once even for concurrent callers, and dropping of queues."""
 
 from __future__ import annotations
 
@@ -6,33 +6,39 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from airflow_sqlqueue.errors import LockTimeoutError, QueueNotFoundError, StatementError
+from airflow_sqlqueue.errors import (
+    LockTimeoutError,
+    NotAQueueError,
+    QueueNotEmptyError,
+    QueueNotFoundError,
+    StatementError,
+)
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, literal, query
 from airflow_sqlqueue.sql.columns import DELAYED, SUBSCRIPTION, definitions
-from airflow_sqlqueue.tables.layout import Layout, column_differences
+from airflow_sqlqueue.tables.layout import Layout, Shape, column_differences, shape_of
 from airflow_sqlqueue.tables.reading import exists, read_layout
-from airflow_sqlqueue.tables.shapes import Shape, shape_of
 
 LEDGER_SCHEMA = "sqlqueue"
-"""The schema of the drain's ledger, unless another is set."""
+"""The schema of the drain's ledger by default."""
 
 DELAYED_QUALIFIER = "Delayed"
 SUBSCRIPTION_TABLE = "SubscriptionRouting"
 
 LOCK_TIMEOUT = 60.0
-"""Seconds to wait for others who create the same table."""
+"""Seconds to wait for others that create the same table."""
 
 _MADE_MEANWHILE = {1913, 2714}
-"""The table or its index exists: it was made without the lock, or with a lock in another database."""
+"""Errors for a table or an index that exists: another session made it without the lock, or with a lock in another
+database."""
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A table to make: its kind, the statements, and the columns and indexes to compare an existing one with.
+    """Definition of a table: its kind, the CREATE statements, and the columns and indexes to compare a table with.
 
-    ``with_schema`` says that its schema is ours and is made with it.
+    ``with_schema``: the schema belongs to this package and is created with the table.
     """
 
     table: ResolvedAddress
@@ -43,7 +49,7 @@ class Definition:
     with_schema: bool = False
 
     def differences(self, layout: Layout) -> list[str]:
-        """How an existing table of this kind differs. Raises :class:`NotAQueueError` for one of another kind."""
+        """Return the differences of an existing table. Raises :class:`NotAQueueError` for a table of another kind."""
         if self.kind == "ledger":
             return []
         layout.require(self.kind)
@@ -51,13 +57,13 @@ class Definition:
             return layout.differences(self.shape)
         found = column_differences(layout.columns, self.columns)
         if self.kind == "delayed" and layout.index_on("Due") is None:
-            found.append("the index on Due is none, not nonclustered")
+            found.append("the index on Due is missing")
         return found
 
 
 @dataclass(frozen=True)
 class CreateResult:
-    """What became of a request: ``made`` by this call, or there already, with ``differences`` from what was asked."""
+    """Result of a creation: ``made`` by this call, or else the existing table's ``differences`` from the definition."""
 
     table: ResolvedAddress
     made: bool
@@ -74,11 +80,11 @@ _EXPIRES_INDEXES = {"plain": "create.expires_plain", "filtered": "create.expires
 def queue_definition(
     table: ResolvedAddress, *, layout: str = "modern", legacy_columns: bool = True, body_string: bool = False
 ) -> Definition:
-    """A queue table in one of the layouts of :data:`~airflow_sqlqueue.tables.shapes.SHAPES`.
+    """Return the definition of a queue table in one of the layouts of :data:`~airflow_sqlqueue.tables.layout.SHAPES`.
 
     ``legacy_columns`` False leaves out CorrelationId, ReplyToAddress and Recoverable, which endpoints of version 7 and
-    later do without (unless they move delayed messages: their mover still writes these columns). ``body_string`` adds a
-    computed column that shows the body as text. Raises :class:`ConfigurationError`.
+    later do not need (unless they move delayed messages: their mover still writes these columns). ``body_string`` adds
+    a computed column that shows the body as text. Raises :class:`ConfigurationError`.
     """
     shape = shape_of(layout, legacy_columns=legacy_columns, body_string=body_string)
     statements = [_statement("create.table", table, columns=definitions(shape.columns))]
@@ -88,19 +94,15 @@ def queue_definition(
 
 
 def delayed_definition(table: ResolvedAddress) -> Definition:
-    """A table of delayed messages, as versions 3.1 and later make it beside an endpoint's queue."""
+    """Return the definition of a table of delayed messages, like those of versions 3.1 and later."""
     make = _statement("create.table", table, columns=definitions(DELAYED))
     return Definition(table, "delayed", (make, _statement("create.due", table, options=Fragment(""))), DELAYED)
 
 
 def subscription_definition(table: ResolvedAddress) -> Definition:
-    """A subscription table, as versions 5 and later make it, one for all endpoints."""
-    return Definition(
-        table,
-        "subscription",
-        (_statement("create.subscription", table, columns=definitions(SUBSCRIPTION)),),
-        SUBSCRIPTION,
-    )
+    """Return the definition of the subscription table of all endpoints, like that of versions 5 and later."""
+    make = _statement("create.subscription", table, columns=definitions(SUBSCRIPTION))
+    return Definition(table, "subscription", (make,), SUBSCRIPTION)
 
 
 def definitions_for(
@@ -113,10 +115,11 @@ def definitions_for(
     delayed: bool = False,
     subscriptions: bool = False,
 ) -> list[Definition]:
-    """A queue table, and on request what an endpoint has beside it.
+    """Return the definitions of a queue table and, on request, of an endpoint's other tables.
 
-    The table of delayed messages is named after the queue, ``Sales.Delayed``, and routed by that name; the subscription
-    table, ``SubscriptionRouting``, stands in the default schema. Arguments as for :func:`queue_definition`.
+    The table of delayed messages is named after the queue, ``Sales.Delayed``, and routed by that name. The subscription
+    table, ``SubscriptionRouting``, is in the default schema. The other arguments are those of
+    :func:`queue_definition`.
     """
     table = resolver.resolve(queue_name)
     found = [queue_definition(table, layout=layout, legacy_columns=legacy_columns, body_string=body_string)]
@@ -130,9 +133,9 @@ def definitions_for(
 def delayed_address(
     resolver: AddressResolver, queue_name: str, queue: ResolvedAddress | None = None
 ) -> ResolvedAddress:
-    """Where a queue's table of delayed messages stands: named after it, ``Sales.Delayed``, and routed by that name.
+    """Return the address of a queue's table of delayed messages, which is routed by its own name, ``Sales.Delayed``.
 
-    ``queue`` is what ``queue_name`` was found to mean, which decides for an address of versions 1 and 2.
+    ``queue`` is the table that was found for ``queue_name``; it decides about an address of versions 1 and 2.
     """
     address = resolver.parse(queue_name)
     if queue is not None and queue != resolver.resolve(address):
@@ -141,10 +144,10 @@ def delayed_address(
 
 
 def create(session: Session, definition: Definition, *, create_schema: bool = False) -> CreateResult:
-    """Create a table if it is missing; an existing one is left as it is and compared.
+    """Create a table if it is missing; compare an existing table with the definition and do not change it.
 
-    Raises :class:`NotAQueueError` where a table of another kind stands there, :class:`QueueNotFoundError` where the
-    schema or the database is missing (``create_schema`` makes a missing schema), and :class:`PermissionDeniedError`.
+    Raises :class:`NotAQueueError` for a table of another kind, :class:`QueueNotFoundError` if the schema or the
+    database is missing (``create_schema`` makes a missing schema), and :class:`PermissionDeniedError`.
     """
     try:
         made = _create_missing(session, definition, create_schema)
@@ -159,18 +162,18 @@ def create(session: Session, definition: Definition, *, create_schema: bool = Fa
 def create_all(
     session: Session, definitions: Sequence[Definition], *, create_schema: bool = False
 ) -> list[CreateResult]:
-    """:func:`create` for several tables. Nothing is made where a schema or the place of one of them is not fit for it.
+    """Create several tables with :func:`create`, or none if a schema is missing or an address has an unfit table.
 
-    Each table is made in a transaction of its own: another error can leave some of them made.
+    Each table is made in a transaction of its own: after another error some of them may exist.
     """
-    # The first one's place is looked at when it is made, before anything else is.
+    # The creation of the first table checks its address before anything else is made.
     for definition in definitions[1:]:
         _check_place(session, definition, create_schema)
     return [create(session, definition, create_schema=create_schema) for definition in definitions]
 
 
 def _check_place(session: Session, definition: Definition, create_schema: bool) -> None:
-    """Raise what :func:`create` raises for what stands, or is missing, where the table is to be."""
+    """Raise the errors of :func:`create` for the table's address: an unfit table, a missing schema or database."""
     table = definition.table
     _require_database(session, table)
     if not (create_schema or definition.with_schema or _has_schema(session, table)):
@@ -180,7 +183,7 @@ def _check_place(session: Session, definition: Definition, create_schema: bool) 
 
 
 def ensure(session: Session, definition: Definition) -> None:
-    """Create a table of this package's own where it is missing, which a login that may not has to find there."""
+    """Create a table of this package if it is missing; a login without that permission needs an existing table."""
     if not exists(session, definition.table):
         create(session, definition)
 
@@ -203,13 +206,36 @@ def create_queue(
     body_string: bool = False,
     create_schema: bool = False,
 ) -> CreateResult:
-    """Create a queue table if it is missing: :func:`queue_definition` and :func:`create` in one."""
+    """Create a queue table if it is missing, by :func:`queue_definition` and :func:`create`."""
     definition = queue_definition(table, layout=layout, legacy_columns=legacy_columns, body_string=body_string)
     return create(session, definition, create_schema=create_schema)
 
 
+def drop_queue(session: Session, table: ResolvedAddress, *, force: bool = False) -> int:
+    """Drop a queue or a table of delayed messages, and return the number of messages in it.
+
+    Raises :class:`QueueNotFoundError` for a missing table, :class:`NotAQueueError` for another table, a synonym or a
+    view, and :class:`QueueNotEmptyError` for a table with messages, locked ones included, unless ``force`` is set. The
+    table is locked before it is counted, so no message comes in between; :class:`LockTimeoutError` if a transaction
+    keeps a row locked for too long.
+    """
+    layout = read_layout(session, table, advice="there is nothing to drop, check the address")
+    layout.require("queue", "delayed")
+    if layout.object_type != "table":
+        raise NotAQueueError(f"{table.canonical} is a {layout.object_type}: drop the table {layout.table.canonical}.")
+    with session.transaction():
+        holds_messages = session.value(_named("create.lock_whole", table)) is not None
+        if holds_messages and not force:
+            raise QueueNotEmptyError(
+                f"The queue {table.canonical} holds messages: drain or purge it first, or force the drop and lose them."
+            )
+        count = int(session.value(_named("create.count_whole", table))) if holds_messages else 0
+        session.run(_named("create.drop", table))
+    return count
+
+
 def script(definitions: Iterable[Definition], *, create_schema: bool = False) -> str:
-    """The same as a script for an administrator, safe to run twice; batches end with GO. Nothing is run."""
+    """Return a script that creates the tables, for an administrator, safe to run twice. Batches end with GO."""
     batches = [query("create.script_settings").text]
     for definition in definitions:
         table = definition.table
@@ -225,10 +251,10 @@ def script(definitions: Iterable[Definition], *, create_schema: bool = False) ->
 
 @contextmanager
 def create_lock(session: Session, table: ResolvedAddress, *, create_schema: bool = False) -> Iterator[None]:
-    """A transaction that holds the application lock for creating ``table`` and has made sure that its schema exists.
+    """Run the block in a transaction that holds the application lock for creating ``table``, whose schema exists.
 
     Endpoints take the same lock when they start (docs/transport/queue-tables.md, "Creating tables"). Raises
-    :class:`QueueNotFoundError` where the database or the schema is missing, and :class:`LockTimeoutError` where another
+    :class:`QueueNotFoundError` if the database or the schema is missing, and :class:`LockTimeoutError` if another
     session holds the lock for too long.
     """
     _require_database(session, table)
@@ -267,3 +293,7 @@ def _no_schema(table: ResolvedAddress) -> QueueNotFoundError:
 def _statement(name: str, table: ResolvedAddress, **fragments: Fragment) -> Query:
     found = query(name, table=identifier(table), **fragments)
     return Query(found.name, f"{found.purpose} of {table.canonical}", found.text)
+
+
+def _named(name: str, table: ResolvedAddress) -> Query:
+    return query(name, table=identifier(table)).naming("the table", table)

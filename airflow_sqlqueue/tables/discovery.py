@@ -1,10 +1,10 @@
-"""Finding tables of the transport in a database, and the one that an ambiguous address means."""
+"""Discovery of the transport's tables in a database, and of the table of an ambiguous address."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
@@ -16,48 +16,42 @@ from airflow_sqlqueue.untrusted import quoted
 log = logging.getLogger(__name__)
 
 SATELLITES = frozenset({"retries", "timeouts", "timeoutsdispatcher"})
-"""Last parts of queues that versions up to 5 of NServiceBus made beside an endpoint's queue for work of their own."""
+"""Last parts of the names of internal queues that versions up to 5 of NServiceBus made beside an endpoint's queue."""
 
 
 @dataclass(frozen=True)
 class FoundTable:
-    """A table of the transport. ``kind`` is queue, delayed or subscription; ``rows`` is the catalog's count."""
+    """Table of the transport. ``kind`` is queue, delayed or subscription; ``rows`` is the catalog's row count."""
 
     table: ResolvedAddress
     kind: str
     rows: int
 
 
-@dataclass
-class _Columns:
-    rows: int
-    types: dict[str, str] = field(default_factory=dict)
-
-
 def list_tables(session: Session, catalog: str) -> list[FoundTable]:
-    """The transport's tables of a database, by schema and name, as far as the login may see them."""
-    found: dict[tuple[str, str], _Columns] = {}
+    """Return the transport's tables in a database that the login may see, by schema and name."""
+    types: dict[tuple[str, str], dict[str, str]] = {}
+    counts: dict[tuple[str, str], int] = {}
     for schema, table, column, type_name, rows in session.run(query("inspect.tables", catalog=identifier(catalog))):
-        columns = found.setdefault((schema, table), _Columns(int(rows or 0)))
-        columns.types[NAMES.get(column.lower(), column)] = type_name
-    kinds = [(schema, table, kind_of(columns.types), columns.rows) for (schema, table), columns in found.items()]
-    kinds = [(schema, table, kind, rows) for schema, table, kind, rows in kinds if kind != "other"]
-    for table in [table for _, table, _, _ in kinds if "@" in table]:
-        log.warning("No address means the table %s, because its name holds an '@': it is left out", quoted(table))
-    return [
-        FoundTable(ResolvedAddress(table, schema, catalog), kind, rows)
-        for schema, table, kind, rows in kinds
-        if "@" not in table
-    ]
+        types.setdefault((schema, table), {})[NAMES.get(column.lower(), column)] = type_name
+        counts.setdefault((schema, table), int(rows or 0))
+    found = []
+    for (schema, table), columns in types.items():
+        if (kind := kind_of(columns)) == "other":
+            continue
+        if "@" in table:
+            log.warning("The table %s has no address, because its name contains an '@': it is left out", quoted(table))
+        else:
+            found.append(FoundTable(ResolvedAddress(table, schema, catalog), kind, counts[schema, table]))
+    return found
 
 
 def secondary_queues(tables: Iterable[FoundTable], primary: ResolvedAddress) -> list[ResolvedAddress]:
-    """The queues of an endpoint's instances and machines, such as ``Sales.WEB01`` of ``Sales``.
+    """Return the queues of an endpoint's instances and machines, such as ``Sales.WEB01`` of ``Sales``.
 
-    They are recognized by their names: one more part than the primary queue, in the same schema. Left out are
-    satellites, and queues that have queues of their own, which are endpoints with a longer name (``Sales.Api`` with
-    ``Sales.Api.Delayed``). An endpoint that only shares the first part of its name cannot be distinguished from an
-    instance.
+    The names of these queues have one more part than the primary queue, in the same schema. Satellites are left out,
+    and so are queues with queues of their own, which belong to endpoints with a longer name (``Sales.Api`` with
+    ``Sales.Api.Delayed``). An endpoint with the same first part in its name cannot be distinguished from an instance.
     """
     tables = list(tables)
     names = {found.table.table for found in tables if found.table.schema == primary.schema}
@@ -80,11 +74,11 @@ def _is_instance(part: str) -> bool:
 def find_queue(
     session: Session, resolver: AddressResolver, address_text: str, machines: Collection[str] = ()
 ) -> ResolvedAddress:
-    """The table that an address means on this server.
+    """Find the table of an address on this server, without creating it.
 
-    Only ``queue@NAME`` needs a look: where NAME is one of ``machines`` (the originating and processing machines of the
-    message that carries the address), or no schema of that name exists while the bare queue does, it is an address of
-    versions 1 or 2, and the bare queue is what it means; a warning says so. Creates nothing.
+    Only ``queue@NAME`` is ambiguous. It is an address of versions 1 or 2 and means the bare queue if NAME is one of
+    ``machines`` (the originating and processing machines of the message with the address), or if the server has the
+    bare queue and no schema NAME; the log has a warning then.
     """
     resolved = resolver.resolve(address_text)
     bare_address = resolver.without_machine(address_text)

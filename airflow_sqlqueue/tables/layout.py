@@ -1,4 +1,8 @@
-"""What a table of the transport looks like (docs/transport/queue-tables.md, "What differs from table to table")."""
+"""Layouts of the transport's tables: the shapes that each version makes, and the layout of an existing table.
+
+Upgrades never migrate a table, so any mix of shapes exists in production (docs/transport/queue-tables.md, "Layouts by
+version", "Columns" and "What differs from table to table").
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from airflow_sqlqueue.errors import NotAQueueError
+from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.row import ADDED, LEGACY
 from airflow_sqlqueue.sql.columns import DELAYED, SUBSCRIPTION, queue_columns
-from airflow_sqlqueue.tables.shapes import SHAPES, Shape
 
 _TEXT = {"varchar", "nvarchar"}
 _TIME = {"datetime", "datetime2", "smalldatetime", "datetimeoffset"}
@@ -27,26 +30,86 @@ _KINDS: dict[str, dict[str, set[str]]] = {
     "delayed": {"Headers": _TEXT, "Body": {"varbinary"}, "Due": _TIME, "RowVersion": {"bigint"}},
     "subscription": {"QueueAddress": _TEXT, "Endpoint": _TEXT, "Topic": _TEXT},
 }
-"""What makes a table one of a kind: its columns and the base types that statements can work with."""
+"""Columns of each kind of table, with the base types that statements can work with."""
 
 CREATE_COMMANDS = {
     "queue": "sqlqueue create",
     "delayed": "sqlqueue create <queue> --delayed",
     "subscription": "sqlqueue create <endpoint> --subscriptions",
 }
-"""The commands that make a table of each kind."""
+"""Commands that create a table of each kind."""
 
 _OURS = {"BatchId", "AttemptId"}
-"""One of these and ``Expired`` are columns of the tables beside the ledger, in which messages stand as in a queue:
-nobody receives there."""
+"""Columns of this package's own tables with messages. Such a table has one of them and ``Expired`` besides a queue's
+columns, but it is not a queue: no receiver may use it."""
 
 NAMES = {name.lower(): name for name in (*queue_columns("", legacy=True, body_string=True), *DELAYED, *SUBSCRIPTION)}
-"""The transport's columns by their lower-case names: the server may compare without case."""
+"""The transport's columns by their lower-case names: names may be case-insensitive on the server."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Columns and indexes of a queue table.
+
+    ``headers`` is nvarchar or varchar; ``row_version_index`` nonclustered (the table is a heap), clustered, none or
+    disabled; ``expires_index`` filtered (on rows that expire), plain, none or disabled. ``legacy_columns`` are
+    CorrelationId, ReplyToAddress and Recoverable. ``body_string`` is a computed column BodyString for people.
+    ``added`` has the columns of :data:`~airflow_sqlqueue.row.ADDED` in the layout.
+    """
+
+    headers: str = "nvarchar"
+    row_version_index: str = "nonclustered"
+    expires_index: str = "filtered"
+    legacy_columns: bool = True
+    body_string: bool = False
+    added: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Columns for CREATE TABLE, by name."""
+        return queue_columns(self.headers, legacy=self.legacy_columns, body_string=self.body_string, added=self.added)
+
+    def __str__(self) -> str:
+        return f"{self.headers} headers, RowVersion {self.row_version_index}, Expires {self.expires_index}"
+
+
+_MODERN = Shape()
+_CLUSTERED = Shape(row_version_index="clustered")
+
+SHAPES: dict[str, Shape] = {
+    "modern": _MODERN,
+    "clustered": _CLUSTERED,
+    "v1": Shape("varchar", "clustered", "none"),
+    "v2": Shape("nvarchar", "clustered", "plain"),
+    "v3.0": Shape("varchar", "clustered", "plain"),
+    "v3.1": _CLUSTERED,
+    "v4": _CLUSTERED,
+    **dict.fromkeys(("v5", "v6", "v7", "v8", "v9"), _MODERN),
+}
+"""Layouts by name: ``modern``, ``clustered``, and the versions of the transport.
+
+For a version whose releases differ: v2 is 2.2.6 (2.2.2 to 2.2.5 made tables like v3.0, older ones like v1), v3.0 is
+3.0.0 to 3.0.2 (3.0.3 made tables like v2), v4 is 4.0 to 4.3.1 (4.3.2 made tables like modern), v5 is 5.0.3 and v6 is
+6.0.1 and later (the releases before made tables like v4). Source: docs/transport/queue-tables.md, "Layouts by version".
+"""
+
+_WITHOUT_LEGACY = {"modern", "clustered", "v7", "v8", "v9"}
+
+
+def shape_of(layout: str, *, legacy_columns: bool = True, body_string: bool = False) -> Shape:
+    """Return the shape of a layout by name. Raises :class:`ConfigurationError` for a shape that no endpoint can use."""
+    if layout not in SHAPES:
+        raise ConfigurationError(f"There is no layout {layout!r}: choose one of {', '.join(SHAPES)}.")
+    if not legacy_columns and layout not in _WITHOUT_LEGACY:
+        raise ConfigurationError(
+            f"Endpoints of the layout {layout!r} need the legacy columns: keep them, or choose version 7 or later."
+        )
+    return replace(SHAPES[layout], legacy_columns=legacy_columns, body_string=body_string)
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column: base type, and ``length`` in bytes, -1 for max. ``filled`` columns need no value from a sender."""
+    """A column of a table: its base type, and its ``length`` in bytes, -1 for max."""
 
     type: str
     length: int
@@ -62,7 +125,7 @@ class TableColumn:
         return self.nullable or self.identity or self.computed or self.has_default
 
     def __str__(self) -> str:
-        """As CREATE TABLE has it."""
+        """The column's type in CREATE TABLE."""
         if self.computed:
             return "computed"
         text = self.type
@@ -76,7 +139,7 @@ class TableColumn:
 class Index:
     """A rowstore index by its first key column.
 
-    ``filter`` is the server's text of its predicate, empty where the login may not see it; None where it has every row.
+    ``filter`` is the server's text of its predicate, empty if the login may not see it; None for an index of all rows.
     """
 
     name: str
@@ -93,14 +156,14 @@ class Index:
 
     @property
     def filtered(self) -> bool:
-        """Whether rows are left out."""
+        """Whether the index leaves out rows."""
         return self.filter is not None
 
     @property
     def has_all_that_expire(self) -> bool:
-        """Whether its filter is ``([Expires] IS NOT NULL)``, however it is written.
+        """Whether its filter is ``([Expires] IS NOT NULL)``, in any spelling.
 
-        One that is not seen is taken for it: the transport makes no other, and no statement names the index.
+        A hidden filter counts as this one: the transport makes no other, and no statement names the index.
         """
         return re.sub(r"[\[\]()]", "", self.filter or "expires is not null").lower() == "expires is not null"
 
@@ -117,10 +180,10 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Layout:
-    """A table's real shape.
+    """Layout of an existing table.
 
-    ``table`` is where the rows are: behind a synonym its base table. ``object_type`` is table, synonym or view.
-    ``output_into`` says that rows can be put out only into a table variable, because a trigger stands on DELETE.
+    ``table`` is the table with the rows: the base table of a synonym. ``object_type`` is table, synonym or view.
+    ``output_into``: OUTPUT is possible only into a table variable, because the table has a trigger on DELETE.
     """
 
     table: ResolvedAddress
@@ -137,17 +200,17 @@ class Layout:
 
     @cached_property
     def types(self) -> dict[str, str]:
-        """The columns' base types, by name."""
+        """Base types of the columns, by name."""
         return {name: column.type for name, column in self.columns.items()}
 
     @property
     def kind(self) -> str:
-        """queue, delayed, subscription or other: by the columns."""
+        """The kind of table by its columns: queue, delayed, subscription or other."""
         return kind_of(self.types)
 
     @property
     def shape(self) -> Shape:
-        """The shape of a queue table, whatever else stands in it. Raises :class:`NotAQueueError` for other tables."""
+        """The shape of a queue table, without further columns. Raises :class:`NotAQueueError` for other tables."""
         if self.kind != "queue":
             self.require("queue")
         row_version = self.index_on("RowVersion")
@@ -162,7 +225,7 @@ class Layout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The layouts of :data:`SHAPES` that this table has, apart from legacy columns and BodyString; often none."""
+        """Names in :data:`SHAPES` of this table's layout, apart from legacy columns and BodyString; may be empty."""
         shape = replace(self.shape, legacy_columns=True, body_string=False)
         return tuple(name for name, known in SHAPES.items() if known == shape)
 
@@ -177,9 +240,9 @@ class Layout:
         return tuple(name for name in self.unknown_columns if not self.columns[name].filled)
 
     def index_on(self, column: str) -> Index | None:
-        """The index to find rows by ``column``: an enabled one rather than a disabled, a clustered one first.
+        """Return the index to find rows by ``column``: enabled before disabled, clustered before nonclustered.
 
-        Filtered indexes count for Expires alone, where they leave out rows that have none.
+        A filtered index counts only for Expires, and only if it has every row with a value.
         """
         fitting = [
             index
@@ -190,12 +253,12 @@ class Layout:
 
     @property
     def seek_index(self) -> str | None:
-        """The name of the index in which rows can be sought by RowVersion; None where there is none in use."""
+        """Name of the index for a seek by RowVersion; None without an enabled index."""
         index = self.index_on("RowVersion")
         return None if index is None or index.disabled else index.name
 
     def differences(self, shape: Shape) -> list[str]:
-        """What distinguishes this queue table from a shape, as phrases; empty where it is the same."""
+        """Return the differences between this queue table and a shape, as phrases; empty without differences."""
         found = column_differences(self.columns, shape.columns)
         own = self.shape
         for what, is_now, expected in (
@@ -208,19 +271,19 @@ class Layout:
 
     @property
     def unusable(self) -> str | None:
-        """Why no statement of ours works on the table, whatever its columns; None where they do."""
+        """Reason why statements cannot work on the table, apart from its columns; None if they can."""
         name = self.table.canonical
         if self.object_type == "view":
             return f"{name} is a view: name the table that it selects from."
         if self.memory_optimized:
-            return f"The table {name} is memory-optimised, which has no row locks to pass over: use one that is not."
+            return f"The table {name} is memory-optimised and so has no row locks to skip: use one that is not."
         for trigger in self.triggers:
             if trigger.instead_of and not trigger.disabled and trigger.event in {"INSERT", "DELETE"}:
-                return f"The trigger {trigger.name} of {name} stands in for every {trigger.event}: disable it."
+                return f"The trigger {trigger.name} of {name} replaces every {trigger.event}: disable it."
         return None
 
     def require(self, *kinds: str) -> None:
-        """Raise :class:`NotAQueueError` where the table is of none of the kinds, or statements cannot work on it."""
+        """Raise :class:`NotAQueueError` for a table of another kind, or one that statements cannot work on."""
         if self.kind not in kinds:
             reason = _missing(kinds[0], self.types)
             advice = "check the address"
@@ -234,7 +297,7 @@ class Layout:
             raise NotAQueueError(self.unusable)
 
     def to_dict(self) -> dict[str, Any]:
-        """The layout as plain JSON values."""
+        """Return the layout as plain JSON values."""
         row_version, expires = self.index_on("RowVersion"), self.index_on("Expires")
         return {
             "table": self.table.canonical,
@@ -254,7 +317,7 @@ class Layout:
 
 
 def expires_state(index: Index | None) -> str:
-    """filtered, plain, disabled or none, for the index on Expires."""
+    """Return the state of the index on Expires: filtered, plain, disabled or none."""
     if index is None:
         return "none"
     if index.disabled:
@@ -263,15 +326,15 @@ def expires_state(index: Index | None) -> str:
 
 
 def kind_of(types: Mapping[str, str]) -> str:
-    """queue, delayed, subscription or other, by the names and base types of the columns.
+    """Return the kind of a table by the names and base types of its columns: queue, delayed, subscription or other.
 
-    The drain's own tables have a queue's columns, and those that say which batch a row belongs to.
+    The drain's own tables, which have a queue's columns and a column for the batch or the attempt, are other.
     """
     return next((kind for kind in _KINDS if not _missing(kind, types)), "other")
 
 
 def column_differences(columns: Mapping[str, TableColumn], expected: Mapping[str, str]) -> list[str]:
-    """How a table's columns differ from those of a CREATE TABLE."""
+    """Return the differences between a table's columns and those of a CREATE TABLE, as phrases."""
     found = [f"the column {name} is missing" for name in expected if name not in columns]
     for name, column in columns.items():
         if name not in expected:
@@ -291,7 +354,7 @@ _EXPECTED: dict[str, Mapping[str, str]] = {
 
 
 def _missing(kind: str, types: Mapping[str, str]) -> str:
-    """Why a table is not of a kind, as a phrase; empty where it is."""
+    """Return the reason why a table is not of a kind, as a phrase; empty if it is."""
     if kind == "queue" and "Expired" in types and not _OURS.isdisjoint(types):
         return "its messages were taken out of a queue"
     wanted = _KINDS[kind]

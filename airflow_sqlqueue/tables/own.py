@@ -1,4 +1,4 @@
-"""Tables of this package's own, beside the queues of a database: made, with their schema, where they are missing."""
+"""Base class of this package's own tables, which are created beside the queues of a database."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from airflow_sqlqueue.tables.reading import exists
 
 
 def stored_name(queue: str) -> str:
-    """A queue's canonical address as the columns ``Queue`` hold it: its first 400 characters."""
+    """Return a queue's canonical address for a column ``Queue``: its first 400 characters."""
     return queue[:400]
 
 
 def lock_name(kind: str, schema: str, item: uuid.UUID) -> str:
-    """The name of an application lock on a batch or a send: the last 255 characters, which the server takes."""
+    """Return the name of an application lock on a batch or a send: its last 255 characters, the server's limit."""
     return f"sqlqueue.{kind}.{schema}.{item}"[-255:]
 
 
 class OwnTable:
-    """A table of this package's own, through one connection. A subclass names the table and the queries that make it.
+    """Base class of a table of this package, through one connection. A subclass names the table and its CREATE queries.
 
-    ``columns`` are the columns that the queries leave open, where they leave any.
+    ``columns`` fills the placeholder for columns in these queries, if they have one.
     """
 
     name: ClassVar[str]
@@ -39,24 +39,24 @@ class OwnTable:
 
     @classmethod
     def address_in(cls, catalog: str, schema: str = LEDGER_SCHEMA) -> ResolvedAddress:
-        """The table's address in a database."""
+        """Return the table's address in a database."""
         return ResolvedAddress(cls.name, schema, catalog)
 
     @classmethod
     def definition(cls, catalog: str, schema: str = LEDGER_SCHEMA) -> Definition:
-        """The table's definition, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
+        """Return the table's definition, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
         table = cls.address_in(catalog, schema)
         statements = tuple(query(name, table=identifier(table), columns=cls.columns) for name in cls.made_by)
         return Definition(table, "ledger", statements, with_schema=True)
 
     def query(self, name: str, **fragments: Fragment) -> Query:
-        """A query by its full name, with the names of the table and of its database filled in."""
+        """Return a query by its full name, with the names of the table and its database."""
         return query(name, table=identifier(self.address), catalog=identifier(self.catalog), **fragments)
 
     def exists(self) -> bool:
-        """Whether the table is there: before the first use in a database it is not."""
+        """Whether the table exists: it is created at the first use in a database."""
         return exists(self.session, self.address)
 
     def create(self) -> None:
-        """Make the table, and its schema, where it is missing."""
+        """Create the table and its schema if they are missing."""
         ensure(self.session, self.definition(self.catalog, self.schema))

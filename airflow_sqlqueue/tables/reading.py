@@ -1,4 +1,4 @@
-"""Reading a table's layout from the server."""
+"""Reading of a table's layout from the server."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from airflow_sqlqueue.tables.layout import CREATE_COMMANDS, NAMES, Index, Layout
 _OBJECT_TYPES = {"U": "table", "SN": "synonym", "V": "view"}
 _NOUNS = {"queue": "queue", "delayed": "table of delayed messages", "subscription": "subscription table"}
 _triggered: set[tuple[str, ResolvedAddress]] = set()
-"""Tables whose triggers this login may not see: the server's refusal (error 334) is how they were found out."""
+"""Tables with triggers that this login may not see, known from the server's refusal (error 334)."""
 
 
 def exists(session: Session, table: ResolvedAddress) -> bool:
-    """Whether an object of that name stands in the database, as far as the login may see."""
+    """Whether the database has an object of that name that the login may see."""
     return session.value(query("inspect.object_id"), table.qualified_name) is not None
 
 
 def read_layout(
     session: Session, table: ResolvedAddress, wanted: str = "queue", *, advice: str | None = None
 ) -> Layout:
-    """Read what stands at an address, a synonym's base table where it is one.
+    """Read the layout of the table at an address, or of the base table of a synonym.
 
-    Raises :class:`QueueNotFoundError` where nothing does, as a table of the kind ``wanted``; ``advice`` says what to do
-    then: unless given, to create it. Whether it is of that kind, ``Layout.kind`` says.
+    Raises :class:`QueueNotFoundError` if there is no object, with a text for the kind ``wanted`` and with ``advice``
+    (unless given, to create it). The table may be of another kind: see ``Layout.kind``.
     """
     advice = advice or f"create it with '{CREATE_COMMANDS[wanted]}', or check the address"
     layout = _read(session, table, f"The {_NOUNS[wanted]}", advice)
@@ -65,7 +65,7 @@ def _read(session: Session, table: ResolvedAddress, what: str, advice: str, thro
 
 
 _SYSTEM_VERSIONED = 2
-"""temporal_type of a table that has a history table; that one has 1."""
+"""temporal_type of a table with a history table; the history table itself has 1."""
 
 
 def layout_of(
@@ -77,9 +77,9 @@ def layout_of(
     indexes: Iterable[Sequence[Any]],
     triggers: Iterable[Sequence[Any]],
 ) -> Layout:
-    """A layout, of rows as the queries ``inspect.columns``, ``inspect.indexes`` and ``inspect.triggers`` return them.
+    """Return a layout from the rows of the queries ``inspect.columns``, ``inspect.indexes`` and ``inspect.triggers``.
 
-    ``properties`` are is_memory_optimized, temporal_type, is_tracked_by_cdc and lock_escalation_desc of ``sys.tables``,
+    ``properties`` are is_memory_optimized, temporal_type, is_tracked_by_cdc and lock_escalation_desc of ``sys.tables``;
     ``snapshot`` is is_read_committed_snapshot_on of the database.
     """
     in_memory, temporal, captured, escalation = properties
@@ -121,7 +121,7 @@ def _object(session: Session, table: ResolvedAddress, what: str, advice: str) ->
 
 
 def table_in_sql(session: Session, table: ResolvedAddress) -> ResolvedAddress | None:
-    """The existing table that is meant where ``dbo.MyTable`` was written for an address; None where there is none."""
+    """Return the table that SQL calls ``dbo.MyTable``, for an address with that text; None if it does not exist."""
     address = as_sql_name(table.table)
     if address is None:
         return None

@@ -17,7 +17,7 @@ from airflow_sqlqueue.untrusted import event_value
 if TYPE_CHECKING:
     from airflow_sqlqueue.client import QueueClient
     from airflow_sqlqueue.client.queues import Queue
-    from airflow_sqlqueue.consuming.held_messages import HeldMessages
+    from airflow_sqlqueue.consuming.locked_messages import LockedMessages
     from airflow_sqlqueue.queue import QueueTable
     from airflow_sqlqueue.queue.browsing import MessageHead
 
@@ -115,16 +115,16 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
         """Whether there is anything to receive; the receiver has a connection only as long as there is."""
         return None if table.ends() is None else {}
 
-    def held_messages(self, client: QueueClient) -> HeldMessages:
+    def held_messages(self, client: QueueClient) -> LockedMessages:
         """The holder of the queue's messages."""
-        from airflow_sqlqueue.consuming.held_messages import HeldMessages
+        from airflow_sqlqueue.consuming.locked_messages import LockedMessages
         from airflow_sqlqueue.session import Session
         from airflow_sqlqueue.triggers.poller import STATEMENT_TIMEOUT
 
         def connect() -> Session:
             return Session(client.settings, lock_timeout=client.lock_timeout, statement_timeout=STATEMENT_TIMEOUT)
 
-        return HeldMessages(connect, client.resolver, self.queue_name, self.error_queue, client.ledger_schema)
+        return LockedMessages(connect, client.resolver, self.queue_name, self.error_queue, client.ledger_schema)
 
     def _payload(self, head: MessageHead, envelope: Envelope) -> dict[str, Any]:
         identity, sent = envelope.identity, envelope.time.time_sent

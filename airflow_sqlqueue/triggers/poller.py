@@ -22,7 +22,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import LoginFailedError, SqlQueueError, TransientError
-from airflow_sqlqueue.reconnecting import OF_THE_SERVER, may_have_lost, passes, pause_after
+from airflow_sqlqueue.reconnecting import SERVER_ERRORS, may_have_lost, passes, pause_after
 from airflow_sqlqueue.session import Session
 
 log = logging.getLogger(__name__)
@@ -276,7 +276,7 @@ class _Poller:
                 watch.answer(found)
 
     def _failed(self, watch: Watch[Any], error: Exception) -> None:
-        if isinstance(error, OF_THE_SERVER):
+        if isinstance(error, SERVER_ERRORS):
             self._lost(error)
         elif isinstance(error, TransientError):
             # A statement that ran into its timeout may have done so because nobody is there any more.

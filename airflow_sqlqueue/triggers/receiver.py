@@ -16,7 +16,7 @@ from airflow_sqlqueue.triggers.base import Attempts
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client import QueueClient
-    from airflow_sqlqueue.consuming.held_messages import HeldMessages
+    from airflow_sqlqueue.consuming.locked_messages import LockedMessages
     from airflow_sqlqueue.queue.browsing import MessageHead
     from airflow_sqlqueue.triggers.message import SqlQueueMessageEventTrigger
 
@@ -61,7 +61,7 @@ class MessageReceiver(SharedStreamProducer):
         self._trigger = trigger
         # A connection is for one thread, and nothing may block the event loop.
         self._thread = ThreadPoolExecutor(1, "sqlqueue-receiver")
-        self._held: HeldMessages | None = None
+        self._held: LockedMessages | None = None
         self._client: QueueClient | None = None
         self._round: _Round | None = None
 
@@ -77,7 +77,7 @@ class MessageReceiver(SharedStreamProducer):
                 while True:
                     await watch.found(after=pause)
                     held = await self._holding(watch.client)
-                    while heads := await self._on_thread(partial(held.hold, trigger.max_held)):
+                    while heads := await self._on_thread(partial(held.lock, trigger.max_held)):
                         self._round = current = _Round(heads)
                         for head in current.alive:
                             yield head, (current, head.row_version)
@@ -126,7 +126,7 @@ class MessageReceiver(SharedStreamProducer):
                 log.warning("%d messages of %s were rejected", len(settled.reject), self._trigger.queue_name)
         settled.is_settled.set()
 
-    async def _holding(self, client: QueueClient) -> HeldMessages:
+    async def _holding(self, client: QueueClient) -> LockedMessages:
         """The holder of messages, where the watch has found some: its connection may have been changed meanwhile."""
         if self._held is None or self._client is not client:
             await self._close()

@@ -70,7 +70,7 @@ def test_a_connection_that_gives_no_token_is_one_sentence(hook: SqlQueueHook, co
 
 
 def test_a_login_beside_a_token_is_refused(connection: Any) -> None:
-    with pytest.raises(ConfigurationError, match="An access token is all that a login takes"):
+    with pytest.raises(ConfigurationError, match="An access token is enough for a login"):
         _ = SqlQueueHook(connection(login="sa", extra={"access_token_conn_id": "entra"})).client
 
 

@@ -11,8 +11,7 @@ import pytest
 from airflow.sdk import ObjectStoragePath
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.envelope.replying import reply
+from airflow_sqlqueue.envelope import Envelope, reply
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import (

@@ -222,7 +222,7 @@ def test_a_connection_string_of_net_serves_as_a_url(url: str, name: str) -> None
     schema = text.replace("Queue Schema=dbo", "Queue Schema=n.s")
     assert "[n.s]" in one_sentence(sqlqueue("depth", name, url=schema), 1)
     broken = one_sentence(sqlqueue("depth", name, url=text.replace('Password="', "Password=s3cret;")), 2)
-    assert "What follows Password" in broken
+    assert "The text after Password" in broken
     assert str(parts.password) not in broken
 
 

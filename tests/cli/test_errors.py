@@ -15,8 +15,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.tables.drop import drop_queue
+from airflow_sqlqueue.tables.create import create_queue, drop_queue
 from tests.cli.runner import answer, one_sentence, sqlqueue
 
 

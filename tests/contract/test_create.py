@@ -27,13 +27,13 @@ from airflow_sqlqueue.tables.create import (
     create_queue,
     definitions_for,
     delayed_definition,
+    drop_queue,
     queue_definition,
     script,
     subscription_definition,
 )
-from airflow_sqlqueue.tables.drop import drop_queue
+from airflow_sqlqueue.tables.layout import SHAPES, shape_of
 from airflow_sqlqueue.tables.reading import exists, read_layout
-from airflow_sqlqueue.tables.shapes import SHAPES, shape_of
 from tests.contract.conftest import Connect, run_sql
 
 

@@ -37,7 +37,7 @@ def test_the_transports_tables_are_listed_by_kind(
         ("old", "queue", 2),
         ("old.Delayed", "delayed", 0),
     ]
-    assert "No address means the table 'old@WEB01'" in caplog.text
+    assert "The table 'old@WEB01' has no address" in caplog.text
 
 
 def test_secondary_queues_are_found_by_their_primary(session: Session, resolver: AddressResolver) -> None:

@@ -14,8 +14,7 @@ from airflow_sqlqueue.queue import QueueTable, forwarding
 from airflow_sqlqueue.queue.forwarding import forward
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.tables.drop import drop_queue
+from airflow_sqlqueue.tables.create import create_queue, drop_queue
 from tests.contract.conftest import HEADERS, Connect, run_sql
 
 LATE = timedelta(seconds=-5)

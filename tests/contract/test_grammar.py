@@ -24,9 +24,8 @@ from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import create, create_queue, definitions_for, delayed_definition, script
-from airflow_sqlqueue.tables.layout import Layout, Trigger
+from airflow_sqlqueue.tables.layout import SHAPES, Layout, Trigger
 from airflow_sqlqueue.tables.reading import read_layout
-from airflow_sqlqueue.tables.shapes import SHAPES
 from support.mutants import disagreements, mutants
 from tests.contract.conftest import run_sql
 from tests.grammar import MAXDOP, WHY_NOT, Recorder, problems, with_parameters

@@ -25,8 +25,8 @@ from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.discovery import list_tables
+from airflow_sqlqueue.tables.layout import SHAPES
 from airflow_sqlqueue.tables.reading import read_layout
-from airflow_sqlqueue.tables.shapes import SHAPES
 from tests.contract.conftest import HEADERS, Connect, Exercise, run_sql
 
 ALTERATIONS: dict[str, str] = {
@@ -142,7 +142,7 @@ def test_a_disabled_trigger_is_no_obstacle(session: Session, table: ResolvedAddr
 def test_a_trigger_that_stands_in_for_deletes_is_refused(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table)
     add_trigger(session, table, "INSTEAD OF DELETE")
-    with pytest.raises(NotAQueueError, match="stands in for every DELETE: disable it"):
+    with pytest.raises(NotAQueueError, match="replaces every DELETE: disable it"):
         QueueTable(session, table).receive()
 
 

@@ -23,7 +23,7 @@ def test_a_named_instance_is_found_where_it_listens_now() -> None:
             rf"Data Source={host}\SQLEXPRESS;Initial Catalog=nservicebus;User ID={server.user};"
             f"Password={server.password};TrustServerCertificate=True"
         )
-        with pytest.raises(ServerUnreachableError, match="does not tell the port of the instance 'SQLEXPRESS'"):
+        with pytest.raises(ServerUnreachableError, match="does not give the port of the instance 'SQLEXPRESS'"):
             client.ping()
         with Browser({"SQLEXPRESS": server.port}, host):
             client.ping()

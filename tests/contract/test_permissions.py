@@ -20,11 +20,10 @@ from airflow_sqlqueue.queue.competitors import competitors
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create, create_queue
+from airflow_sqlqueue.tables.create import create, create_queue, drop_queue
 from airflow_sqlqueue.tables.discovery import list_tables
-from airflow_sqlqueue.tables.drop import drop_queue
+from airflow_sqlqueue.tables.layout import SHAPES
 from airflow_sqlqueue.tables.reading import exists
-from airflow_sqlqueue.tables.shapes import SHAPES
 from tests.contract.conftest import Connect, Exercise, run_sql
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "permissions.sql"

@@ -31,7 +31,7 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, identifier, readpast
 from airflow_sqlqueue.sql.columns import copied_page, forwarding
 from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.tables.shapes import SHAPES
+from airflow_sqlqueue.tables.layout import SHAPES
 from tests.contract.conftest import HEADERS, run_sql
 from tests.plans import Operator, PlanSession, heads, sorted_heads
 

@@ -45,7 +45,7 @@ def table(session: Session) -> Iterator[str]:
         ("INSERT INTO {0} ([Id], [Code]) VALUES (4, N's3cret')", "(a value is too long for its column)"),
         ("INSERT INTO {0} ([Id], [Code]) VALUES (N's3cret', N'c')", "245 (a value cannot be converted to the type of"),
         ("INSERT INTO {0} ([Id], [Code], [Small]) VALUES (5, N'd', 300)", "220 (a number is too large for its type)"),
-        ("INSERT INTO {0} ([Id], [Code], [Date]) VALUES (6, N'e', N's3cret')", "241 (a text is no date or time)"),
+        ("INSERT INTO {0} ([Id], [Code], [Date]) VALUES (6, N'e', N's3cret')", "241 (a text is not a date or time)"),
         ("SELECT 1 / ([Id] - 1) FROM {0}", "8134 (a division by zero)"),
         ("SELECT [s3cret] FROM {0}", "207 (there is no such column)"),
         ("SELECT FROM WHERE", "(the syntax is wrong"),

@@ -20,7 +20,7 @@ CHILD = """
 import asyncio, json, sys, time
 from functools import partial
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.held_messages import HeldMessages
+from airflow_sqlqueue.consuming.locked_messages import LockedMessages
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.scan import scan, window_of
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
@@ -50,9 +50,9 @@ def find_reply():
     client.queue(name).find_reply("none")
 
 async def hold():
-    held = HeldMessages(client.session, client.resolver, name, error_name)
+    held = LockedMessages(client.session, client.resolver, name, error_name)
     try:
-        for head in await asyncio.to_thread(held.hold, 100):
+        for head in await asyncio.to_thread(held.lock, 100):
             envelope = Envelope.of(head.decoded)
             envelope.content.message_types, envelope.time.time_sent, envelope.identity.message_id
             await asyncio.sleep(0)

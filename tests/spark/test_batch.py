@@ -15,8 +15,7 @@ import pytest
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError
-from airflow_sqlqueue.message import MAX_HEADERS, HeaderNames, Message, decode_headers, encode_headers
-from airflow_sqlqueue.message_types import first_type
+from airflow_sqlqueue.message import MAX_HEADERS, HeaderNames, Message, decode_headers, encode_headers, first_type
 from airflow_sqlqueue.row import drained_row_schema
 from airflow_sqlqueue.spark import raw_schema, read_batch, verify_count
 from airflow_sqlqueue.traffic import generate

@@ -26,8 +26,7 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.tables.drop import drop_queue
+from airflow_sqlqueue.tables.create import create_queue, drop_queue
 from tests.contract.conftest import Connect
 from tests.faults.account import Account
 from tests.faults.conftest import LONG

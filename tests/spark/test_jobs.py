@@ -17,8 +17,7 @@ import pytest
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
-from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.message_types import first_type
+from airflow_sqlqueue.message import HeaderNames, Message, first_type
 from airflow_sqlqueue.spark import read_batch
 from airflow_sqlqueue.spark.jobs import audit as audit_program
 from airflow_sqlqueue.spark.jobs import (

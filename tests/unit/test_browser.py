@@ -96,7 +96,7 @@ def test_a_question_that_is_lost_is_asked_again(host: str) -> None:
     ],
 )
 def test_an_answer_that_is_none(host: str, answer: bytes) -> None:
-    with answering(host, lambda _: answer), pytest.raises(ServerUnreachableError, match="does not tell the port"):
+    with answering(host, lambda _: answer), pytest.raises(ServerUnreachableError, match="does not give the port"):
         port_of(host, "SQLEXPRESS")
 
 
@@ -138,5 +138,5 @@ def test_the_instance_of_a_url() -> None:
 
 @pytest.mark.parametrize("instance", ["a;b", "a b", "x" * 17, "a\0"])
 def test_a_name_that_no_instance_has(instance: str) -> None:
-    with pytest.raises(ConfigurationError, match="no name of an instance"):
+    with pytest.raises(ConfigurationError, match="not the name of an instance"):
         ConnectionSettings("db1", "shop", instance=instance)

@@ -63,9 +63,9 @@ def test_what_the_driver_is_told(authentication: Any, user: Any, password: Any, 
         ({"authentication": "ActiveDirectoryInteractive"}, "asks a person in a browser"),
         ({"authentication": "hush"}, "The value of Authentication is not known: give one of SqlPassword"),
         ({"authentication": "ActiveDirectoryMsi", "keywords": {"Trusted_Connection": "yes"}}, "two ways to log in"),
-        ({"access_token": lambda: TOKEN, "user": "u"}, "An access token is all that a login takes"),
-        ({"access_token": lambda: TOKEN, "keywords": {"trusted_connection": "Yes"}}, "all that a login takes"),
-        ({"access_token": lambda: TOKEN, "authentication": "ActiveDirectoryMsi"}, "all that a login takes"),
+        ({"access_token": lambda: TOKEN, "user": "u"}, "An access token is enough for a login"),
+        ({"access_token": lambda: TOKEN, "keywords": {"trusted_connection": "Yes"}}, "enough for a login"),
+        ({"access_token": lambda: TOKEN, "authentication": "ActiveDirectoryMsi"}, "enough for a login"),
     ],
 )
 def test_what_does_not_go_together_is_refused(fields: dict[str, Any], sentence: str) -> None:

@@ -51,7 +51,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
     without(monkeypatch, package)
     with pytest.raises(ConfigurationError) as failure:
         use()
-    assert f"takes the package {package}, which is not installed" in str(failure.value)
+    assert f"needs the package {package}, which is not installed" in str(failure.value)
     assert f"pip install 'airflow-sqlqueue[{extra}]'" in str(failure.value)
 
 
@@ -67,7 +67,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
 def test_a_missing_package_of_an_object_store_is_named(monkeypatch: pytest.MonkeyPatch, url: str, package: str) -> None:
     monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, url.partition("://")[0], raising=False)
     without(monkeypatch, package)
-    with pytest.raises(ConfigurationError, match=f"takes the package {package}, .*pip install '{package}'"):
+    with pytest.raises(ConfigurationError, match=f"needs the package {package}, .*pip install '{package}'"):
         StagingFolder.of(url)
 
 

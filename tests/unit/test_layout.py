@@ -8,8 +8,7 @@ import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.tables.layout import Index, Layout, TableColumn, Trigger, kind_of
-from airflow_sqlqueue.tables.shapes import SHAPES, shape_of
+from airflow_sqlqueue.tables.layout import SHAPES, Index, Layout, TableColumn, Trigger, kind_of, shape_of
 
 TABLE = ResolvedAddress("audit", "dbo", "nsb")
 COLUMNS = {
@@ -76,8 +75,8 @@ def test_a_table_of_another_kind_says_why() -> None:
     [
         (replace(MODERN, object_type="view"), "is a view"),
         (replace(MODERN, memory_optimized=True), "is memory-optimised"),
-        (replace(MODERN, triggers=(Trigger("t", "DELETE", instead_of=True),)), "stands in for every DELETE"),
-        (replace(MODERN, triggers=(Trigger("t", "INSERT", instead_of=True),)), "stands in for every INSERT"),
+        (replace(MODERN, triggers=(Trigger("t", "DELETE", instead_of=True),)), "replaces every DELETE"),
+        (replace(MODERN, triggers=(Trigger("t", "INSERT", instead_of=True),)), "replaces every INSERT"),
     ],
 )
 def test_tables_that_no_statement_works_on(layout: Layout, reason: str) -> None:

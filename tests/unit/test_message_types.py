@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_sqlqueue.envelope.typed_headers import Content
-from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.message_types import first_type, full_names
+from airflow_sqlqueue.message import HeaderNames, first_type
 
 GENERIC = "Ns.Evt`1[[System.Int32, mscorlib, Version=4.0.0.0]]"
 
@@ -25,7 +24,6 @@ GENERIC = "Ns.Evt`1[[System.Int32, mscorlib, Version=4.0.0.0]]"
     ],
 )
 def test_a_full_name_has_its_arguments_and_not_its_assembly(enclosed: str, names: list[str]) -> None:
-    assert full_names(enclosed) == tuple(names)
     assert first_type(enclosed) == next(iter(names), None)
     assert Content.of({HeaderNames.ENCLOSED_MESSAGE_TYPES: enclosed}).message_types == tuple(names)
 

@@ -7,8 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from airflow_sqlqueue.consuming.failures import FailureStorage
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityAction, RecoverabilityOptions, action_for, delay_of
+from airflow_sqlqueue.consuming.recoverability import FailureStorage, RecoverabilityAction, RecoverabilityOptions
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errorqueue.failure_headers import Failure
@@ -41,14 +40,14 @@ def message(rounds: str | None, ago: timedelta = timedelta(minutes=1)) -> Envelo
 def test_retries_at_once_then_rounds_then_the_error_queue(
     attempts: int, envelope: Envelope, action: RecoverabilityAction
 ) -> None:
-    assert action_for(DEFAULTS, attempts, envelope, can_delay=True) is action
+    assert DEFAULTS.action(attempts, envelope, can_delay=True) is action
     without_table = RecoverabilityAction.RETRY if action is RecoverabilityAction.RETRY else RecoverabilityAction.GIVE_UP
-    assert action_for(DEFAULTS, attempts, envelope, can_delay=False) is without_table
+    assert DEFAULTS.action(attempts, envelope, can_delay=False) is without_table
 
 
 @pytest.mark.parametrize(("rounds", "seconds"), [(None, 10), ("1", 20), ("2", 30), ("-5", 10)])
 def test_each_round_waits_longer(rounds: str | None, seconds: int) -> None:
-    assert delay_of(DEFAULTS, message(rounds)) == timedelta(seconds=seconds)
+    assert DEFAULTS.delay(message(rounds)) == timedelta(seconds=seconds)
 
 
 def test_no_more_failures_are_remembered_than_there_is_room_for() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.envelope.replying import reply
+from airflow_sqlqueue.envelope import Envelope, reply
 from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, encode_headers
 

@@ -24,7 +24,7 @@ from airflow_sqlqueue.errors import (
     TransientError,
 )
 from airflow_sqlqueue.reconnecting import passes
-from airflow_sqlqueue.server.translation import quiet, translate
+from airflow_sqlqueue.server.translation import safe_cause, translate
 from airflow_sqlqueue.session import retrying
 
 
@@ -93,20 +93,20 @@ def test_a_permission_is_read_from_the_first_of_several_errors() -> None:
 def test_the_servers_text_is_kept_only_for_errors_that_quote_no_values(number: int, text: str) -> None:
     noisy = driver_error("42000", number, text)
     ours = translate(noisy, "send")
-    ours.__cause__ = quiet(noisy)
+    ours.__cause__ = safe_cause(noisy)
     assert "s3cret" not in "".join(traceback.format_exception(ours))
     assert "SQLSTATE 42000" in str(ours.__cause__)
 
 
 def test_the_servers_text_is_kept_where_it_helps() -> None:
     full = driver_error("42000", 9002, "The transaction log for database 'shop' is full due to 'LOG_BACKUP'.")
-    assert quiet(full) is full
+    assert safe_cause(full) is full
     terminated = (
         full.args[1] + "; [01000] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]Terminated. (3621) (SQLE)"
     )
-    assert "LOG_BACKUP" in str(quiet(Exception("42000", terminated)))
+    assert "LOG_BACKUP" in str(safe_cause(Exception("42000", terminated)))
     drivers = Exception("08001", "[08001] [Microsoft][ODBC Driver 18 for SQL Server]SSL Provider: expired (-1) (SQLE)")
-    assert quiet(drivers) is drivers
+    assert safe_cause(drivers) is drivers
 
 
 def numbers_of_the_manual() -> list[int]:

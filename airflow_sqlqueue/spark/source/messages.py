@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
-from airflow_sqlqueue.message import HeaderNames, decode_headers, encode_headers, escape_non_ascii
-from airflow_sqlqueue.message_types import first_type
+from airflow_sqlqueue.message import HeaderNames, decode_headers, encode_headers, escape_non_ascii, first_type
 from airflow_sqlqueue.row import BODY_FILE, COLUMN_HEADERS, NAMES, SENT_BITS, Row
 from airflow_sqlqueue.spark.headers import TEXT_HEADERS, TIME_HEADERS
 

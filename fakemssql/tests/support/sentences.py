@@ -1,6 +1,7 @@
 """Rules for prose: the first words of docstrings, and phrases that a reader has to solve.
 
-A docstring's first sentence names the thing by the word that one would search for. Sentences are plain technical English.
+A docstring's first sentence names the thing by the word that one would search for. Sentences are plain technical
+English.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PHRASES = (
     r"(?:is|are|was|were) begun",
     r"gone on with",
 )
-"""Phrases of a private dialect; each has a plain word (reported, anyone, is not one, as many, is in, for callers ...)."""
+"""Phrases of a private dialect; each has a plain word (reported, anyone, is not one, as many, is in, for callers)."""
 
 PHRASE = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b")
 NAME = re.compile(rf"test_(?:{RIDDLE}|where|one|nobody|nothing|everything)_")
@@ -75,9 +76,9 @@ def _docstrings(source: str) -> Iterator[tuple[int, str]]:
     """Docstrings, those below attributes too, with their lines."""
     for node in ast.walk(ast.parse(source)):
         for statement in getattr(node, "body", ()) if not isinstance(node, ast.Lambda | ast.IfExp) else ():
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                if isinstance(statement.value.value, str):
-                    yield statement.lineno, statement.value.value
+            value = statement.value if isinstance(statement, ast.Expr) else None
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield statement.lineno, value.value
 
 
 def _prose(source: str) -> Iterator[tuple[int, str]]:

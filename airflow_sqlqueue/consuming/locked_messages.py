@@ -1,7 +1,4 @@
-"""Messages that stay locked until it is known what becomes of each.
-
-Bodies stay on the server.
-"""
+"""Messages locked in a queue until the caller deletes, rejects or releases each; their bodies stay on the server."""
 
 from __future__ import annotations
 
@@ -9,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.errorqueue.failure_headers import Failure, failed_message, type_name
-from airflow_sqlqueue.errorqueue.poison import set_aside
+from airflow_sqlqueue.errorqueue.failure_headers import Failure, failed_message
 from airflow_sqlqueue.errors import is_of_a_message
 from airflow_sqlqueue.queue.browsing import MessageHead
 from airflow_sqlqueue.queue.forwarding import lock, transfer
@@ -20,13 +16,13 @@ from airflow_sqlqueue.sql import query
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 _REJECTED = 16
-"""Messages of one transaction that go to the error queue, whose headers are read."""
+"""Messages that go to the error queue in one transaction; their headers are read."""
 
 
-class HeldMessages:
-    """Messages of a queue that one transaction holds. For one thread; close it, in any case.
+class LockedMessages:
+    """Messages of a queue that one transaction has locked. For one thread; always close it.
 
-    What is held nobody else receives. When the process or the connection dies it is in the queue as before.
+    No other receiver gets a locked message. When the process or the connection dies, it is in the queue as before.
 
     :param connect: opens a session.
     :param queue_name: the queue's address.
@@ -45,14 +41,13 @@ class HeldMessages:
         self._connect, self._resolver, self._queue_name = connect, resolver, queue_name
         self._ledger_schema = ledger_schema
         self._options = RecoverabilityOptions(error_queue=error_queue, delayed_retries=0)
-        self._endpoint: Endpoint | None = None
         self._tables: EndpointTables | None = None
 
-    def hold(self, limit: int) -> list[MessageHead]:
-        """Lock up to ``limit`` messages at the head of the queue, past those that others have locked.
+    def lock(self, limit: int) -> list[MessageHead]:
+        """Lock up to ``limit`` messages at the head of the queue, expired ones included, and return their heads.
 
-        Expired ones are among them. Where there is none, nothing is held. Raises what a queue raises, and for the error
-        queue as well, before anything is held.
+        Messages that others have locked are skipped. Raises the errors of a missing or unusable queue, for the error
+        queue as well, before it locks a message.
         """
         tables = self._open()
         session = tables.session
@@ -67,13 +62,12 @@ class HeldMessages:
         return heads
 
     def settle(self, delete: Sequence[int], reject: Sequence[int], reason: Exception) -> None:
-        """Delete messages that are held, by their RowVersions, move others to the error queue, let go of the rest.
+        """Delete locked messages by their RowVersions, move others to the error queue, and release the rest.
 
-        The deletion is committed first: an error queue that takes nothing any more must not bring those back. The
-        headers of what is rejected tell the ``reason``; a message whose headers cannot be read goes as it is, and one
-        that the error queue does not take goes into quarantine.
+        The deletion is committed first, so that a failure of the error queue does not bring those messages back. The
+        headers of a rejected message contain the ``reason``. A message with unreadable headers goes unchanged, and one
+        that the error queue refuses goes into quarantine.
         """
-        assert self._endpoint is not None
         assert self._tables is not None
         tables, session = self._tables, self._tables.session
         try:
@@ -83,13 +77,11 @@ class HeldMessages:
             session.roll_back()
             raise
         session.committed()
-        if not reject:
-            return
         for start in range(0, len(reject), _REJECTED):
             self._reject(tables, reject[start : start + _REJECTED], Failure.of(reason))
 
     def _reject(self, tables: EndpointTables, row_versions: Sequence[int], failure: Failure) -> None:
-        """Move messages to the error queue, one by one where it does not take them together; it may not take one."""
+        """Move messages to the error queue together, or one by one if it refuses one of them."""
         try:
             with tables.session.transaction():
                 self._move_rejected(tables, row_versions, failure)
@@ -99,16 +91,13 @@ class HeldMessages:
             for row_version in row_versions:
                 if len(row_versions) > 1:
                     self._reject(tables, [row_version], failure)
-                    continue
-                assert self._endpoint is not None
-                reason = f"the error queue did not take the message ({type_name(error)})"
-                set_aside(tables.queue, tables.error_queue, row_version, reason, self._endpoint.ledger_schema)
+                else:
+                    tables.set_aside(row_version, error)
 
     def _move_rejected(self, tables: EndpointTables, row_versions: Sequence[int], failure: Failure) -> None:
-        assert self._endpoint is not None
-        name, source = self._endpoint.name, self._endpoint.queue.canonical
+        name, source = tables.endpoint.name, tables.endpoint.queue.canonical
         written = {}
-        # What somebody else has received since the first transaction is not here any more.
+        # Messages that another receiver has received since the first transaction are missing here.
         for message in lock(tables.queue, row_versions):
             failed = failed_message(message, failure, source, name)
             if not isinstance(failed.headers, str):
@@ -116,9 +105,9 @@ class HeldMessages:
         transfer(tables.queue, tables.error_queue, row_versions, written)
 
     def close(self) -> None:
-        """Let go of what is held, and close the connection; may be called twice."""
+        """Release the locked messages and close the connection; may be called twice."""
         if self._tables is not None:
-            # The server rolls back what is open.
+            # The server rolls back the open transaction.
             self._tables.session.close()
         self._tables = None
 
@@ -126,10 +115,8 @@ class HeldMessages:
         if self._tables is None:
             session = self._connect()
             try:
-                self._endpoint = Endpoint.find(
-                    session, self._resolver, self._queue_name, self._options, ledger_schema=self._ledger_schema
-                )
-                self._tables = EndpointTables(session, self._endpoint, known=True)
+                names = self._resolver, self._queue_name, self._options
+                self._tables = Endpoint.find(session, *names, ledger_schema=self._ledger_schema).tables(session)
             except BaseException:
                 session.close()
                 raise
