@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.message import Message, ReceivedMessage
-from airflow_sqlqueue.publishing.conversation import (
-    Polling,
-    Reply,
-    find_reply,
-    private_queue,
-    request,
-    take_reply,
-)
+from airflow_sqlqueue.publishing import conversation
 from airflow_sqlqueue.queue import (
     Backlog,
     ConditionResult,
@@ -31,9 +24,11 @@ from airflow_sqlqueue.queue import (
     QueueCondition,
     QueueTable,
 )
-from airflow_sqlqueue.queue.browsing import WINDOW
+from airflow_sqlqueue.queue.browsing import WINDOW, browse, find
 from airflow_sqlqueue.queue.condition import check_condition
+from airflow_sqlqueue.queue.depth import backlog, depth
 from airflow_sqlqueue.queue.forwarding import CHUNK, ForwardResult, forward
+from airflow_sqlqueue.queue.purge import purge
 from airflow_sqlqueue.queue.send_ledger import SendResult
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.routing import ResolvedAddress
@@ -132,12 +127,12 @@ class Queue:
     def browse(self, limit: int = 10, *, after: int = FIRST) -> list[MessageHead]:
         """:meth:`peek` without bodies."""
         with self.open() as table:
-            return table.browse(limit, after=after)
+            return browse(table, limit, after=after)
 
     def find(self, where: MessageFilter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
-        """Look for messages by their headers. See :meth:`airflow_sqlqueue.queue.QueueTable.find`."""
+        """Find messages by their headers; nothing is removed. See :func:`airflow_sqlqueue.queue.browsing.find`."""
         with self.open() as table:
-            return table.find(where, limit, window=window)
+            return find(table, where, limit, window=window)
 
     def depth(self, *, kind: str = "exact", limit: int | None = None) -> Depth:
         """Count messages, ``exact``, ``quick`` or ``catalog``; or look at the first ``limit`` rows only.
@@ -145,12 +140,12 @@ class Queue:
         See :mod:`airflow_sqlqueue.queue.depth` for what each can get wrong.
         """
         with self.open() as table:
-            return table.depth(kind, limit=limit)
+            return depth(table, kind, limit=limit)
 
     def backlog(self, *, kind: str = "exact") -> Backlog:
         """The depth with delayed messages, the age of the oldest and how many rows were ever inserted."""
         with self.open() as table:
-            return table.backlog(kind, delayed=delayed_address(self._connector.resolver, self._name, table.address))
+            return backlog(table, kind, delayed=delayed_address(self._connector.resolver, self._name, table.address))
 
     def through(self, session: Session) -> QueueTable:
         """The queue through a session of the caller's, who closes it; :meth:`open` is what most want."""
@@ -169,7 +164,7 @@ class Queue:
     def purge(self, options: PurgeOptions | None = None) -> PurgeResult:
         """Delete what has expired, or what the options say. See :func:`airflow_sqlqueue.queue.purge.purge`."""
         with self._connector.queue(self._name, what=f"Purging the queue {self._name}") as table:
-            return table.purge(options)
+            return purge(table, options)
 
     def forward(
         self,
@@ -195,21 +190,21 @@ class Queue:
                 on_progress=on_progress,
             )
 
-    def request(self, message: Message, *, timeout: float = 30.0, reply_queue: str | None = None) -> Reply:
+    def request(self, message: Message, *, timeout: float = 30.0, reply_queue: str | None = None) -> conversation.Reply:
         """Send a request, and wait up to ``timeout`` seconds for the reply.
 
         It comes to a private queue, made for it and dropped afterwards, or to ``reply_queue``, which others may share.
         See :func:`airflow_sqlqueue.publishing.conversation.request`.
         """
-        polling = Polling(timeout)
+        polling = conversation.Polling(timeout)
         with ExitStack() as stack:
             destination = stack.enter_context(self.open(sending=True))
             session = destination.session
             if reply_queue is None:
-                replies = stack.enter_context(private_queue(session, self._connector.resolver))
+                replies = stack.enter_context(conversation.private_queue(session, self._connector.resolver))
             else:
                 replies = QueueTable(session, self._connector.find_in(session, reply_queue))
-            return request(destination, message, replies, polling)
+            return conversation.request(destination, message, replies, polling)
 
     def find_reply(self, correlation_id: str, *, table: QueueTable | None = None) -> int | None:
         """The RowVersion of the reply to a request, in this queue, by its correlation id; None: there is none.
@@ -217,12 +212,12 @@ class Queue:
         ``table`` is the queue where it is open already.
         """
         with nullcontext(table) if table else self.open() as replies:
-            return find_reply(replies, correlation_id)
+            return conversation.find_reply(replies, correlation_id)
 
-    def take_reply(self, correlation_id: str) -> Reply | None:
+    def take_reply(self, correlation_id: str) -> conversation.Reply | None:
         """Take the reply to a request out of this queue; None: there is none. Delivery as for :meth:`receive`."""
         with self.open() as replies:
-            return take_reply(replies, correlation_id)
+            return conversation.take_reply(replies, correlation_id)
 
     def consume(
         self,

@@ -12,6 +12,7 @@ from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errorqueue.failing import Failure, failed_message, type_name
 from airflow_sqlqueue.errorqueue.poison import set_aside
 from airflow_sqlqueue.errors import is_of_a_message
+from airflow_sqlqueue.queue import browsing
 from airflow_sqlqueue.queue.browsing import MessageHead
 from airflow_sqlqueue.queue.forwarding import lock, transfer
 from airflow_sqlqueue.routing import AddressResolver
@@ -58,7 +59,7 @@ class HeldMessages:
         session = tables.session
         session.begin()
         try:
-            heads = tables.queue.hold(limit)
+            heads = browsing.hold(tables.queue, limit)
         except BaseException:
             session.roll_back()
             raise
@@ -77,7 +78,7 @@ class HeldMessages:
         assert self._tables is not None
         tables, session = self._tables, self._tables.session
         try:
-            tables.queue.drop(delete)
+            browsing.delete(tables.queue, delete)
             session.run(query("session.commit"))
         except BaseException:
             session.roll_back()

@@ -10,7 +10,7 @@ from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import classified, not_found, scan, window_of
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.browsing import heads
+from airflow_sqlqueue.queue.browsing import browse
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def show_error(
     if row_version is None:
         row_version = _only_one(queue, message_id or "")
     window = window_of(queue, ErrorFilter(row_versions=frozenset([row_version])))
-    found = heads(queue, 1, after=window.after, up_to=window.up_to)
+    found = browse(queue, 1, after=window.after, up_to=window.up_to)
     body = queue.session.run(queue.query("errors.body"), row_version) if found and with_body else []
     if not found or (with_body and not body):
         raise not_found(queue, f"the RowVersion {row_version}")

@@ -16,6 +16,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus
+
+from airflow.sdk.log import mask_secret
 
 from airflow_sqlqueue.allowed import ONLY_LISTED, Allowed, check_keywords
 from airflow_sqlqueue.errors import ConfigurationError
@@ -58,6 +61,9 @@ _NOT_OURS = {
 }
 """Keys that common-sql and OdbcHook read from an extra."""
 
+_SHORTEST = 5
+"""Characters of the shortest value that Airflow masks; it warns about a shorter one."""
+
 
 @dataclass(frozen=True)
 class QueueConnection:
@@ -72,6 +78,19 @@ class QueueConnection:
     ledger_schema: str
     lock_timeout: float
     secrets: frozenset[str] = field(repr=False)
+
+    def mask_secrets(self) -> None:
+        """Have Airflow mask the passwords, in every form in which they are written, and the ODBC keywords."""
+        mask_secret({name: value for name, value in self.settings.keywords.items() if len(value) >= _SHORTEST})
+        for form in {form for secret in self.secrets for form in _written_forms(secret)}:
+            mask_secret(form)
+
+
+def _written_forms(secret: str) -> set[str]:
+    """The text of a password alone, in a connection string of ODBC or .NET, and in a URL."""
+    braced = secret.replace("}", "}}")
+    doubled = (secret.replace('"', '""'), secret.replace("'", "''"))
+    return {secret, braced, quote_plus(braced), quote_plus(secret), *doubled}
 
 
 def read_connection(

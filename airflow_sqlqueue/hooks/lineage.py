@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.assets import authority, create_asset
+from airflow_sqlqueue.assets import authority
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.sqlparser import DatabaseInfo
-    from airflow.sdk import Asset
 
-    from airflow_sqlqueue.client import QueueClient
     from airflow_sqlqueue.server.settings import ConnectionSettings
-
-
-def queue_asset(client: QueueClient, queue_name: str | None, endpoint: str | None, extra: Mapping[str, Any]) -> Asset:
-    """The asset of a queue, by its address or its endpoint."""
-    table = client.resolve(client.resolver.address_of(queue_name, endpoint))
-    return create_asset(
-        host=client.settings.host,
-        port=client.settings.port,
-        instance=client.settings.instance,
-        database=table.catalog,
-        schema=table.schema,
-        table=table.table,
-        extra=dict(extra),
-    )
 
 
 def namespace_of(settings: ConnectionSettings) -> str:

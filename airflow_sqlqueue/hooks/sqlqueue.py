@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_sqlqueue.assets import create_asset
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.configuration import allowed
 from airflow_sqlqueue.hooks.connection import QueueConnection, read_connection
-from airflow_sqlqueue.hooks.engine import engine_of
-from airflow_sqlqueue.hooks.lineage import queue_asset
-from airflow_sqlqueue.hooks.masking import mask_secrets
 from airflow_sqlqueue.hooks.plain_sql import PlainSqlHook
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.message import Message, ReceivedMessage
-from airflow_sqlqueue.publishing.conversation import Reply
-from airflow_sqlqueue.publishing.subscriptions import PublishResult
 from airflow_sqlqueue.queue import Depth, PurgeOptions, PurgeResult
-from airflow_sqlqueue.queue.send_ledger import SendResult
+from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction
 
 if TYPE_CHECKING:
@@ -35,8 +30,7 @@ if TYPE_CHECKING:
 
     from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.client.tables import QueueTables
-    from airflow_sqlqueue.drain.drain import DrainResult
-    from airflow_sqlqueue.drain.manifest import Batch
+    from airflow_sqlqueue.drain.drain import DrainResult, Engine
     from airflow_sqlqueue.drain.request import DrainRequest
     from airflow_sqlqueue.spark.manifests import AnyBatch
     from airflow_sqlqueue.tables.create import CreateResult
@@ -128,7 +122,7 @@ class SqlQueueHook(PlainSqlHook):
             allowed=allowed(),
             overrides=self._overrides,
         )
-        mask_secrets(read)
+        read.mask_secrets()
         return read
 
     @cached_property
@@ -144,8 +138,21 @@ class SqlQueueHook(PlainSqlHook):
         return self.client.queue(queue_name, endpoint=endpoint)
 
     def asset(self, queue_name: str | None = None, *, endpoint: str | None = None, **extra: Any) -> Asset:
-        """A queue as an asset, to schedule DAGs by and for outlets; ``extra`` goes with it."""
-        return queue_asset(self.client, queue_name, endpoint, extra)
+        """Asset of a queue, to schedule DAGs by and for outlets, with ``extra``."""
+        settings, table = self.client.settings, self.resolve(self.client.resolver.address_of(queue_name, endpoint))
+        return create_asset(
+            host=settings.host,
+            port=settings.port,
+            instance=settings.instance,
+            database=table.catalog,
+            schema=table.schema,
+            table=table.table,
+            extra=extra,
+        )
+
+    def resolve(self, queue_name: str) -> ResolvedAddress:
+        """Table of an address, by the routing settings alone. Raises AddressError."""
+        return self.client.resolve(queue_name)
 
     def create_queue(
         self, queue_name: str, *, create_schema: bool = False, **tables: Unpack[QueueTables]
@@ -156,22 +163,6 @@ class SqlQueueHook(PlainSqlHook):
     def send(self, queue_name: str, messages: Iterable[Message]) -> int:
         """Send messages in one transaction and return how many; at least once, if the caller repeats a failed call."""
         return self.client.queue(queue_name).send(messages)
-
-    def send_once(
-        self, queue_name: str, send_id: uuid.UUID, messages: Iterable[Message], origin: str = ""
-    ) -> SendResult:
-        """Send messages unless a send with this id was committed before: exactly once."""
-        return self.client.queue(queue_name).send_once(send_id, messages, origin)
-
-    def publish(self, type_names: Sequence[str], messages: Iterable[Message]) -> PublishResult:
-        """Publish events of a type, the first one, and its base types: all copies or none."""
-        return self.client.subscriptions.publish(type_names, messages)
-
-    def request(
-        self, queue_name: str, message: Message, *, timeout: float = 30.0, reply_queue: str | None = None
-    ) -> Reply:
-        """Send a request and wait for its reply: :meth:`.client.queues.Queue.request`."""
-        return self.client.queue(queue_name).request(message, timeout=timeout, reply_queue=reply_queue)
 
     def receive(self, queue_name: str, limit: int = 1, **options: Any) -> list[ReceivedMessage]:
         """Take messages out of the queue, at most once unless in a :meth:`transaction`: ``Queue.receive``."""
@@ -203,9 +194,18 @@ class SqlQueueHook(PlainSqlHook):
         of :meth:`.client.queues.Queue.drain`.
         """
         folder = None if staging is None else staging_folder(staging)
-        return self.client.queue(queue_name).drain(
-            folder, request, engine=engine_of(engine, spark, self.client), **options
-        )
+        return self.client.queue(queue_name).drain(folder, request, engine=self._engine(engine, spark), **options)
+
+    def _engine(self, name: str, spark: SparkSession | None) -> Engine | None:
+        if name == "threads":
+            return None
+        if name != "spark":
+            raise ConfigurationError(f"The engine {name!r} is not known: use threads or spark.")
+        if spark is None:
+            raise ConfigurationError("The engine spark needs a session to drain with: give it as spark=...")
+        from airflow_sqlqueue.spark.executors import SparkEngine
+
+        return SparkEngine(spark, self.client.settings, lock_timeout=self.client.lock_timeout)
 
     def read_batch(self, spark: SparkSession, batch: AnyBatch) -> DataFrame:
         """The messages of a sealed batch, given by its manifest, its id, a manifest's path, or what XCom has.
@@ -217,17 +217,9 @@ class SqlQueueHook(PlainSqlHook):
 
         return read_batch(spark, batch, self.client.settings, ledger_schema=self.client.ledger_schema)
 
-    def mark_consumed(self, batch: Batch) -> None:
-        """Mark a sealed batch consumed: it was read for good. Idempotent; raises BatchError for any other state."""
-        self.client.batches.mark_consumed(batch)
-
     def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> AbstractContextManager[Transaction]:
         """A transaction that every call of this hook, ``run`` and ``get_records`` included, enlists in.
 
         See :meth:`airflow_sqlqueue.client.QueueClient.transaction`.
         """
         return self.client.transaction(mode)
-
-    def run_sql(self, sql: str, *parameters: Any) -> list[Any]:
-        """Run a statement of your own, enlisted, and return the rows of its last result; nothing of it is logged."""
-        return self.client.run_sql(sql, *parameters)

@@ -17,7 +17,7 @@ from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.errors import DeadlockError, LockTimeoutError
 from airflow_sqlqueue.message import DecodedHeaders, decode_headers
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess
+from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess, check_rows
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
 from airflow_sqlqueue.sql import readpast
 from airflow_sqlqueue.sql.columns import head_page
@@ -61,14 +61,15 @@ class MessageHead:
         return decode_headers(self.headers)
 
 
-def heads(
-    table: TableAccess, limit: int, *, after: int = FIRST, up_to: int = LAST, max_bytes: int = PAGE_BYTES
+def browse(
+    table: TableAccess, limit: int = 10, *, after: int = FIRST, up_to: int = LAST, max_bytes: int = PAGE_BYTES
 ) -> list[MessageHead]:
-    """One page of messages that nobody has locked, in order, with RowVersions above ``after`` and up to ``up_to``.
+    """Return one page of messages that are not locked, in order, with RowVersions above ``after`` up to ``up_to``.
 
-    No more headers are read than ``max_bytes`` and those of one row; the first row in any case. :func:`is_last` says
-    whether the page ended for want of messages.
+    A page ends after ``max_bytes`` of headers as well, but never before its first row. :func:`is_last` says whether it
+    ended because there are no more messages. The bodies stay on the server; nothing is removed.
     """
+    check_rows(limit)
     hint = readpast(True)
     rows = table.run_for_layout(
         lambda layout: table.session.run(
@@ -84,15 +85,17 @@ class _WithHeaders(Protocol):
 
 
 def is_last(page: Sequence[_WithHeaders], limit: int, max_bytes: int = PAGE_BYTES) -> bool:
-    """Whether nothing comes after a page of :func:`heads` or :func:`search`: neither limit ended it."""
+    """Whether nothing comes after a page of :func:`browse` or :func:`search`: neither limit ended it."""
     return len(page) < limit and sum(head.header_bytes for head in page) < max_bytes
 
 
-def held(table: TableAccess, limit: int, max_bytes: int = PAGE_BYTES) -> list[MessageHead]:
-    """The first ``limit`` messages that nobody has locked, locked by this transaction, in order.
+def hold(table: TableAccess, limit: int, max_bytes: int = PAGE_BYTES) -> list[MessageHead]:
+    """Lock the first ``limit`` messages, past locked ones, in the transaction under way; expired ones are among them.
 
-    Those beyond ``max_bytes`` of headers are locked as well, and not returned.
+    The transaction has them until it ends: :func:`delete` deletes them, :meth:`.QueueTable.take` takes them. Messages
+    beyond ``max_bytes`` of headers are locked as well, but not returned.
     """
+    check_rows(limit)
     rows = table.run_for_layout(
         lambda layout: table.session.run(table.query("queue.hold", **head_page(layout.types)), limit, FIRST, max_bytes)
     )
@@ -100,9 +103,9 @@ def held(table: TableAccess, limit: int, max_bytes: int = PAGE_BYTES) -> list[Me
 
 
 def pages(table: TableAccess, window: Window, rows: int = PAGE) -> Iterator[list[MessageHead]]:
-    """The messages of a window as :func:`heads` has them, ``rows`` at a time: one page is held in memory."""
+    """The messages of a window as :func:`browse` returns them, ``rows`` at a time: one page is held in memory."""
     while window.after < window.up_to:
-        page = heads(table, rows, after=window.after, up_to=window.up_to)
+        page = browse(table, rows, after=window.after, up_to=window.up_to)
         if page:
             yield page
         if is_last(page, rows):
@@ -219,18 +222,16 @@ class Search:
 
 
 def find(
-    table: TableAccess, where: MessageFilter, limit: int, window: int = WINDOW, *, expired: bool = True
-) -> Iterator[MessageHead]:
-    """The first ``limit`` messages that match, among the first ``window`` of the queue. Nothing is removed."""
-    headers = Search(where, rows=window)
-    while (page := headers.page(table)) is not None:
-        for head in page:
-            if (head.expired and not expired) or not where.matches(head.id, head.decoded):
-                continue
-            yield head
-            limit -= 1
-            if limit <= 0:
-                return
+    table: TableAccess, where: MessageFilter, limit: int = 100, *, window: int = WINDOW, expired: bool = True
+) -> list[MessageHead]:
+    """Return the first ``limit`` messages that match, among the first ``window`` of the queue. Nothing is removed.
+
+    Expired messages are among them unless ``expired`` is False. Headers are read page by page: memory holds one page.
+    """
+    headers, found = Search(where, rows=window), list[MessageHead]()
+    while len(found) < limit and (page := headers.page(table)) is not None:
+        found += (h for h in page if (expired or not h.expired) and where.matches(h.id, h.decoded))
+    return found[:limit]
 
 
 def row_versions_of(table: TableAccess, ids: Sequence[uuid.UUID]) -> list[int]:

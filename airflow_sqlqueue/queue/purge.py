@@ -95,14 +95,14 @@ class _Work(Protocol):
     def report(self, complete: bool) -> tuple[int | None, int, int]: ...
 
 
-def purge(table: TableAccess, options: PurgeOptions) -> PurgeResult:
+def purge(table: TableAccess, options: PurgeOptions | None = None) -> PurgeResult:
     """Delete messages in chunks, each a transaction of its own. Safe to repeat: what is purged is gone.
 
     Where a deadlock chooses a victim it is this statement, which is then repeated. Raises :class:`TransactionError`
     inside a transaction, which would keep the locks of every chunk to its end, and :class:`LockTimeoutError` where
     another transaction has locked the table as a whole when what remains is counted; what was deleted before is gone.
     """
-    session = table.session
+    session, options = table.session, options or PurgeOptions()
     if session.in_transaction:
         raise TransactionError("A purge commits its chunks one by one: call it outside the transaction.")
     budget = options.budget()

@@ -10,16 +10,12 @@ from typing import Any
 
 from airflow_sqlqueue.errors import LockTimeoutError, NotAQueueError
 from airflow_sqlqueue.message import Message, ReceivedMessage
-from airflow_sqlqueue.queue import browsing
-from airflow_sqlqueue.queue.browsing import WINDOW, MessageHead
-from airflow_sqlqueue.queue.depth import Backlog, Depth, backlog, depth
+from airflow_sqlqueue.queue.browsing import WINDOW, find, row_id, row_versions_of
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions, PurgeResult, purge
 from airflow_sqlqueue.queue.restoring import parameters_of
 from airflow_sqlqueue.queue.sending import chunks, rows_of
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess, check_rows
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
-from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.row import Row
 from airflow_sqlqueue.sql import number
 from airflow_sqlqueue.sql.columns import insertion, restoration, row_columns
@@ -107,7 +103,7 @@ class QueueTable(TableAccess):
         """
         check_rows(limit)
         if where is not None:
-            found = browsing.find(self, where, limit, window, expired=keep_expired)
+            found = find(self, where, limit, window=window, expired=keep_expired)
             return self.take([head.row_version for head in found], bounded=bounded)
         while True:
             rows = self.delete_output("queue.receive", limit=number(limit), bounded=bounded)
@@ -140,21 +136,6 @@ class QueueTable(TableAccess):
         )
         return [received_message(Row._make(row)) for row in rows]
 
-    def browse(self, limit: int = 10, *, after: int = FIRST) -> list[MessageHead]:
-        """:meth:`peek` without bodies: what a look at the headers takes, however large the bodies are.
-
-        A page ends after 4 MiB of headers as well. Of headers that are too long to be read it has the beginning.
-        """
-        check_rows(limit)
-        return browsing.heads(self, limit, after=after)
-
-    def find(self, where: MessageFilter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
-        """The first ``limit`` messages that match, expired or not, among the first ``window``; nothing is removed.
-
-        The headers of the window are read page by page, so the cost is theirs and memory holds one page.
-        """
-        return list(browsing.find(self, where, limit, window))
-
     def take(
         self, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = (), bounded: bool = False
     ) -> list[ReceivedMessage]:
@@ -164,23 +145,11 @@ class QueueTable(TableAccess):
         rows, all of which are taken; finding them reads the whole table. Expired messages are returned, flagged: they
         were asked for. Delivery, and ``bounded``, as for :meth:`receive`.
         """
-        wanted = set(row_versions).union(browsing.row_versions_of(self, ids) if ids else ())
+        wanted = set(row_versions).union(row_versions_of(self, ids) if ids else ())
         taken: list[Row] = []
         for chunk in padded_chunks(sorted(wanted)):
             taken += self.delete_output("queue.take", *chunk, bounded=bounded, row_versions=placeholders(chunk))
         return _in_order(taken)
-
-    def hold(self, limit: int) -> list[MessageHead]:
-        """Lock up to ``limit`` messages, lowest RowVersion first, past locked ones; expired ones are among them.
-
-        Only in a transaction, whose they are until it ends: :meth:`drop` deletes them, :meth:`take` takes them.
-        """
-        check_rows(limit)
-        return browsing.held(self, limit)
-
-    def drop(self, row_versions: Sequence[int]) -> int:
-        """Delete the messages with these RowVersions, passing over locked ones, and return how many there were."""
-        return browsing.delete(self, row_versions)
 
     def take_head(self, count: int, window: Window, max_bytes: int, max_body: int = LAST) -> list[Any]:
         """Take the rows of a drain: like :meth:`receive`, in a window, which is one piece.
@@ -199,17 +168,6 @@ class QueueTable(TableAccess):
         """The mean size of headers and body at the head of the queue, locked rows included; None where it is empty."""
         mean = self.value("queue.mean_bytes", rows, up_to)
         return None if mean is None else int(mean)
-
-    def depth(self, kind: str = "exact", *, limit: int | None = None) -> Depth:
-        """Count messages: ``exact``, ``quick`` or ``catalog``, see :mod:`airflow_sqlqueue.queue.depth`.
-
-        With ``limit`` only that many rows at the head are looked at, exactly.
-        """
-        return depth(self, kind, limit=limit)
-
-    def backlog(self, kind: str = "exact", *, delayed: ResolvedAddress | None = None) -> Backlog:
-        """The depth with delayed messages, the age of the oldest and how many rows were ever inserted."""
-        return backlog(self, kind, delayed=delayed)
 
     def ends(self) -> tuple[int, int] | None:
         """The lowest and the highest RowVersion that nobody has locked; None for an empty queue."""
@@ -242,24 +200,6 @@ class QueueTable(TableAccess):
         """How many messages up to a RowVersion others hold, at least one: for who has met one of theirs."""
         return max(1, self.count_left(up_to) - int(self.value("queue.count_up_to", up_to)))
 
-    def purge(self, options: PurgeOptions | None = None) -> PurgeResult:
-        """Delete what has expired, or what the options say: see :func:`airflow_sqlqueue.queue.purge.purge`."""
-        return purge(self, options or PurgeOptions())
-
-    def purge_expired(
-        self,
-        *,
-        chunk: int = CHUNK,
-        max_messages: int | None = None,
-        max_seconds: float | None = None,
-        pause: float = 0.0,
-        dry_run: bool = False,
-    ) -> PurgeResult:
-        """Delete what has expired, never waiting for a receiver; the arguments are those of :class:`PurgeOptions`."""
-        return self.purge(
-            PurgeOptions(chunk=chunk, max_messages=max_messages, max_seconds=max_seconds, pause=pause, dry_run=dry_run)
-        )
-
 
 def _in_order(rows: Iterable[Row]) -> list[ReceivedMessage]:
     return sorted(map(received_message, rows), key=lambda message: message.row_version)
@@ -268,7 +208,7 @@ def _in_order(rows: Iterable[Row]) -> list[ReceivedMessage]:
 def received_message(row: Row) -> ReceivedMessage:
     """The message of a row; ``Expires`` is UTC. NULL in a column that the transport makes NOT NULL is empty."""
     return ReceivedMessage(
-        id=browsing.row_id(row.id),
+        id=row_id(row.id),
         row_version=row.row_version,
         headers=row.headers or "",
         body=bytes(row.body or b""),

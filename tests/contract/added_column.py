@@ -12,6 +12,8 @@ import uuid
 from datetime import datetime, timezone
 from typing import Any
 
+from airflow_sqlqueue.queue.browsing import browse
+
 FIELD = "    recoverable: bool | None\n", "    trace_parent: str | None\n"
 ENTRY = (
     '    Column("Expires", ',
@@ -64,7 +66,7 @@ def main(url: str, schema: str, folder: str) -> dict[str, Any]:
     orders.forward(f"archive@{schema}")
     found["forward"] = column("archive")
     with archive.open() as table, orders.open() as target, table.session.transaction():
-        first, second = (head.row_version for head in table.browse(2))
+        first, second = (head.row_version for head in browse(table, 2))
         transfer(table, target, [first, second], {second: {"traceparent": "given"}})
     found["transfer"] = column("orders")
     for stage, staging in (("files", folder), ("table", None)):

@@ -16,6 +16,7 @@ from airflow_sqlqueue.errors import PermissionDeniedError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.competitors import competitors
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -76,7 +77,7 @@ def test_a_drain_warns_neither_of_its_own_workers_nor_of_who_sends_or_looks(
             QueueTable(receiver, queue.address).receive(1)
         sender = QueueTable(monitoring, queue.address)
         sender.send([Message()])
-        sender.depth()
+        depth(sender)
         Drain(lambda: Session(ours), queue.address, StagingFolder.of(tmp_path), DrainRequest(options=OPTIONS)).run()
         assert competitors(same, queue.address) == []
     assert warnings(caplog) == []
