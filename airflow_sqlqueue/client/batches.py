@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.client.connector import Connector, folder_of
 from airflow_sqlqueue.drain.batches import BatchInfo, batches, recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.liveness import BatchLocks
@@ -59,8 +59,7 @@ class BatchManager:
 
         See :class:`airflow_sqlqueue.drain.liveness.BatchLocks`.
         """
-        catalog = self._connector.settings.database if queue_name is None else self._connector.find(queue_name).catalog
-        return BatchLocks(self._connector.session, catalog, self._connector.ledger_schema)
+        return self._connector.locks(queue_name)
 
     def current(self, batch_id: uuid.UUID, queue_name: str | None = None) -> uuid.UUID:
         """The batch itself, or the first one after it that is not finished: what a drain with ``renew`` works on."""
@@ -135,11 +134,10 @@ class BatchManager:
         :func:`airflow_sqlqueue.drain.abandon.abandon`.
         """
         from airflow_sqlqueue.drain.abandon import abandon
-        from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
         if self._connector.in_transaction:
             raise TransactionError("The seal of a batch commits before its messages go: call it outside a transaction.")
-        folder = None if staging is None else StagingFolder.of(staging)
+        folder = folder_of(staging)
 
         def give_up(ledger: Ledger) -> RequeueResult:
             with self.locks(queue_name) as locks:
@@ -177,9 +175,8 @@ class BatchManager:
         :class:`~airflow_sqlqueue.errors.BatchMismatchError` where its files are not what the ledger says.
         """
         from airflow_sqlqueue.drain.batch_reader import batch_rows
-        from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
-        folder = None if staging is None else StagingFolder.of(staging)
+        folder = folder_of(staging)
         catalog, batch_id = AddressResolver().resolve(batch.queue).catalog, uuid.UUID(batch.batch_id)
         with self._connector.enlisted_session() as session:
             ledger = Ledger(session, catalog, self._connector.ledger_schema)
@@ -212,9 +209,8 @@ class BatchManager:
         """
         # Both load Arrow, which takes longer than most of what a client does.
         from airflow_sqlqueue.drain.requeue import requeue
-        from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
-        folder = None if staging is None else StagingFolder.of(staging)
+        folder = folder_of(staging)
         what = f"Putting back batch {batch_id}"
         return self._repeated(what, queue_name, lambda ledger: requeue(ledger, batch_id, folder))
 
@@ -229,10 +225,9 @@ class BatchManager:
         Without a folder only batches that have no files go: those of the stage ``table``. Where its connection is lost
         it begins anew, and counts from there. See :func:`airflow_sqlqueue.drain.sweep.sweep`.
         """
-        from airflow_sqlqueue.drain.storage.folder import StagingFolder
         from airflow_sqlqueue.drain.sweep import sweep
 
-        folder = None if staging is None else StagingFolder.of(staging)
+        folder = folder_of(staging)
         return self._repeated("Sweeping", queue_name, lambda ledger: sweep(ledger, folder, options))
 
     def _repeated(self, what: str, queue_name: str | None, work: Callable[[Ledger], T]) -> T:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.liveness import BatchLocks
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.reconnecting import Reconnecting
@@ -18,7 +19,22 @@ from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.tables.discovery import find_queue
 from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, current_transaction, transaction
 
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
+
 T = TypeVar("T")
+
+
+def folder_of(staging: str | PathLike[str] | StagingFolder | None) -> StagingFolder | None:
+    """Staging folder of a location, None for None. Raises as :meth:`.StagingFolder.of`."""
+    if staging is None:
+        return None
+    # It loads fsspec and Arrow, which take longer than most calls of a client.
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
+
+    return StagingFolder.of(staging)
 
 
 @dataclass(frozen=True)
@@ -103,6 +119,13 @@ class Connector:
     @contextmanager
     def ledger(self, queue_name: str | None = None, session: Session | None = None) -> Iterator[Ledger]:
         """The ledger of the queue's database, or of the connection's, in ``session`` or an :meth:`enlisted_session`."""
-        catalog = self.settings.database if queue_name is None else self.find(queue_name).catalog
+        catalog = self._catalog(queue_name)
         with nullcontext(session) if session else self.enlisted_session() as opened:
             yield Ledger(opened, catalog, self.ledger_schema)
+
+    def locks(self, queue_name: str | None = None) -> BatchLocks:
+        """Locks on batches in the ledger of the queue's database, or of the connection's."""
+        return BatchLocks(self.session, self._catalog(queue_name), self.ledger_schema)
+
+    def _catalog(self, queue_name: str | None) -> str:
+        return self.settings.database if queue_name is None else self.find(queue_name).catalog

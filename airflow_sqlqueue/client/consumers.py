@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.liveness import BatchLocks
 from airflow_sqlqueue.errors import TransactionError
 
 if TYPE_CHECKING:
@@ -32,7 +29,7 @@ class ConsumerManager:
         from airflow_sqlqueue.drain.releasing import list_consumers
 
         queue = self._connector.find(queue_name).canonical if queue_name else None
-        with self._ledger(queue_name) as (ledger, locks):
+        with self._connector.ledger(queue_name) as ledger, self._connector.locks(queue_name) as locks:
             return list_consumers(ledger, locks, queue)
 
     def release(self, name: str, queue_name: str | None = None) -> ReleaseResult:
@@ -47,14 +44,5 @@ class ConsumerManager:
 
         if self._connector.in_transaction:
             raise TransactionError("A claim is sealed before its messages go back: call it outside a transaction.")
-        with self._ledger(queue_name) as (ledger, locks):
+        with self._connector.ledger(queue_name) as ledger, self._connector.locks(queue_name) as locks:
             return release_consumer(ledger, locks, name)
-
-    @contextmanager
-    def _ledger(self, queue_name: str | None) -> Iterator[tuple[Ledger, BatchLocks]]:
-        connector = self._connector
-        with (
-            connector.ledger(queue_name) as ledger,
-            BatchLocks(connector.session, ledger.catalog, connector.ledger_schema) as locks,
-        ):
-            yield ledger, locks

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.client.connector import Connector, folder_of
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.publishing import conversation
@@ -276,13 +276,11 @@ class Queue:
         # Arrow takes longer to load than all else that a client can do.
         from airflow_sqlqueue.drain.drain import Drain
         from airflow_sqlqueue.drain.stages.factory import stage_of
-        from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
-        folder = None if staging is None else StagingFolder.of(staging)
         return Drain(
             self._connector.session,
             self.address,
-            stage_of(stage, folder, self._connector.ledger_schema),
+            stage_of(stage, folder_of(staging), self._connector.ledger_schema),
             request,
             ledger_schema=self._connector.ledger_schema,
             engine=engine,

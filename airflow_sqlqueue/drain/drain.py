@@ -29,7 +29,7 @@ from airflow_sqlqueue.drain.worker import Worker, WorkPlan, next_wait
 from airflow_sqlqueue.drain.worker_pool import ThreadEngine, drain_window
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, WrongBatchError
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.competitors import competitors
+from airflow_sqlqueue.queue.receivers import other_receivers
 from airflow_sqlqueue.queue.table_access import LAST
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.reconnecting import Reconnecting
@@ -139,7 +139,7 @@ class Drain:
             locked = self._drain_otherwise(connection, opened, up_to)
         else:
             locked = connection.run(lambda session: self._drain_alone(session, opened, connection.made_progress))
-        for other in () if self._request.keep else connection.run(lambda session: competitors(session, work.queue)):
+        for other in () if self._request.keep else connection.run(lambda session: other_receivers(session, work.queue)):
             log.warning(
                 "%s receives from %s as well: the batch has only what it left. Stop it, or drain another queue.",
                 *(other, work.queue.canonical),

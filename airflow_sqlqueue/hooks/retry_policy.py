@@ -11,38 +11,24 @@ from typing import Any
 from airflow.sdk import Context, RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_sqlqueue.errors import (
-    AddressError,
-    BatchMismatchError,
-    BatchNotFoundError,
-    ConfigurationError,
-    LoginFailedError,
-    MessageError,
-    NotAQueueError,
-    PermissionDeniedError,
-    QueueNotFoundError,
-    ServerUnreachableError,
-    StrandedBatchError,
-    TransientError,
-    WrongBatchError,
-)
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.reconnecting import pause_after
 
 PERMANENT = (
-    AddressError,
-    BatchMismatchError,
-    BatchNotFoundError,
-    ConfigurationError,
-    MessageError,
-    NotAQueueError,
-    PermissionDeniedError,
-    QueueNotFoundError,
-    StrandedBatchError,
-    WrongBatchError,
+    errors.AddressError,
+    errors.BatchMismatchError,
+    errors.BatchNotFoundError,
+    errors.ConfigurationError,
+    errors.MessageError,
+    errors.NotAQueueError,
+    errors.PermissionDeniedError,
+    errors.QueueNotFoundError,
+    errors.StrandedBatchError,
+    errors.WrongBatchError,
 )
 """The next try would meet them again."""
 
-PASSING = (LoginFailedError, ServerUnreachableError, TransientError)
+PASSING = (errors.LoginFailedError, errors.ServerUnreachableError, errors.TransientError)
 """They pass by themselves: a server that fails over or restarts refuses logins and connections for a while."""
 
 
@@ -73,7 +59,9 @@ class TransientRetryPolicy(RetryPolicy):
 
     def __init__(self, first: float = 10.0, longest: float = 600.0) -> None:
         if not 0 < first <= longest:
-            raise ConfigurationError("first and longest are numbers of seconds above 0, and longest is the larger one.")
+            raise errors.ConfigurationError(
+                "first and longest are numbers of seconds above 0, and longest is the larger one."
+            )
         self.first, self.longest = float(first), float(longest)
 
     def evaluate(

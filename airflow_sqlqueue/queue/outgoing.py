@@ -15,9 +15,8 @@ from datetime import timedelta
 
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.queue.queue_table import QueueTable
-from airflow_sqlqueue.queue.restoring import parameters_of
 from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult, seconds_before
-from airflow_sqlqueue.queue.sending import chunks
+from airflow_sqlqueue.queue.sending import chunks, restored_parameters
 from airflow_sqlqueue.queue.table_access import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.row import Row
 from airflow_sqlqueue.server.settings import load_pyodbc
@@ -51,7 +50,7 @@ class OutgoingTable(OwnTable):
         pyodbc = load_pyodbc()
         key = [(pyodbc.SQL_VARCHAR, 36, 0), (pyodbc.SQL_BIGINT, 0, 0)]
         for chunk in chunks(rows):
-            values, sizes = parameters_of(chunk, STAGED)
+            values, sizes = restored_parameters(chunk, STAGED)
             statement = self.query("outgoing.stage", **restoration(STAGED, len(chunk)))
             self.session.run(statement, str(attempt_id), staged, *values, sizes=[*key, *sizes])
             staged += len(chunk)

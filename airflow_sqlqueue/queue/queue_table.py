@@ -12,8 +12,7 @@ from airflow_sqlqueue.errors import LockTimeoutError, NotAQueueError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue.browsing import WINDOW, find, row_id, row_versions_of
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.queue.restoring import parameters_of
-from airflow_sqlqueue.queue.sending import chunks, rows_of
+from airflow_sqlqueue.queue.sending import chunks, restored_parameters, sent_parameters
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess, check_rows
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
 from airflow_sqlqueue.row import Row
@@ -59,7 +58,7 @@ class QueueTable(TableAccess):
 
     def _restore(self, layout: Layout, rows: Sequence[Row]) -> None:
         self._check_fillable(layout)
-        values, sizes = parameters_of(rows, layout.types)
+        values, sizes = restored_parameters(rows, layout.types)
         statement = self.query("queue.send", **restoration(layout.types, len(rows)))
         self.session.run(statement, *values, sizes=sizes)
 
@@ -73,7 +72,7 @@ class QueueTable(TableAccess):
     def _insert(self, name: str, messages: Sequence[Message]) -> list[Any]:
         def run(layout: Layout) -> list[Any]:
             self._check_fillable(layout)
-            rows = rows_of(messages, layout.types)
+            rows = sent_parameters(messages, layout.types)
             statement = self.query(name, **insertion(layout.types, rows.given, rows.count))
             return self.session.run(statement, *rows.values, sizes=rows.sizes)
 

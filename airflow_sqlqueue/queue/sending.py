@@ -1,19 +1,19 @@
-"""Messages cut into INSERT statements of bounded size."""
+"""Parameters of the INSERT statements that send messages or put rows back, in pieces of bounded size."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.message import MAX_CHARACTERS, Headers, Message, encode_headers, escape_non_ascii
-from airflow_sqlqueue.row import COLUMN_HEADERS
+from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES, SENT_BITS, Row
 from airflow_sqlqueue.server.settings import load_pyodbc
-from airflow_sqlqueue.sql.columns import NEVER
+from airflow_sqlqueue.sql.columns import FLAGS, NEVER
 from airflow_sqlqueue.untrusted import row_text
 
 ROWS = (256, 64, 16, 4, 1)
@@ -27,6 +27,9 @@ _MILLISECOND = timedelta(milliseconds=1)
 _LONGEST, _LONG_AGO = timedelta(days=2_900_000), timedelta(days=36_500)
 """Lifetimes that DATEADD takes: a column begins with 1753 and ends with the year 9999, and beyond is error 517. .NET's
 longest interval, which stands for "never" there, is longer."""
+
+_FLAGGED = {name: not SENT_BITS[name] if name in SENT_BITS else None for name in FLAGS}
+"""The values that Flags stand for."""
 
 
 class _WithBody(Protocol):
@@ -68,7 +71,7 @@ def _of_fixed_sizes(messages: list[T]) -> Iterator[list[T]]:
             start += rows
 
 
-def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> RowParameters:
+def sent_parameters(messages: Sequence[Message], types: Mapping[str, str]) -> RowParameters:
     """The parameters for a piece of :func:`chunks`, for a table with columns of these base types.
 
     A column that none of the messages fills takes no parameters: their number is what a bulk send spends its time on.
@@ -129,7 +132,37 @@ def _sizes(given: set[str]) -> list[Any]:
 
 
 def numbered_sizes(rows: int) -> list[Any]:
-    """As :func:`rows_of` has them, for rows as ``sql.columns.numbered`` spells them."""
+    """As :func:`sent_parameters` has them, for rows as ``sql.columns.numbered`` spells them."""
     pyodbc = load_pyodbc()
     texts = [(pyodbc.SQL_VARCHAR, 255, 0)] * len(COLUMN_HEADERS)
     return [(pyodbc.SQL_BIGINT, 0, 0), (pyodbc.SQL_WVARCHAR, 0, 0), *texts] * rows
+
+
+def restored_parameters(rows: Sequence[Row], present: Collection[str]) -> tuple[list[Any], list[Any]]:
+    """Values and types of the parameters, as ``sql.columns.restoration`` has them, for a table with these columns.
+
+    Where ``recoverable`` is None, the row's table had no such column; one that has it gets the 1 that every sender
+    writes.
+    """
+    values: list[Any] = []
+    for row in rows:
+        columns = dict(zip(NAMES, row, strict=True))
+        values += (str(row.id), _flags(columns), _iso(row.expires), row.headers, row.body or b"")
+        values += (columns[name] or "" for name in COLUMN_HEADERS if name in present)
+    return values, _restored_sizes(present) * len(rows)
+
+
+def _flags(columns: Mapping[str, Any]) -> int:
+    return sum(flag for name, flag in FLAGS.items() if columns[name] is _FLAGGED[name])
+
+
+def _iso(expires: datetime | None) -> str:
+    return "" if expires is None else expires.isoformat(timespec="microseconds")
+
+
+def _restored_sizes(present: Collection[str]) -> list[Any]:
+    """As for a send. Texts are Unicode, because what a ``varchar`` column gave goes back through its code page."""
+    pyodbc = load_pyodbc()
+    text = (pyodbc.SQL_WVARCHAR, 0, 0)
+    sizes = [(pyodbc.SQL_VARCHAR, 36, 0), (pyodbc.SQL_INTEGER, 0, 0), (pyodbc.SQL_VARCHAR, 26, 0)]
+    return [*sizes, text, (pyodbc.SQL_VARBINARY, 0, 0), *(text for name in COLUMN_HEADERS if name in present)]

@@ -311,7 +311,7 @@ SELECT COUNT_BIG(*) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHE
 -- now: read the server's clock
 SELECT SYSUTCDATETIME();
 
--- competitors: look for others that receive from the queue
+-- other_receivers: look for others that receive from the queue
 -- Receivers keep their connections, and the text that one has sent last stays with it. What only looks at the queue, as
 -- monitoring does, deletes nothing.
 SELECT DISTINCT s.program_name, s.host_name

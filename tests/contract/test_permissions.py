@@ -16,9 +16,9 @@ from airflow_sqlqueue.inspection.inspect import fix, inspect
 from airflow_sqlqueue.inspection.overview import DatabaseOverview
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.competitors import competitors
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.purge import purge
+from airflow_sqlqueue.queue.receivers import other_receivers
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -176,7 +176,7 @@ def test_who_else_consumes_takes_a_permission_of_its_own(
             assert (finding.code, finding.severity) == ("consumers-unknown", "note")
             assert "VIEW SERVER STATE" in finding.text
             assert "Azure SQL Database VIEW DATABASE STATE" in finding.text
-            assert competitors(runtime, audit) == []
+            assert other_receivers(runtime, audit) == []
     finally:
         run_sql(session, f"DROP TABLE {audit.qualified_name}")
 
