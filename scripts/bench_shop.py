@@ -112,9 +112,9 @@ def _inserts(queue: QueueTable, count: int) -> list[tuple[Query, list[object], l
     """The statements of a send of :func:`generate`'s messages, with their parameters."""
     types, made = queue.layout.types, []
     for chunk in chunks(generate(count, seed=_SEED)):
-        rows = sent_parameters(chunk, types)
-        text = queue.query("queue.send", **insertion(types, rows.given, rows.count))
-        made.append((text, rows.values, rows.sizes, rows.count))
+        given, values, sizes = sent_parameters(chunk, types)
+        text = queue.query("queue.send", **insertion(types, given, len(chunk)))
+        made.append((text, values, sizes, len(chunk)))
     return made
 
 

@@ -231,27 +231,20 @@ def _sent_before(where: MessageFilter | None, moment: datetime | None) -> Messag
     return where if where.until is not None and where.until < moment else replace(where, until=moment)
 
 
-@dataclass(frozen=True)
-class _Queries:
-    """Queries for the first and for the number of some messages."""
-
-    first: str
-    count: str
+_EXPIRED = ("queue.first_expired_left", "queue.count_expired_left")
+_LEFT = ("queue.first_left", "queue.count_left")
+"""Queries for the first of some messages, and for their number."""
 
 
-_EXPIRED = _Queries("queue.first_expired_left", "queue.count_expired_left")
-_LEFT = _Queries("queue.first_left", "queue.count_left")
-
-
-def _held(table: TableAccess, queries: _Queries, visible: int, *values: int) -> int:
+def _held(table: TableAccess, queries: tuple[str, str], visible: int, *values: int) -> int:
     """How many of these messages others hold. A locking read shows whether there is one at all, NOLOCK how many."""
     if not visible and _none_left(table, queries, *values):
         return 0
-    return max(0 if visible else 1, int(table.value(queries.count, *values)) - visible)
+    return max(0 if visible else 1, int(table.value(queries[1], *values)) - visible)
 
 
-def _none_left(table: TableAccess, queries: _Queries, *values: int) -> bool:
+def _none_left(table: TableAccess, queries: tuple[str, str], *values: int) -> bool:
     """Whether there is none of these messages, for certain, by one read: a count steps over all that were deleted."""
     with table.session.lock_timeout(0), suppress(LockTimeoutError):
-        return table.value(queries.first, *values) is None
+        return table.value(queries[0], *values) is None
     return False

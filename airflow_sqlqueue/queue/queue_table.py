@@ -72,9 +72,9 @@ class QueueTable(TableAccess):
     def _insert(self, name: str, messages: Sequence[Message]) -> list[Any]:
         def run(layout: Layout) -> list[Any]:
             self._check_fillable(layout)
-            rows = sent_parameters(messages, layout.types)
-            statement = self.query(name, **insertion(layout.types, rows.given, rows.count))
-            return self.session.run(statement, *rows.values, sizes=rows.sizes)
+            given, values, sizes = sent_parameters(messages, layout.types)
+            statement = self.query(name, **insertion(layout.types, given, len(messages)))
+            return self.session.run(statement, *values, sizes=sizes)
 
         return self.run_for_layout(run)
 

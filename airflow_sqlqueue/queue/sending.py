@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
 from airflow_sqlqueue.budget import MIB
@@ -40,16 +39,6 @@ class _WithBody(Protocol):
 T = TypeVar("T", bound=_WithBody)
 
 
-@dataclass(frozen=True)
-class RowParameters:
-    """The parameters of one INSERT: ``count`` rows as ``sql.columns.insertion`` spells them, with what is ``given``."""
-
-    count: int
-    given: frozenset[str]
-    values: list[Any]
-    sizes: list[Any]
-
-
 def chunks(messages: Iterable[T]) -> Iterator[list[T]]:
     """Cut a stream of messages into the pieces that one statement carries."""
     waiting: list[T] = []
@@ -71,10 +60,13 @@ def _of_fixed_sizes(messages: list[T]) -> Iterator[list[T]]:
             start += rows
 
 
-def sent_parameters(messages: Sequence[Message], types: Mapping[str, str]) -> RowParameters:
-    """The parameters for a piece of :func:`chunks`, for a table with columns of these base types.
+def sent_parameters(
+    messages: Sequence[Message], types: Mapping[str, str]
+) -> tuple[frozenset[str], list[Any], list[Any]]:
+    """Return the columns that a piece of :func:`chunks` fills, and the values and types of the INSERT's parameters.
 
-    A column that none of the messages fills takes no parameters: their number is what a bulk send spends its time on.
+    ``types`` are the base types of the table's columns. The order is that of ``sql.columns.insertion``. A column that
+    is empty in all messages takes no parameters, because a bulk send spends its time on their number.
     """
     columns = {
         column: [column_text(message.header(name)) for message in messages]
@@ -95,7 +87,7 @@ def sent_parameters(messages: Sequence[Message], types: Mapping[str, str]) -> Ro
             values.append(_life(message.time_to_be_received))
         values += (headers_text(message.headers, types["Headers"]), message.body)
         values += (texts[position] for texts in columns.values())
-    return RowParameters(len(messages), frozenset(given), values, _sizes(given) * len(messages))
+    return frozenset(given), values, _sizes(given) * len(messages)
 
 
 def _life(interval: timedelta | None) -> int:
@@ -139,30 +131,21 @@ def numbered_sizes(rows: int) -> list[Any]:
 
 
 def restored_parameters(rows: Sequence[Row], present: Collection[str]) -> tuple[list[Any], list[Any]]:
-    """Values and types of the parameters, as ``sql.columns.restoration`` has them, for a table with these columns.
+    """Return values and types of the parameters of ``sql.columns.restoration``, for a table with these columns.
 
-    Where ``recoverable`` is None, the row's table had no such column; one that has it gets the 1 that every sender
-    writes.
+    A row whose ``recoverable`` is None comes from a table without that column; in a table with it the value becomes 1,
+    as every sender writes it.
     """
+    pyodbc = load_pyodbc()
+    # Unicode: the server converts the text of a varchar column back into the column's code page.
+    text = (pyodbc.SQL_WVARCHAR, 0, 0)
+    sizes = [(pyodbc.SQL_VARCHAR, 36, 0), (pyodbc.SQL_INTEGER, 0, 0), (pyodbc.SQL_VARCHAR, 26, 0)]
+    sizes += [text, (pyodbc.SQL_VARBINARY, 0, 0), *(text for name in COLUMN_HEADERS if name in present)]
     values: list[Any] = []
     for row in rows:
         columns = dict(zip(NAMES, row, strict=True))
-        values += (str(row.id), _flags(columns), _iso(row.expires), row.headers, row.body or b"")
+        flags = sum(flag for name, flag in FLAGS.items() if columns[name] is _FLAGGED[name])
+        expires = "" if row.expires is None else row.expires.isoformat(timespec="microseconds")
+        values += (str(row.id), flags, expires, row.headers, row.body or b"")
         values += (columns[name] or "" for name in COLUMN_HEADERS if name in present)
-    return values, _restored_sizes(present) * len(rows)
-
-
-def _flags(columns: Mapping[str, Any]) -> int:
-    return sum(flag for name, flag in FLAGS.items() if columns[name] is _FLAGGED[name])
-
-
-def _iso(expires: datetime | None) -> str:
-    return "" if expires is None else expires.isoformat(timespec="microseconds")
-
-
-def _restored_sizes(present: Collection[str]) -> list[Any]:
-    """As for a send. Texts are Unicode, because what a ``varchar`` column gave goes back through its code page."""
-    pyodbc = load_pyodbc()
-    text = (pyodbc.SQL_WVARCHAR, 0, 0)
-    sizes = [(pyodbc.SQL_VARCHAR, 36, 0), (pyodbc.SQL_INTEGER, 0, 0), (pyodbc.SQL_VARCHAR, 26, 0)]
-    return [*sizes, text, (pyodbc.SQL_VARBINARY, 0, 0), *(text for name in COLUMN_HEADERS if name in present)]
+    return values, sizes * len(rows)
