@@ -1,4 +1,4 @@
-"""Streaming consumers, as which queries of Spark read queues."""
+"""Streaming consumers: the names under which Spark's streaming queries read queues."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class ConsumerManager:
-    """The streaming consumers that the ledgers of a server know.
+    """Streaming consumers in the ledgers of a server.
 
-    The ledger stands in the queue's database; where no queue is named it is that of the connection's database.
+    The ledger is in the queue's database. A call without a queue reads the ledger of the connection's database.
     """
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
 
     def list(self, queue_name: str | None = None) -> Sequence[ConsumerInfo]:
-        """The consumers of a queue, or all of the ledger, with the claims that are not done.
+        """List the consumers of a queue, or all of the ledger, with their unfinished claims.
 
         See :class:`airflow_sqlqueue.drain.releasing.ConsumerInfo`.
         """
@@ -33,13 +33,13 @@ class ConsumerManager:
             return list_consumers(ledger, locks, queue)
 
     def release(self, name: str, queue_name: str | None = None) -> ReleaseResult:
-        """Put the claims of a consumer that nobody resumes back into its queue, and forget the consumer.
+        """Put the claims of an abandoned consumer back into its queue, and delete the consumer from the ledger.
 
-        Exactly once for the queue, however often it is called. What a sink has of the last claim comes a second time:
-        see :func:`airflow_sqlqueue.drain.releasing.release_consumer`. Raises
+        Exactly once for the queue, also when it is called again. Messages of the last claim that a sink already has
+        reach it a second time: see :func:`airflow_sqlqueue.drain.releasing.release_consumer`. Raises
         :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction.
         """
-        # It loads Arrow, which takes longer than most of what a client does.
+        # It loads Arrow, which takes longer than most calls of a client.
         from airflow_sqlqueue.drain.releasing import release_consumer
 
         if self._connector.in_transaction:
