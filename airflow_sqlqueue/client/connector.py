@@ -118,7 +118,7 @@ class Connector:
 
     @contextmanager
     def ledger(self, queue_name: str | None = None, session: Session | None = None) -> Iterator[Ledger]:
-        """Open the ledger of the queue's database, else the connection's, in ``session`` or :meth:`enlisted_session`."""
+        """Open the ledger of the queue's database, or the connection's, in ``session`` or an enlisted session."""
         catalog = self._catalog(queue_name)
         with nullcontext(session) if session else self.enlisted_session() as opened:
             yield Ledger(opened, catalog, self.ledger_schema)
