@@ -67,7 +67,7 @@ class DelayedQueue:
         delay: timedelta | None = None,
         due: datetime | None = None,
     ) -> SendResult:
-        """Delete messages, by RowVersion (see :meth:`list`) or by message id; return how many it deleted."""
+        """Send as :meth:`send`, unless a send with this id was committed before: exactly once."""
         with self.open(sending=True) as table:
             ledger = self._connector.send_ledger(table.session, table.address.catalog)
             return ledger.once(table.address, send_id, lambda: table.store(messages, delay=delay, due=due), origin)
