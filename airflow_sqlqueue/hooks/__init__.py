@@ -1,6 +1,6 @@
-"""Airflow connections turned into what the package works with: the server's and Spark's.
+"""Hook of the server, and readers of Airflow connections to the server and to Spark.
 
-Importing this package imports neither; the hook is loaded when it is first asked for.
+Importing this package imports no hook: Python loads ``SqlQueueHook`` at its first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How lineage names a server's databases and its queues."""
+"""Names of a server's databases in OpenLineage."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def namespace_of(settings: ConnectionSettings) -> str:
-    """OpenLineage's namespace of the tables of a server; a named instance is a part of it."""
+    """Return OpenLineage's namespace of the tables of a server; a named instance is a part of it."""
     return f"mssql://{_server(settings)}"
 
 
 def database_info(settings: ConnectionSettings) -> DatabaseInfo:
-    """The database of a connection, as ``MsSqlHook`` names it."""
+    """Return the database of a connection, under the names of ``MsSqlHook``."""
     from airflow.providers.openlineage.sqlparser import DatabaseInfo
 
     return DatabaseInfo(

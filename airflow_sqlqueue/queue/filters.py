@@ -1,4 +1,4 @@
-"""Which messages of a queue are meant, by their headers."""
+"""Filter of messages by their headers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _TEXTS = ("message_id", "message_type", "correlation_id", "endpoint")
 
 @dataclass(frozen=True)
 class MessageFilter:
-    """Every condition that is given must hold; one that is None is not given. Malformed headers match no filter.
+    """Filter of messages: all given conditions must hold; None is no condition. Malformed headers match no filter.
 
-    :param message_id: the header MessageId; the row's Id stands for it where the message has none.
+    :param message_id: the header MessageId; for a message without it, the row's Id.
     :param message_type: a .NET type in full, without its assembly; any of the enclosed types may be it. A generic type
-        is written as in the header, with what stands in its brackets.
+        is written as in the header, with the text in its brackets.
     :param correlation_id: the header CorrelationId.
-    :param headers: headers by name that must be equal, with case; a value of None matches a JSON null and no missing
-        header.
+    :param headers: headers by name that must be equal, with case; a value of None matches a JSON null, but not a
+        missing header.
     :param endpoint: the endpoint that sent the message, the header OriginatingEndpoint.
-    :param since: sent at this moment or later, by the header TimeSent; messages that do not say when are left out.
+    :param since: sent at this moment or later, by the header TimeSent; messages without it are left out.
     :param until: sent before this moment.
 
-    Raises :class:`ConfigurationError` where nothing is given, as that would be every message, and for a time without a
-    zone.
+    Raises :class:`ConfigurationError` without any condition, because that would match every message, and for a time
+    without a zone.
     """
 
     message_id: str | None = None
@@ -57,9 +57,9 @@ class MessageFilter:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> MessageFilter:
-        """From plain values, as templates make them: times may be texts (UTC where they name no zone).
+        """Return the filter of plain values, as templates make them: times may be texts (UTC where they name no zone).
 
-        Raises :class:`ConfigurationError` for what cannot be read.
+        Raises :class:`ConfigurationError` for unknown or unreadable values.
         """
         known = [field.name for field in fields(cls)]
         if not isinstance(values, Mapping):
@@ -77,7 +77,7 @@ class MessageFilter:
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """What is given, as JSON values only: what :meth:`of` reads."""
+        """Return the given conditions as JSON values, for :meth:`of`."""
         given: dict[str, Any] = {name: getattr(self, name) for name in _TEXTS}
         given["headers"] = dict(self.headers) or None
         for name in ("since", "until"):
@@ -87,7 +87,7 @@ class MessageFilter:
 
     @property
     def canonical(self) -> str:
-        """One text for all filters that mean the same, to compare them by."""
+        """Canonical text: equal for filters of the same meaning."""
         times = {name: format_time(moment) for name in ("since", "until") if (moment := getattr(self, name))}
         return json.dumps({**self.to_dict(), **times}, sort_keys=True)
 
@@ -121,7 +121,7 @@ class MessageFilter:
 
     @cached_property
     def condition(self) -> Condition:
-        """What holds for every message that matches, and for few others: for the server."""
+        """Condition for the server: it holds for every message that matches, and for few others."""
         patterns = [header_pattern(name, value) for name, value in self._equal.items()]
         if self.message_type is not None:
             patterns.append(mention_pattern(HeaderNames.ENCLOSED_MESSAGE_TYPES, self.message_type))

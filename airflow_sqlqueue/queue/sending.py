@@ -16,19 +16,19 @@ from airflow_sqlqueue.sql.columns import FLAGS, NEVER
 from airflow_sqlqueue.untrusted import row_text
 
 ROWS = (256, 64, 16, 4, 1)
-"""Rows of a statement. A few fixed sizes, so that the server sees few texts; a row has up to six parameters, and a
-statement takes 2,100."""
+"""Rows of a statement. A few fixed sizes give the server few different statements. A row has up to six parameters, and
+a statement takes 2,100."""
 
 BYTES = 4 * MIB
-"""Bodies of a statement: above this it is sent, whatever the number of its rows."""
+"""Bytes of bodies at which a statement is sent, whatever the number of its rows."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 _LONGEST, _LONG_AGO = timedelta(days=2_900_000), timedelta(days=36_500)
-"""Lifetimes that DATEADD takes: a column begins with 1753 and ends with the year 9999, and beyond is error 517. .NET's
-longest interval, which stands for "never" there, is longer."""
+"""Bounds of a lifetime for DATEADD: the column takes the years 1753 to 9999, and another year is error 517. The longest
+interval of .NET, which means "never" there, is longer."""
 
 _FLAGGED = {name: not SENT_BITS[name] if name in SENT_BITS else None for name in FLAGS}
-"""The values that Flags stand for."""
+"""Values that the flags mean."""
 
 
 class _WithBody(Protocol):
@@ -91,16 +91,16 @@ def sent_parameters(
 
 
 def _life(interval: timedelta | None) -> int:
-    """Milliseconds. What is over after the year 9999, which no column can say, never is."""
+    """Return a lifetime in milliseconds; one that ends after the year 9999, which no column can hold, is endless."""
     if interval is None or interval > _LONGEST:
         return NEVER
     return max(interval, -_LONG_AGO) // _MILLISECOND
 
 
 def headers_text(headers: Headers | str, column_type: str) -> str:
-    """The text of the Headers column; a varchar column makes question marks of what is not in its code page.
+    """Return the text for the Headers column: in ASCII for varchar, which replaces characters beyond its code page.
 
-    Raises :class:`MessageError` for headers that are too long to be read: they may also be a piece of some that are.
+    Raises :class:`MessageError` for too long headers: they may also be the cut beginning of longer ones.
     """
     text = row_text(headers) if isinstance(headers, str) else encode_headers(headers)
     if len(text) > MAX_CHARACTERS:
@@ -109,12 +109,12 @@ def headers_text(headers: Headers | str, column_type: str) -> str:
 
 
 def column_text(value: str | None) -> str:
-    """A header's value for a legacy varchar(255) column, empty where it would be cut or changed."""
+    """Return a header's value for a legacy varchar(255) column, empty where the column would cut or change it."""
     return value if value and len(value) <= 255 and value.isascii() else ""
 
 
 def _sizes(given: set[str]) -> list[Any]:
-    """Parameter types that do not change from row to row: else the server sees another text for each."""
+    """Return parameter types that are the same for all rows: else the server gets a different statement for each."""
     pyodbc = load_pyodbc()
     sizes: list[Any] = [(pyodbc.SQL_VARCHAR, 36, 0)] if "Id" in given else []
     if "Expires" in given:
@@ -124,7 +124,7 @@ def _sizes(given: set[str]) -> list[Any]:
 
 
 def numbered_sizes(rows: int) -> list[Any]:
-    """As :func:`sent_parameters` has them, for rows as ``sql.columns.numbered`` spells them."""
+    """Return parameter types as :func:`sent_parameters`, for rows in the form of ``sql.columns.numbered``."""
     pyodbc = load_pyodbc()
     texts = [(pyodbc.SQL_VARCHAR, 255, 0)] * len(COLUMN_HEADERS)
     return [(pyodbc.SQL_BIGINT, 0, 0), (pyodbc.SQL_WVARCHAR, 0, 0), *texts] * rows
