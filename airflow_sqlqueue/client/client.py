@@ -24,7 +24,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.sql import Query, query
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, SUBSCRIPTION_TABLE
-from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction
+from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, transaction
 
 
 class QueueClient:
@@ -184,7 +184,7 @@ class QueueClient:
         (everything commits at once, received messages can be lost): :func:`airflow_sqlqueue.transactions.transaction`.
         Raises :class:`~airflow_sqlqueue.errors.TransactionError` where another server or login would be needed.
         """
-        return self._connector.transaction(mode)
+        return transaction(self.settings, self._connector.session, mode)
 
     def run_sql(self, sql: str, *parameters: Any) -> list[Any]:
         """Run a statement of your own, in the :meth:`transaction` under way, and return the rows of its last result.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,7 +17,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.tables.discovery import find_queue
-from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, current_transaction, transaction
+from airflow_sqlqueue.transactions import current_transaction
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -47,12 +47,12 @@ class Connector:
     lock_timeout: float = DEFAULT_LOCK_TIMEOUT
 
     def session(self) -> Session:
-        """Open a session outside of any :meth:`transaction`. Raises as :class:`~airflow_sqlqueue.session.Session`."""
+        """Open a session outside of any transaction. Raises as :class:`~airflow_sqlqueue.session.Session`."""
         return Session(self.settings, lock_timeout=self.lock_timeout)
 
     @contextmanager
     def enlisted_session(self, *, sending: bool = False, what: str | None = None) -> Iterator[Session]:
-        """Lend the session of the :meth:`transaction` under way, else a new one for the block.
+        """Lend the session of the transaction under way, else a new one for the block.
 
         ``sending`` asks for the session that sends, which is another one in the mode ``receive_only``. A long call
         names itself in ``what``, for the log (``Purging the queue audit``): it then waits for a server that is away.
@@ -71,7 +71,7 @@ class Connector:
     def repeated(self, what: str, work: Callable[[Session], T]) -> T:
         """Run work, again as a whole where its connection was lost, and return its result.
 
-        In a :meth:`transaction` under way the work runs once. ``what`` names it in the log.
+        In a transaction under way the work runs once. ``what`` names it in the log.
         """
         current = current_transaction(self.settings)
         if current is not None:
@@ -81,12 +81,8 @@ class Connector:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a :meth:`transaction` on this server is under way."""
+        """Whether a transaction on this server is under way."""
         return current_transaction(self.settings) is not None
-
-    def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> AbstractContextManager[Transaction]:
-        """Begin a transaction; every call to this server enlists in it: :func:`.transactions.transaction`."""
-        return transaction(self.settings, self.session, mode)
 
     def find(self, queue_name: str) -> ResolvedAddress:
         """Resolve an address to its table on this server. Raises :class:`AddressError`.

@@ -213,7 +213,7 @@ def _keyword(value: Any) -> str:
 def _text(values: Mapping[str, Any], key: str) -> str | None:
     value = values.get(key)
     if value is not None and not isinstance(value, str):
-        raise ConfigurationError(f"{key} is text, not {type(value).__name__}.")
+        raise ConfigurationError(f"{key} has to be text, not {type(value).__name__}.")
     return value or None
 
 
@@ -221,7 +221,7 @@ def _number(values: Mapping[str, Any], key: str, default: float) -> float:
     try:
         return float(values.get(key, default))
     except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"{key} is a number of seconds.") from error
+        raise ConfigurationError(f"{key} has to be a number of seconds.") from error
 
 
 def _list(values: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
@@ -235,7 +235,7 @@ def _list(values: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
     if value is None:
         return None
     if isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise ConfigurationError(f"{key} is an array of names.")
+        raise ConfigurationError(f"{key} has to be an array of names.")
     return tuple(name.strip() for name in value if name.strip())
 
 
@@ -248,5 +248,5 @@ def _mapping(values: Mapping[str, Any], key: str) -> dict[str, Any]:
         except ValueError as error:
             raise ConfigurationError(f"{key} is not JSON: write an object of names.") from error
     if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{key} is an object of names, not {type(value).__name__}.")
+        raise ConfigurationError(f"{key} has to be an object of names, not {type(value).__name__}.")
     return dict(value)

@@ -60,7 +60,7 @@ class TransientRetryPolicy(RetryPolicy):
     def __init__(self, first: float = 10.0, longest: float = 600.0) -> None:
         if not 0 < first <= longest:
             raise errors.ConfigurationError(
-                "first and longest are numbers of seconds above 0, and longest is the larger one."
+                "first and longest have to be numbers of seconds above 0, and first not above longest."
             )
         self.first, self.longest = float(first), float(longest)
 

@@ -63,7 +63,7 @@ class QueueCondition:
             object.__setattr__(self, "oldest_seconds", _seconds(self.oldest_seconds))
         if self.filters is not None and (given - {"min_messages", "max_messages"} or self.kind != "exact"):
             raise ConfigurationError(
-                "Messages that match filters are counted exactly: give min_messages or max_messages with them alone."
+                "Matching messages are counted exactly: with filters give only min_messages or max_messages."
             )
         if self.max_messages is not None and len(given) > 1:
             raise ConfigurationError("max_messages waits for a queue to run empty: give it without other conditions.")

@@ -49,7 +49,7 @@ class MessageFilter:
         if not self.to_dict():
             raise ConfigurationError("A filter without a condition matches every message: give it one.")
         if empty := next((name for name in _TEXTS if getattr(self, name) == ""), None):
-            raise ConfigurationError(f"The filter's {empty} is empty, as no message has it: give a value, or none.")
+            raise ConfigurationError(f"The filter's {empty} is empty: give a value, or leave it out.")
         for name in ("since", "until"):
             moment = getattr(self, name)
             if moment is not None and moment.tzinfo is None:

@@ -61,7 +61,7 @@ class PurgeOptions(Limits):
         if self.older_than is not None and self.older_than < timedelta(0):
             raise ConfigurationError(f"older_than is {self.older_than}: give a time that is not below zero.")
         if min(self.pause, self.lock_timeout) < 0:
-            raise ConfigurationError("A purge's pause and lock timeout are not below zero.")
+            raise ConfigurationError("A purge's pause or lock timeout is below zero: give 0 or more seconds.")
         if (self.all_messages or chooses) and not (self.confirm or self.dry_run):
             raise ConfigurationError(
                 "This purge deletes messages that have not expired: confirm that they may be lost, or make a dry run."

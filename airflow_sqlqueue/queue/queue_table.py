@@ -67,7 +67,7 @@ class QueueTable(TableAccess):
         if layout.unfilled_columns:
             raise NotAQueueError(
                 f"Nothing can be sent to {self.address.canonical}: its column {layout.unfilled_columns[0]!r} takes "
-                "no NULL and has no default; give it one."
+                "no NULL and has no default: give it a default."
             )
 
     def _insert(self, name: str, messages: Sequence[Message]) -> list[Any]:

@@ -95,7 +95,7 @@ class TableAccess:
             self._layout = None
             if self.session.in_transaction:
                 raise LayoutChangedError(
-                    f"The queue {self.address.canonical} was altered under a transaction: run it again."
+                    f"The queue {self.address.canonical} was altered during a transaction: run the transaction again."
                 ) from error
             if self.layout == before:
                 raise
