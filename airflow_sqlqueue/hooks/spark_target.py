@@ -46,7 +46,7 @@ class SparkTarget:
         connection = BaseHook.get_connection(conn_id)
         if connection.conn_type not in {"spark", "spark_connect"} or not connection.host:
             raise ConfigurationError(
-                f"Connection {conn_id!r} is not a Spark cluster: use one of type spark or spark_connect that names a host."
+                f"Connection {conn_id!r} is not a Spark cluster: use type spark or spark_connect, and name a host."
             )
         extra = {key: str(value) for key, value in connection.extra_dejson.items() if key.startswith("spark.")}
         if connection.conn_type == "spark":

@@ -79,8 +79,8 @@ class OutgoingTable(OwnTable):
             sent = sum(self._copy(queue, attempt, after) for after in range(0, attempt.messages, _ROWS))
             if sent != attempt.messages:
                 raise TransactionError(
-                    f"A task staged {attempt.messages} messages, and {sent} are left, because a sweep removed the others: "
-                    "no message is sent. Run the job again, and sweep with a longer grace."
+                    f"A task staged {attempt.messages} messages, and {sent} are left: a sweep removed the others. No "
+                    "message is sent: run the job again, and sweep with a longer grace."
                 )
         return sum(attempt.messages for attempt in attempts)
 

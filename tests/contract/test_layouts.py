@@ -298,7 +298,7 @@ def test_an_index_that_is_dropped_under_a_transaction(
     queue.send([Message(body=b"0")])
     with connect() as owner:
         run_sql(owner, INDEX_CHANGES["dropped"].format(table=table.qualified_name))
-    with pytest.raises(LayoutChangedError, match="altered under a transaction"), session.transaction():
+    with pytest.raises(LayoutChangedError, match="altered during a transaction"), session.transaction():
         queue.receive()
     assert [message.body for message in queue.receive()] == [b"0"]
 
@@ -329,7 +329,7 @@ def test_a_change_under_a_transaction_rolls_it_back(connect: Connect, session: S
     queue.receive()
     with connect() as owner:
         run_sql(owner, f"ALTER TABLE {table.qualified_name} DROP COLUMN [ReplyToAddress]")
-    with pytest.raises(LayoutChangedError, match="altered under a transaction"), session.transaction():
+    with pytest.raises(LayoutChangedError, match="altered during a transaction"), session.transaction():
         queue.receive()
     with session.transaction():
         assert [message.body for message in queue.receive(10)] == [b"1", b"2"]
