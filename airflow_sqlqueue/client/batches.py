@@ -74,9 +74,10 @@ class BatchManager:
         states: Sequence[str] = UNFINISHED,
         own: uuid.UUID | None = None,
     ) -> Sequence[StrandedBatch]:
-        """Return the idle batches of all runs of a task, the one that was opened first at the head.
+        """Return the stranded batches of all runs of a task, the one that was opened first at the head.
 
-        ``locks`` holds them afterwards; ``own`` is the caller's batch, which is left out.
+        A batch is stranded when no task works on it. ``locks`` holds the batches afterwards; ``own`` is the caller's
+        batch, which is left out.
         """
 
         def find(ledger: Ledger) -> Sequence[StrandedBatch]:
@@ -94,7 +95,7 @@ class BatchManager:
         older_than: timedelta | None = None,
         session: Session | None = None,
     ) -> Sequence[BatchInfo]:
-        """Return the idle batches among those of :meth:`list`; ``session`` is used instead of a new one."""
+        """Return the batches of :meth:`list` that no task works on; ``session`` is used instead of a new one."""
         queue = self._connector.find(queue_name).canonical if queue_name else None
         with self._connector.ledger(queue_name, session) as ledger:
             found = batches(ledger, states=states, queue=queue, older_than=older_than)

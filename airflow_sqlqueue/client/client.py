@@ -207,7 +207,7 @@ class QueueClient:
         return self.resolver.resolve(queue_name)
 
     def find(self, queue_name: str) -> ResolvedAddress:
-        """Resolve an address to its table on this server, where ``queue@MACHINE`` differs from a schema.
+        """Resolve an address to its table on this server, also ``queue@MACHINE`` of versions 1 and 2.
 
         Only such an address takes a connection: see :func:`airflow_sqlqueue.tables.discovery.find_queue`.
         """

@@ -113,6 +113,10 @@ def read_connection(
         text = _text(extra, "connection_string") or ""
         string = ConnectionString.parse(text)
         token_from = _text(extra, "access_token_conn_id")
+        others = dict(string.keywords)
+        if connection.login:
+            # The connection's own login wins over integrated security.
+            others.pop("Trusted_Connection", None)
         host, instance = split_host(connection.host) if connection.host else (string.host, string.instance)
         settings = ConnectionSettings(
             host=host,
@@ -122,7 +126,7 @@ def read_connection(
             user=connection.login or string.user or None,
             password=connection.password or string.password or None,
             driver=driver or _driver(extra.get("driver"), allowed),
-            keywords=_keywords(extra, _applicable(string, connection)),
+            keywords=_keywords(extra, others),
             login_timeout=int(_number(extra, "login_timeout", string.login_timeout)),
             access_token=None if token_from is None else ConnectionToken(token_from, entra.scope_of(host)),
         )
@@ -186,11 +190,6 @@ def _check_hosts(settings: ConnectionSettings, allowed: Allowed) -> None:
     partners = [value for name, value in settings.keywords.items() if name.strip().lower() == "failover_partner"]
     for host in (settings.host, *partners):
         allowed.check_token_host(host)
-
-
-def _applicable(string: ConnectionString, connection: Connection) -> dict[str, str]:
-    """Return the connection string's keywords, without integrated security where the connection has a login."""
-    return {k: v for k, v in string.keywords.items() if not (k == "Trusted_Connection" and connection.login)}
 
 
 def _keywords(extra: Mapping[str, Any], others: Mapping[str, str]) -> dict[str, str]:

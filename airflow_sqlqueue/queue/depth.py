@@ -75,12 +75,11 @@ def depth(table: TableAccess, kind: str = "exact", *, limit: int | None = None) 
         return Depth(0 if low is None else max(0, high - low + 1), None, kind)
     if kind == "catalog":
         return Depth(_catalog_rows(table, table.layout.table), None, kind)
-    total, expired = _counts(table) if limit is None else _counts_up_to(table, limit)
+    if limit is not None:
+        total, expired = _counts_up_to(table, limit)
+    else:
+        total, expired = table.rows("queue.depth_by_indexes" if _has_filtered_index(table) else "queue.depth")[0]
     return Depth(max(0, total - expired), expired)
-
-
-def _counts(table: TableAccess) -> Any:
-    return table.rows("queue.depth_by_indexes" if _has_filtered_index(table) else "queue.depth")[0]
 
 
 def _counts_up_to(table: TableAccess, limit: int) -> Any:
