@@ -1,6 +1,6 @@
-"""Hook of the server, and readers of Airflow connections to the server and to Spark.
+"""Airflow connections turned into what the package works with: the server's and Spark's.
 
-Importing this package imports no hook: Python loads ``SqlQueueHook`` at its first use.
+Importing this package imports neither; the hook is loaded when it is first asked for.
 """
 
 from __future__ import annotations
