@@ -41,7 +41,7 @@ class BatchManager:
     def list(
         self, queue_name: str | None = None, *, states: Sequence[str] = (), older_than: timedelta | None = None
     ) -> Sequence[BatchInfo]:
-        """List the batches of a queue, or all of the ledger; ``older_than`` is a least time in their state.
+        """List the batches of a queue, or all of the ledger, that are at least ``older_than`` in their state.
 
         See :func:`airflow_sqlqueue.drain.batches.batches`.
         """
