@@ -12,8 +12,6 @@ import uuid
 from datetime import datetime, timezone
 from typing import Any
 
-from airflow_sqlqueue.queue.browsing import browse
-
 FIELD = "    recoverable: bool | None\n", "    trace_parent: str | None\n"
 ENTRY = (
     '    Column("Expires", ',
@@ -42,6 +40,7 @@ def main(url: str, schema: str, folder: str) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     from airflow_sqlqueue import Message, PurgeOptions, QueueClient
+    from airflow_sqlqueue.queue.browsing import browse
     from airflow_sqlqueue.queue.forwarding import transfer
     from airflow_sqlqueue.row import spark_schema
     from airflow_sqlqueue.spark.source.messages import message_row
