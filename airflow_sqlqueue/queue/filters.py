@@ -1,4 +1,4 @@
-"""Filter of messages by their headers."""
+"""Filters of messages: by their headers, and the common part of all filters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_sqlqueue.envelope.times import format_time, moment_of, parse_time
 from airflow_sqlqueue.envelope.typed_headers import Content
@@ -16,50 +16,34 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import DecodedHeaders, HeaderNames
 from airflow_sqlqueue.sql.narrowing import Condition, header_pattern, may_match, mention_pattern
 
-_TEXTS = ("message_id", "message_type", "correlation_id", "endpoint")
 
+@dataclass(frozen=True, kw_only=True)
+class TimeFilter:
+    """Common part of filters: a range of times. A filter matches if all its conditions do; None is no condition.
 
-@dataclass(frozen=True)
-class MessageFilter:
-    """Filter of messages: all given conditions must hold; None is no condition. Malformed headers match no filter.
+    :param since: matches this moment or later; a message without a time does not match.
+    :param until: matches before this moment.
 
-    :param message_id: the header MessageId; for a message without it, the row's Id.
-    :param message_type: a .NET type in full, without its assembly; any of the enclosed types may be it. A generic type
-        is written as in the header, with the text in its brackets.
-    :param correlation_id: the header CorrelationId.
-    :param headers: headers by name that must be equal, with case; a value of None matches a JSON null, but not a
-        missing header.
-    :param endpoint: the endpoint that sent the message, the header OriginatingEndpoint.
-    :param since: sent at this moment or later, by the header TimeSent; messages without it are left out.
-    :param until: sent before this moment.
-
-    Raises :class:`ConfigurationError` without any condition, because that would match every message, and for a time
-    without a zone.
+    Raises :class:`ConfigurationError` for a time without a zone.
     """
 
-    message_id: str | None = None
-    message_type: str | None = None
-    correlation_id: str | None = None
-    headers: Mapping[str, str | None] = field(default_factory=dict, repr=False)
-    endpoint: str | None = None
+    texts: ClassVar[tuple[str, ...]] = ()
+    """Names of conditions that are texts."""
+
     since: datetime | None = None
     until: datetime | None = None
 
     def __post_init__(self) -> None:
-        if not self.to_dict():
-            raise ConfigurationError("A filter without a condition matches every message: give it one.")
-        if empty := next((name for name in _TEXTS if getattr(self, name) == ""), None):
-            raise ConfigurationError(f"The filter's {empty} is empty: give a value, or leave it out.")
         for name in ("since", "until"):
             moment = getattr(self, name)
             if moment is not None and moment.tzinfo is None:
                 raise ConfigurationError(f"The filter's {name} has no time zone: give an aware time.")
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> MessageFilter:
-        """Return the filter of plain values, as templates make them: times may be texts (UTC where they name no zone).
+    def conditions_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the conditions of a mapping without None, with texts checked and times read (UTC without a zone).
 
-        Raises :class:`ConfigurationError` for unknown or unreadable values.
+        Raises :class:`ConfigurationError` for unknown names, other types than text, and unreadable times.
         """
         known = [field.name for field in fields(cls)]
         if not isinstance(values, Mapping):
@@ -67,18 +51,66 @@ class MessageFilter:
         if unknown := [name for name in values if name not in known]:
             raise ConfigurationError(f"There is no filter {unknown[0]!r}: it is one of {', '.join(known)}.")
         given = {name: value for name, value in values.items() if value is not None}
-        for name in _TEXTS:
+        for name in cls.texts:
             if not isinstance(given.get(name, ""), str):
                 raise ConfigurationError(f"The filter {name} takes text, not {type(given[name]).__name__}.")
+        return given | {name: moment_of(name, given[name]) for name in ("since", "until") if name in given}
+
+    def is_in_range(self, moment: datetime | None) -> bool:
+        """True if the moment is in the range of times."""
+        if self.since is None and self.until is None:
+            return True
+        if moment is None:
+            return False
+        return (self.since is None or moment >= self.since) and (self.until is None or moment < self.until)
+
+
+@dataclass(frozen=True)
+class MessageFilter(TimeFilter):
+    """Filter of messages by their headers. All conditions must match; malformed headers match no filter.
+
+    :param message_id: the header MessageId; the row's Id where the message has no such header.
+    :param message_type: a .NET type in full, without its assembly; any of the enclosed types may be it. A generic type
+        is written as in the header, with the text in its brackets.
+    :param correlation_id: the header CorrelationId.
+    :param headers: headers by name that must be equal, with case; a value of None matches a JSON null and no missing
+        header.
+    :param endpoint: the endpoint that sent the message, the header OriginatingEndpoint.
+    :param since: sent at this moment or later, by the header TimeSent; messages without that header do not match.
+    :param until: sent before this moment.
+
+    Raises :class:`ConfigurationError` for a filter without a condition, which would match every message, and for a time
+    without a zone.
+    """
+
+    texts = ("message_id", "message_type", "correlation_id", "endpoint")
+
+    message_id: str | None = None
+    message_type: str | None = None
+    correlation_id: str | None = None
+    headers: Mapping[str, str | None] = field(default_factory=dict, repr=False)
+    endpoint: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.to_dict():
+            raise ConfigurationError("A filter without a condition matches every message: give it one.")
+        if empty := next((name for name in self.texts if getattr(self, name) == ""), None):
+            raise ConfigurationError(f"The filter's {empty} is empty, as no message has it: give a value, or none.")
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> MessageFilter:
+        """Make a filter from plain values, as templates give them: times may be texts (UTC where they name no zone).
+
+        Raises :class:`ConfigurationError` for values that cannot be read.
+        """
+        given = cls.conditions_in(values)
         _check_headers(given.get("headers", {}))
-        for name in ("since", "until"):
-            if name in given:
-                given[name] = moment_of(name, given[name])
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the given conditions as JSON values, for :meth:`of`."""
-        given: dict[str, Any] = {name: getattr(self, name) for name in _TEXTS}
+        """Return the conditions as JSON values only, which :meth:`of` reads."""
+        given: dict[str, Any] = {name: getattr(self, name) for name in self.texts}
         given["headers"] = dict(self.headers) or None
         for name in ("since", "until"):
             moment = getattr(self, name)
@@ -87,7 +119,7 @@ class MessageFilter:
 
     @property
     def canonical(self) -> str:
-        """Canonical text: equal for filters of the same meaning."""
+        """Text that is the same for all filters with the same meaning, to compare filters."""
         times = {name: format_time(moment) for name in ("since", "until") if (moment := getattr(self, name))}
         return json.dumps({**self.to_dict(), **times}, sort_keys=True)
 
@@ -101,27 +133,19 @@ class MessageFilter:
         return {**self.headers, **{name: value for name, value in known.items() if value is not None}}
 
     def matches(self, row_id: uuid.UUID, headers: DecodedHeaders) -> bool:
-        """Whether the message with these headers matches."""
+        """True if a message with these headers matches."""
         if headers.problem_code is not None:
             return False
         values = {HeaderNames.MESSAGE_ID: str(row_id), **headers.values}
         return (
             all(name in values and values[name] == value for name, value in self._equal.items())
             and (self.message_type is None or self.message_type in Content.of(values).message_types)
-            and self._in_time(values)
+            and self.is_in_range(parse_time(values.get(HeaderNames.TIME_SENT)))
         )
-
-    def _in_time(self, values: Mapping[str, str | None]) -> bool:
-        if self.since is None and self.until is None:
-            return True
-        sent = parse_time(values.get(HeaderNames.TIME_SENT))
-        if sent is None:
-            return False
-        return (self.since is None or sent >= self.since) and (self.until is None or sent < self.until)
 
     @cached_property
     def condition(self) -> Condition:
-        """Condition for the server: it holds for every message that matches, and for few others."""
+        """Condition for the server that every matching message meets, and few others."""
         patterns = [header_pattern(name, value) for name, value in self._equal.items()]
         if self.message_type is not None:
             patterns.append(mention_pattern(HeaderNames.ENCLOSED_MESSAGE_TYPES, self.message_type))
