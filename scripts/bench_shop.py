@@ -18,7 +18,7 @@ from bench_report import Comparison, report
 from bench_setting import TURNS
 
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
-from airflow_sqlqueue.queue.sending import chunks, rows_of
+from airflow_sqlqueue.queue.sending import chunks, sent_parameters
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.sql.columns import insertion
@@ -112,9 +112,9 @@ def _inserts(queue: QueueTable, count: int) -> list[tuple[Query, list[object], l
     """The statements of a send of :func:`generate`'s messages, with their parameters."""
     types, made = queue.layout.types, []
     for chunk in chunks(generate(count, seed=_SEED)):
-        rows = rows_of(chunk, types)
-        text = queue.query("queue.send", **insertion(types, rows.given, rows.count))
-        made.append((text, rows.values, rows.sizes, rows.count))
+        given, values, sizes = sent_parameters(chunk, types)
+        text = queue.query("queue.send", **insertion(types, given, len(chunk)))
+        made.append((text, values, sizes, len(chunk)))
     return made
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.purge import PurgeOptions, purge
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session, retrying
@@ -83,11 +84,11 @@ def receive_as_endpoint(connection_string: str, table: str, done: Event, account
     accounts.put(("received", taken, 0))
 
 
-def purge(url: str, name: str, done: Event, accounts: Any) -> None:
+def purge_expired(url: str, name: str, done: Event, accounts: Any) -> None:
     """Purge expired messages again and again."""
     deleted = 0
     with Session(ConnectionSettings.from_url(url)) as session:
         queue = _queue(session, name)
         while not done.wait(0.1):
-            deleted += queue.purge_expired(chunk=100).deleted
+            deleted += purge(queue, PurgeOptions(chunk=100)).deleted
     accounts.put(("purged", Counter(), deleted))

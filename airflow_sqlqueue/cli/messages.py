@@ -14,7 +14,7 @@ from airflow_sqlqueue.cli.output import counted, progress_bar, show, stderr
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import SqlQueueError, TransientError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
-from airflow_sqlqueue.queue.browsing import MessageHead
+from airflow_sqlqueue.queue.browsing import MessageHead, browse
 from airflow_sqlqueue.queue.table_access import FIRST
 
 
@@ -76,7 +76,7 @@ def peek(
 ) -> None:
     """Look at the head of the queue; nothing is removed."""
     with connect_queue(queue, endpoint, url, conn_id).open() as table:
-        found = table.browse(count, after=after)
+        found = browse(table, count, after=after)
         bodies = {message.row_version: message.body for message in table.peek(count, after=after)} if body else {}
     records = [_summary(head, headers, bodies.get(head.row_version)) for head in found]
     show(records, as_json=as_json, title=table.address.canonical)

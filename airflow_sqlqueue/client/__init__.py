@@ -1,4 +1,4 @@
-"""All that can be done with one server, without Airflow: what a notebook, the hook and the command line use."""
+"""Client of one server, without Airflow: notebooks, the hook and the command line use it."""
 
 from __future__ import annotations
 

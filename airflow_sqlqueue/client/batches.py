@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.client.connector import Connector, folder_of
 from airflow_sqlqueue.drain.batches import BatchInfo, batches, find_stranded, recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 
 class BatchManager:
-    """The batches that the ledgers of a server know.
+    """Batches in the ledgers of a server.
 
-    The ledger stands in the queue's database; where no queue is named it is that of the connection's database.
+    The ledger is in the queue's database. A call without a queue reads the ledger of the connection's database.
     """
 
     def __init__(self, connector: Connector) -> None:
@@ -40,7 +40,7 @@ class BatchManager:
     def list(
         self, queue_name: str | None = None, *, states: Sequence[str] = (), older_than: timedelta | None = None
     ) -> Sequence[BatchInfo]:
-        """The batches of a queue, or all of the ledger; ``older_than`` goes by the time in their state.
+        """List the batches of a queue, or all of the ledger, that are at least ``older_than`` in their state.
 
         See :func:`airflow_sqlqueue.drain.batches.batches`.
         """
@@ -49,20 +49,19 @@ class BatchManager:
             return batches(ledger, states=states, queue=queue, older_than=older_than)
 
     def info(self, batch_id: uuid.UUID, queue_name: str | None = None) -> BatchInfo | None:
-        """One batch as the ledger has it now, None for one that it does not know."""
+        """Return the ledger's present entry of a batch; None for an unknown batch."""
         with self._connector.ledger(queue_name) as ledger:
             return next(iter(batches(ledger, batch_id=batch_id)), None)
 
     def locks(self, queue_name: str | None = None) -> BatchLocks:
-        """Locks on the batches that the caller works on, for a ``with`` block: others then leave them alone.
+        """Return locks, for a ``with`` block, on the batches that the caller works on: other tasks leave these alone.
 
         See :class:`airflow_sqlqueue.drain.locks.BatchLocks`.
         """
-        catalog = self._connector.settings.database if queue_name is None else self._connector.find(queue_name).catalog
-        return BatchLocks(self._connector.session, catalog, self._connector.ledger_schema)
+        return self._connector.locks(queue_name)
 
     def current(self, batch_id: uuid.UUID, queue_name: str | None = None) -> uuid.UUID:
-        """The batch itself, or the first one after it that is not finished: what a drain with ``renew`` works on."""
+        """Return the batch that a drain with ``renew`` works on: this one, or the first unfinished one after it."""
         return self._repeated(f"Reading batch {batch_id}", queue_name, lambda ledger: ledger.current(batch_id))
 
     def left_by(
@@ -74,9 +73,10 @@ class BatchManager:
         states: Sequence[str] = UNFINISHED,
         own: uuid.UUID | None = None,
     ) -> Sequence[BatchInfo]:
-        """The batches of a task, of all its runs, that nobody works on, in the order in which they were opened.
+        """Return the stranded batches of all runs of a task, the one that was opened first at the head.
 
-        ``locks`` holds them afterwards; ``own`` is the caller's batch, which is left out.
+        A batch is stranded when no task works on it. ``locks`` holds the batches afterwards; ``own`` is the caller's
+        batch, which is left out.
         """
 
         def find(ledger: Ledger) -> Sequence[BatchInfo]:
@@ -94,7 +94,7 @@ class BatchManager:
         older_than: timedelta | None = None,
         session: Session | None = None,
     ) -> Sequence[BatchInfo]:
-        """:meth:`list`, without the batches that somebody works on. ``session`` is one that is open already."""
+        """Return the batches of :meth:`list` that no task works on; ``session`` is used instead of a new one."""
         queue = self._connector.find(queue_name).canonical if queue_name else None
         with self._connector.ledger(queue_name, session) as ledger:
             found = batches(ledger, states=states, queue=queue, older_than=older_than)
@@ -104,16 +104,17 @@ class BatchManager:
                 return find_stranded(ledger, locks, [info.batch_id for info in found], states)
 
     def seal(self, batch_id: uuid.UUID, queue_name: str | None = None) -> Batch:
-        """Close a batch to further parts and list it; idempotent. A drain of it that is under way ends with an error.
+        """Close a batch to further parts and return its manifest; idempotent. A drain under way ends with an error.
 
         Raises :class:`~airflow_sqlqueue.errors.BatchNotFoundError`.
         """
         return self._repeated(f"Sealing batch {batch_id}", queue_name, lambda ledger: ledger.seal(batch_id))
 
     def forget_empty(self, batch_id: uuid.UUID, queue_name: str | None = None) -> bool:
-        """Delete a sealed batch that holds nothing from the ledger; False for any other, of which nothing is deleted.
+        """Delete a sealed batch without parts from the ledger; return False, and delete nothing, for any other batch.
 
-        A part of expired or quarantined messages is something. For drains of a batch id that no other code has.
+        A part with only expired or quarantined messages counts as a part. This is for a drain that alone has the batch
+        id.
         """
         with self._connector.ledger(queue_name) as ledger:
             return ledger.forget_empty(batch_id)
@@ -125,18 +126,17 @@ class BatchManager:
         *,
         staging: str | PathLike[str] | StagingFolder | None = None,
     ) -> RequeueResult:
-        """End an open batch that nobody wants: seal it, then put its messages back, as :meth:`requeue` does.
+        """Abandon an open batch: seal it, then put its messages back, as :meth:`requeue` does.
 
-        Raises :class:`~airflow_sqlqueue.errors.BatchError` for a batch that somebody works on, and for one that is
-        sealed or consumed; :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction. See
+        Raises :class:`~airflow_sqlqueue.errors.BatchError` for a batch that a task works on, and for one that is sealed
+        or consumed; :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction. See
         :func:`airflow_sqlqueue.drain.requeue.abandon`.
         """
         from airflow_sqlqueue.drain.requeue import abandon
-        from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
         if self._connector.in_transaction:
             raise TransactionError("The seal of a batch commits before its messages go: call it outside a transaction.")
-        folder = None if staging is None else StagingFolder.of(staging)
+        folder = folder_of(staging)
 
         def give_up(ledger: Ledger) -> RequeueResult:
             with self.locks(queue_name) as locks:
@@ -145,16 +145,16 @@ class BatchManager:
         return self._repeated(f"Putting back batch {batch_id}", queue_name, give_up)
 
     def get(self, batch_id: uuid.UUID, queue_name: str | None = None) -> Batch:
-        """The manifest of a sealed batch, from the ledger. Raises as :meth:`.drain.ledger.Ledger.manifest`."""
+        """Return the manifest of a sealed batch, from the ledger. Raises as :meth:`.drain.ledger.Ledger.manifest`."""
         with self._connector.ledger(queue_name) as ledger:
             return ledger.manifest(batch_id)
 
     def load(self, values: Mapping[str, Any]) -> Batch:
-        """The manifest of a batch that XCom names, with its paths, from the ledger.
+        """Return the manifest, with all paths, of the batch in an XCom value, from the ledger.
 
-        ``values`` are what a drain's operator returned, or its ``batch``. Raises
-        :class:`~airflow_sqlqueue.errors.BatchMismatchError` where they are not what the ledger has, states aside, and
-        as :meth:`get`.
+        ``values`` are the result of a drain's operator, or its ``batch``. Raises as :meth:`get`, and
+        :class:`~airflow_sqlqueue.errors.BatchMismatchError` where the values differ from the ledger's; a different
+        state is no error.
         """
         values = values.get("batch", values)
         Batch.check_names(values)
@@ -164,30 +164,29 @@ class BatchManager:
     def messages(
         self, batch: Batch, *, staging: str | PathLike[str] | StagingFolder | None = None
     ) -> Generator[ReceivedMessage, None, None]:
-        """The messages of a batch, in the order of the queue, without Spark; for a job that one machine can do.
+        """Iterate over the messages of a batch, in the order of the queue, without Spark; for a job on one machine.
 
-        Each is read when it is asked for: memory holds the rows of one statement for each part that overlaps. Whether
-        one has expired is as it was when it was drained. Read to the end, then :meth:`mark_consumed`: at least once.
-        ``staging`` as for :meth:`requeue`.
+        Messages are read one by one: memory holds the rows of one statement for each part that overlaps. ``expired``
+        has its value of the time of the drain. Read to the end, then :meth:`mark_consumed`: at least once. ``staging``
+        as for :meth:`requeue`.
 
         Raises :class:`~airflow_sqlqueue.errors.BatchError` for a batch that is open or was put back, and
-        :class:`~airflow_sqlqueue.errors.BatchMismatchError` where its files are not what the ledger says.
+        :class:`~airflow_sqlqueue.errors.BatchMismatchError` where its files differ from the ledger.
         """
         from airflow_sqlqueue.drain.batch_reader import batch_rows
-        from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
-        folder = None if staging is None else StagingFolder.of(staging)
+        folder = folder_of(staging)
         catalog, batch_id = AddressResolver().resolve(batch.queue).catalog, uuid.UUID(batch.batch_id)
         with self._connector.enlisted_session() as session:
             ledger = Ledger(session, catalog, self._connector.ledger_schema)
-            # What the ledger says counts, and not what a manifest says that came from elsewhere.
+            # The ledger decides, because the manifest may come from an untrusted place.
             entry = ledger.find(batch_id)
             check_readable(batch_id, entry.state)
             yield from map(received_message, batch_rows(ledger, batch_id, entry.stage, folder))
 
     def mark_consumed(self, batch: Batch) -> None:
-        """Mark a sealed batch consumed: it was read for good. Idempotent; raises BatchError for any other state."""
-        # The routing may have changed since the drain: the manifest's own address says where the ledger stands.
+        """Mark a sealed batch consumed, after it was read. Idempotent; raises BatchError for any other state."""
+        # The routing may have changed since the drain, so the manifest's address leads to the ledger.
         catalog = AddressResolver().resolve(batch.queue).catalog
         self._connector.repeated(
             f"Marking batch {batch.batch_id} consumed",
@@ -203,15 +202,14 @@ class BatchManager:
     ) -> RequeueResult:
         """Put a sealed batch back into its queue, in one transaction, or in the client's transaction under way.
 
-        Same ids, order kept; exactly once, however often it is called. ``staging`` is the folder of the batch's files,
-        for an object store that needs more than the environment's credentials. See
+        Ids and order stay the same; repeated calls put the messages back exactly once. ``staging`` is the folder of the
+        batch's files, for an object store that needs more than the environment's credentials. See
         :func:`airflow_sqlqueue.drain.requeue.requeue`.
         """
-        # Both load Arrow, which takes longer than most of what a client does.
+        # It loads Arrow, which takes longer than most calls of a client.
         from airflow_sqlqueue.drain.requeue import requeue
-        from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
-        folder = None if staging is None else StagingFolder.of(staging)
+        folder = folder_of(staging)
         what = f"Putting back batch {batch_id}"
         return self._repeated(what, queue_name, lambda ledger: requeue(ledger, batch_id, folder))
 
@@ -221,19 +219,18 @@ class BatchManager:
         queue_name: str | None = None,
         options: SweepOptions | None = None,
     ) -> SweepResult:
-        """Remove orphaned part files from a staging folder, and batches that are done with and past their retention.
+        """Remove orphaned part files from a staging folder, and finished batches that are past their retention.
 
-        Without a folder only batches that have no files go: those of the stage ``table``. Where its connection is lost
-        it begins anew, and counts from there. See :func:`airflow_sqlqueue.drain.sweep.sweep`.
+        Without a folder it removes only batches without files: those of the stage ``table``. After a lost connection it
+        starts again, and its counts start at 0. See :func:`airflow_sqlqueue.drain.sweep.sweep`.
         """
-        from airflow_sqlqueue.drain.storage.folder import StagingFolder
         from airflow_sqlqueue.drain.sweep import sweep
 
-        folder = None if staging is None else StagingFolder.of(staging)
+        folder = folder_of(staging)
         return self._repeated("Sweeping", queue_name, lambda ledger: sweep(ledger, folder, options))
 
     def _repeated(self, what: str, queue_name: str | None, work: Callable[[Ledger], T]) -> T:
-        """:meth:`.Connector.repeated`, for work on the ledger of the queue's database."""
+        """Run work on the ledger of the queue's database, as :meth:`.Connector.repeated`."""
 
         def run(session: Session) -> T:
             with self._connector.ledger(queue_name, session) as ledger:

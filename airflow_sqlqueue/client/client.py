@@ -1,4 +1,4 @@
-"""The client: one server, and a manager for each kind of thing on it."""
+"""Client of one server, with a manager for each kind of object on the server."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.sql import Query, query
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, SUBSCRIPTION_TABLE
-from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction
+from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, transaction
 
 
 class QueueClient:
-    """Everything that can be done with the queue tables of one server.
+    """Client of one server: every operation on its queue tables.
 
     ``client.queue("audit").send(...)``, ``client.batches.requeue(...)``, ``client.errors.return_to_source(...)``: each
     call opens a connection and closes it, or takes part in the :meth:`transaction` under way. A client holds no
@@ -35,8 +35,8 @@ class QueueClient:
     address: ``audit``, ``audit@[schema]``, ``audit@[schema]@[catalog]``.
 
     :param settings: the server and the login; :meth:`from_url` reads them from a URL.
-    :param resolver: the routing settings; unless given, an address that names no schema means ``dbo``, one that names
-        no catalog the connection's database, and headers may name queues of that database alone.
+    :param resolver: the routing settings; by default an address without a schema means ``dbo``, one without a catalog
+        means the connection's database, and headers may name queues of that database only.
     :param ledger_schema: the schema of the drain's ledger and of the send ledger, in the queue's database.
     :param lock_timeout: seconds a statement waits for a lock.
     """
@@ -62,10 +62,10 @@ class QueueClient:
         allowed_catalogs: Collection[str] | None = None,
         allowed_schemas: Collection[str] | None = None,
     ) -> QueueClient:
-        """A client for ``mssql://user:password@host:port/database?Encrypt=yes``, or for a connection string of .NET.
+        """Make a client for ``mssql://user:password@host:port/database?Encrypt=yes``, or a .NET connection string.
 
-        The ``Queue Schema`` of a connection string, which versions 1 and 2 of the transport had there, becomes the
-        default schema. ``allowed_catalogs`` and ``allowed_schemas`` are what headers of messages may name
+        The ``Queue Schema`` of a connection string (versions 1 and 2 of the transport) becomes the default schema.
+        Headers of messages may name ``allowed_catalogs`` and ``allowed_schemas``
         (:class:`~airflow_sqlqueue.routing.AddressResolver`). Raises
         :class:`~airflow_sqlqueue.errors.ConfigurationError`.
         """
@@ -82,17 +82,17 @@ class QueueClient:
 
     @property
     def settings(self) -> ConnectionSettings:
-        """The server and the login."""
+        """Server and login."""
         return self._connector.settings
 
     @property
     def resolver(self) -> AddressResolver:
-        """The routing settings."""
+        """Routing settings."""
         return self._connector.resolver
 
     @property
     def ledger_schema(self) -> str:
-        """The schema of the ledgers."""
+        """Schema of the ledgers."""
         return self._connector.ledger_schema
 
     @property
@@ -101,17 +101,17 @@ class QueueClient:
         return self._connector.lock_timeout
 
     def queue(self, queue_name: str | None = None, *, endpoint: str | None = None) -> Queue:
-        """A queue by its address, or by the endpoint whose queue it is: send, receive, look, count, purge, drain.
+        """Return a queue, by its address or its endpoint, to send, receive, peek, count, purge and drain.
 
-        The name of an endpoint is resolved by the endpoint settings too. Raises AddressError.
+        The endpoint settings also resolve the name of an endpoint. Raises AddressError.
         """
         return Queue(self._connector, self.resolver.address_of(queue_name, endpoint))
 
     def reply(self, received: ReceivedMessage | Envelope, body: Any = None, *, endpoint: str, **options: Any) -> str:
-        """Reply to a message, in the :meth:`transaction` under way, and return the address that the reply went to.
+        """Reply to a message, in the :meth:`transaction` under way, and return the address of the reply.
 
-        The arguments are those of :func:`airflow_sqlqueue.reply`, which makes the reply and sends nothing. Whoever sent
-        the message chose the address, so it has to be an allowed one (``allowed_catalogs``, ``allowed_schemas``):
+        The arguments are those of :func:`airflow_sqlqueue.reply`, which makes the reply and sends nothing. The sender
+        of the message chose the address, so it has to be an allowed one (``allowed_catalogs``, ``allowed_schemas``):
         raises :class:`~airflow_sqlqueue.errors.AddressError` for another, also behind a synonym, and
         :class:`~airflow_sqlqueue.errors.MessageError` for a message that cannot be replied to. Delivery as for
         :meth:`.client.queues.Queue.send`.
@@ -123,36 +123,36 @@ class QueueClient:
             return table.address.canonical
 
     def delayed(self, queue_name: str | None = None, *, endpoint: str | None = None) -> DelayedQueue:
-        """The delayed messages of a queue, which wait in its table ``<queue>.Delayed``. Raises AddressError."""
+        """Return the delayed messages of a queue, in its table ``<queue>.Delayed``. Raises AddressError."""
         return DelayedQueue(self._connector, self.resolver.address_of(queue_name, endpoint))
 
     def subscriptions_in(self, address: str) -> SubscriptionManager:
-        """:attr:`subscriptions` in a subscription table at another address. Raises AddressError."""
+        """Return the subscriptions in the table at an address, as :attr:`subscriptions`. Raises AddressError."""
         return SubscriptionManager(self._connector, address)
 
     @property
     def subscriptions(self) -> SubscriptionManager:
-        """Who gets which events, in the table ``SubscriptionRouting`` of the default schema; and publishing."""
+        """Subscriptions to events, in the table ``SubscriptionRouting`` of the default schema; and publishing."""
         return self.subscriptions_in(SUBSCRIPTION_TABLE)
 
     @property
     def batches(self) -> BatchManager:
-        """Drained batches: list, mark consumed, put back, sweep."""
+        """Drained batches: list, mark consumed, requeue, sweep."""
         return BatchManager(self._connector)
 
     @property
     def consumers(self) -> ConsumerManager:
-        """Streaming consumers, as which queries of Spark read: list, release what nobody resumes."""
+        """Consumers of Spark's streaming queries: list them, and release one that no query resumes."""
         return ConsumerManager(self._connector)
 
     @property
     def quarantine(self) -> QuarantineManager:
-        """Messages that no file can keep, which drains have set aside."""
+        """Quarantine: messages that drains set aside, because no file can hold them."""
         return QuarantineManager(self._connector)
 
     @property
     def errors(self) -> ErrorManager:
-        """Failed messages: groups, one in full, the way back to the queue where they failed, edits."""
+        """Failed messages: group, show, return to their source queue, edit."""
         return ErrorManager(self._connector)
 
     @property
@@ -161,53 +161,53 @@ class QueueClient:
         return TableManager(self._connector)
 
     def session(self) -> Session:
-        """A new session, for statements and transactions of your own; close it. It is in no :meth:`transaction`."""
+        """Open a session for statements and transactions of your own; close it. It is in no :meth:`transaction`."""
         return self._connector.session()
 
     def enlisted_session(self, *, sending: bool = False) -> AbstractContextManager[Session]:
-        """The session of the :meth:`transaction` under way, else a new one for the block.
+        """Lend the session of the :meth:`transaction` under way, else a new one for the block.
 
         ``sending`` asks for the session that sends, which is another one in the mode ``receive_only``.
         """
         return self._connector.enlisted_session(sending=sending)
 
     def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> AbstractContextManager[Transaction]:
-        """A transaction that every call of this client, and of others with the same server and login, enlists in.
+        """Begin a transaction: every call of this client, or of one with the same server and login, enlists in it.
 
-        ``with client.transaction(): billing.send(map(bill, orders.receive(100)))``: what is received, sent and run
-        (:meth:`run_sql`) commits together when the block ends and is rolled back together when it raises; received
-        messages are visible again then. Other databases of the server are part of it. An error inside dooms it: nothing
-        more can be done before the block ends.
+        ``with client.transaction(): billing.send(map(bill, orders.receive(100)))``: receives, sends and statements
+        (:meth:`run_sql`) commit together at the end of the block. They roll back together when the block raises:
+        received messages are then visible again. The transaction covers all databases of the server. An error inside
+        dooms it: until the end of the block every further call fails.
 
         ``mode`` is ``sends_atomic_with_receive``, ``receive_only`` (sends commit at once: at least once) or ``none``
         (everything commits at once, received messages can be lost): :func:`airflow_sqlqueue.transactions.transaction`.
         Raises :class:`~airflow_sqlqueue.errors.TransactionError` where another server or login would be needed.
         """
-        return self._connector.transaction(mode)
+        return transaction(self.settings, self._connector.session, mode)
 
     def run_sql(self, sql: str, *parameters: Any) -> list[Any]:
         """Run a statement of your own, in the :meth:`transaction` under way, and return the rows of its last result.
 
-        Write EXEC before a procedure's name: with parameters it does not stand first in what is sent.
+        Write EXEC before a procedure's name: in a statement with parameters it is not the first word that is sent.
         """
         with self.enlisted_session() as session:
             return session.run(Query("own", "run the statement", sql), *parameters)
 
     def ping(self, *, what: str | None = None) -> None:
-        """Reach the server and log in. Raises what :meth:`session` raises.
+        """Reach the server and log in. Raises as :meth:`session`.
 
-        At the beginning of work that runs long, which ``what`` names in the log, a server that is away is waited for.
+        Long work names itself in ``what``, for the log: the call then waits for a server that is away.
         """
         with self._connector.enlisted_session(what=what) as session:
             session.run(query("session.ping"))
 
     def resolve(self, queue_name: str) -> ResolvedAddress:
-        """The table that an address means by the routing settings alone. Raises AddressError."""
+        """Resolve an address to its table, by the routing settings alone. Raises AddressError."""
         return self.resolver.resolve(queue_name)
 
     def find(self, queue_name: str) -> ResolvedAddress:
-        """The table that an address means on this server; ``queue@MACHINE`` is distinguished from a schema there.
+        """Resolve an address to its table on this server, also ``queue@MACHINE`` of versions 1 and 2.
 
-        See :func:`airflow_sqlqueue.tables.discovery.find_queue`; only such an address takes a connection.
+        Only such an address takes a connection: see :func:`airflow_sqlqueue.tables.discovery.find_queue`.
         """
         return self._connector.find(queue_name)

@@ -1,13 +1,14 @@
-"""One server as the client's managers need it: connections, transactions, and what addresses mean there."""
+"""Connector of the client's managers to one server: connections, transactions, addresses, ledgers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.reconnecting import Reconnecting
@@ -16,14 +17,29 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.tables.discovery import find_queue
-from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, current_transaction, transaction
+from airflow_sqlqueue.transactions import current_transaction
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
 T = TypeVar("T")
 
 
+def folder_of(staging: str | PathLike[str] | StagingFolder | None) -> StagingFolder | None:
+    """Staging folder of a location, None for None. Raises as :meth:`.StagingFolder.of`."""
+    if staging is None:
+        return None
+    # It loads fsspec and Arrow, which take longer than most calls of a client.
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
+
+    return StagingFolder.of(staging)
+
+
 @dataclass(frozen=True)
 class Connector:
-    """A server and a login, the routing settings, and where the ledgers stand. ``lock_timeout`` is in seconds."""
+    """Server and login, the routing settings, and the schema of the ledgers. ``lock_timeout`` is in seconds."""
 
     settings: ConnectionSettings
     resolver: AddressResolver = field(repr=False)
@@ -31,15 +47,15 @@ class Connector:
     lock_timeout: float = DEFAULT_LOCK_TIMEOUT
 
     def session(self) -> Session:
-        """A new session, never part of a :meth:`transaction`. Raises as :class:`~airflow_sqlqueue.session.Session`."""
+        """Open a session outside of any transaction. Raises as :class:`~airflow_sqlqueue.session.Session`."""
         return Session(self.settings, lock_timeout=self.lock_timeout)
 
     @contextmanager
     def enlisted_session(self, *, sending: bool = False, what: str | None = None) -> Iterator[Session]:
-        """The session of the :meth:`transaction` under way, where there is one, else a new one for the block.
+        """Lend the session of the transaction under way, else a new one for the block.
 
-        ``sending`` asks for the session that sends, which is another one in the mode ``receive_only``. For a call that
-        runs long, which ``what`` names in the log (``Purging the queue audit``), a server that is away is waited for.
+        ``sending`` asks for the session that sends, which is another one in the mode ``receive_only``. A long call
+        names itself in ``what``, for the log (``Purging the queue audit``): it then waits for a server that is away.
         """
         current = current_transaction(self.settings)
         if current is not None:
@@ -53,9 +69,9 @@ class Connector:
             yield connection.open()
 
     def repeated(self, what: str, work: Callable[[Session], T]) -> T:
-        """The result of work that may be repeated as a whole, and is where its connection was lost.
+        """Run work, again as a whole where its connection was lost, and return its result.
 
-        In the :meth:`transaction` under way it is done once, and the error is that one's. ``what`` names it in the log.
+        In a transaction under way the work runs once. ``what`` names it in the log.
         """
         current = current_transaction(self.settings)
         if current is not None:
@@ -65,15 +81,11 @@ class Connector:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a :meth:`transaction` on this server is under way."""
+        """Whether a transaction on this server is under way."""
         return current_transaction(self.settings) is not None
 
-    def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> AbstractContextManager[Transaction]:
-        """Begin a transaction that every call to this server enlists in: :func:`.transactions.transaction`."""
-        return transaction(self.settings, self.session, mode)
-
     def find(self, queue_name: str) -> ResolvedAddress:
-        """The table that an address means on this server. Raises :class:`AddressError`.
+        """Resolve an address to its table on this server. Raises :class:`AddressError`.
 
         Only ``queue@MACHINE`` of versions 1 and 2 takes a connection: see :func:`.tables.discovery.find_queue`.
         """
@@ -83,26 +95,33 @@ class Connector:
             return find_queue(session, self.resolver, queue_name)
 
     def find_in(self, session: Session, queue_name: str) -> ResolvedAddress:
-        """:meth:`find` through a session that is open already."""
+        """Resolve an address as :meth:`find`, through an open session."""
         return find_queue(session, self.resolver, queue_name)
 
     @contextmanager
     def queue(self, queue_name: str, *, sending: bool = False, what: str | None = None) -> Iterator[QueueTable]:
-        """A queue in an :meth:`enlisted_session`."""
-        # An address that cannot be used is an error before a connection is made.
+        """Open a queue in an :meth:`enlisted_session`."""
+        # An address that cannot be used raises its error before a connection is made.
         self.resolver.resolve(queue_name)
         with self.enlisted_session(sending=sending, what=what) as session:
             yield QueueTable(session, self.find_in(session, queue_name))
 
     def send_ledger(self, session: Session, catalog: str) -> SendLedger:
-        """The send ledger of a queue's database, made where it is missing."""
+        """Return the send ledger of a queue's database; create it where it is missing."""
         ledger = SendLedger(session, catalog, self.ledger_schema)
         ledger.create()
         return ledger
 
     @contextmanager
     def ledger(self, queue_name: str | None = None, session: Session | None = None) -> Iterator[Ledger]:
-        """The ledger of the queue's database, or of the connection's, in ``session`` or an :meth:`enlisted_session`."""
-        catalog = self.settings.database if queue_name is None else self.find(queue_name).catalog
+        """Open the ledger of the queue's database, or the connection's, in ``session`` or an enlisted session."""
+        catalog = self._catalog(queue_name)
         with nullcontext(session) if session else self.enlisted_session() as opened:
             yield Ledger(opened, catalog, self.ledger_schema)
+
+    def locks(self, queue_name: str | None = None) -> BatchLocks:
+        """Return locks on batches in the ledger of the queue's database, or of the connection's."""
+        return BatchLocks(self.session, self._catalog(queue_name), self.ledger_schema)
+
+    def _catalog(self, queue_name: str | None) -> str:
+        return self.settings.database if queue_name is None else self.find(queue_name).catalog

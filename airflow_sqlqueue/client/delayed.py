@@ -1,4 +1,4 @@
-"""The delayed messages of one queue."""
+"""Delayed messages of one queue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_sqlqueue.routing import ResolvedAddress
 
 
 class DelayedQueue:
-    """What waits for a queue until it is due, in the table ``<queue>.Delayed``."""
+    """Delayed messages of a queue: until they are due they wait in the table ``<queue>.Delayed``."""
 
     def __init__(self, connector: Connector, queue_name: str) -> None:
         self._connector, self._queue_name = connector, queue_name
@@ -27,12 +27,12 @@ class DelayedQueue:
 
     @property
     def address(self) -> ResolvedAddress:
-        """The table of delayed messages."""
+        """Table of delayed messages."""
         return self._connector.find(self._name)
 
     @contextmanager
     def open(self, *, sending: bool = False, what: str | None = None) -> Iterator[DelayedTable]:
-        """The table through one connection for the block, as :meth:`~airflow_sqlqueue.client.queues.Queue.open`.
+        """Open the table through one connection for the block, as :meth:`~airflow_sqlqueue.client.queues.Queue.open`.
 
         ``what`` is as for :meth:`.Connector.enlisted_session`.
         """
@@ -47,10 +47,10 @@ class DelayedQueue:
         due: datetime | None = None,
         through: str | None = None,
     ) -> int:
-        """Send messages that the queue gets after ``delay``, or at ``due``, in one transaction; return how many.
+        """Send messages that the queue gets after ``delay``, or at ``due``, in one transaction; return their number.
 
-        They wait in the queue's own table of delayed messages, or in that of the queue ``through``, whose endpoint
-        forwards them; either way an endpoint, or :meth:`move`, has to run there. Delivery and errors: see
+        They wait in the queue's own table of delayed messages, or in the table of the queue ``through``, whose endpoint
+        forwards them. In both cases an endpoint, or :meth:`move`, has to run there. Delivery and errors: see
         :meth:`airflow_sqlqueue.delayed.table.DelayedTable.store`.
         """
         waiting = self if through is None else DelayedQueue(self._connector, through)
@@ -67,18 +67,18 @@ class DelayedQueue:
         delay: timedelta | None = None,
         due: datetime | None = None,
     ) -> SendResult:
-        """:meth:`send` unless a send with this id was committed before: exactly once, as ``Queue.send_once``."""
+        """Send as :meth:`send`, unless a send with this id was committed before: exactly once."""
         with self.open(sending=True) as table:
             ledger = self._connector.send_ledger(table.session, table.address.catalog)
             return ledger.once(table.address, send_id, lambda: table.store(messages, delay=delay, due=due), origin)
 
     def list(self, limit: int = 100) -> Sequence[DelayedMessage]:
-        """The messages that are due next, earliest first, without bodies; nothing is removed."""
+        """List the messages that are due next, earliest first, without bodies; nothing is removed."""
         with self.open() as table:
             return table.peek(limit)
 
     def cancel(self, *, row_versions: Iterable[int] | None = None, message_id: str | None = None) -> int:
-        """Delete messages, by the RowVersions that :meth:`list` shows or by message id; return how many there were."""
+        """Delete messages, by the RowVersions of :meth:`list` or by message id; return how many it deleted."""
         if (row_versions is None) == (message_id is None):
             raise ConfigurationError("Delayed messages are cancelled by row_versions or by message_id: give one.")
         with self.open() as table:
@@ -92,7 +92,7 @@ class DelayedQueue:
         max_messages: int | None = None,
         max_seconds: float | None = None,
     ) -> MoveResult:
-        """Move what is due to the queue, as its endpoint would. See :func:`airflow_sqlqueue.delayed.mover.move_due`."""
+        """Move due messages to the queue, as its endpoint does. See :func:`airflow_sqlqueue.delayed.mover.move_due`."""
         with self.open(what=f"Moving delayed messages of the queue {self._queue_name}") as table:
 
             def queue(name: str) -> QueueTable:

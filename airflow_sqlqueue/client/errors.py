@@ -1,4 +1,4 @@
-"""Failed messages."""
+"""Failed messages in the error queues of a server."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import QueueTable
 
 Filters = ErrorFilter | Mapping[str, Any]
-"""A filter, or the mapping that :meth:`airflow_sqlqueue.errorqueue.filters.ErrorFilter.of` reads."""
+"""Filter of failed messages, or the mapping that :meth:`~airflow_sqlqueue.errorqueue.filters.ErrorFilter.of` reads."""
 
 ERROR_QUEUE = "error"
-"""The error queue that endpoints have unless they are configured otherwise."""
+"""Error queue of endpoints by default."""
 
 
 class ErrorManager:
-    """The error queues of a server: each call names one, ``error`` unless given."""
+    """Error queues of a server: each call names one, by default ``error``."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
@@ -52,7 +52,7 @@ class ErrorManager:
         message_id: str | None = None,
         with_body: bool = False,
     ) -> ShownError:
-        """One failed message with its headers. See :func:`airflow_sqlqueue.errorqueue.scan.show_error`."""
+        """Return a failed message with its headers. See :func:`airflow_sqlqueue.errorqueue.scan.show_error`."""
         with self._connector.queue(queue_name) as queue:
             return show_error(queue, row_version=row_version, message_id=message_id, with_body=with_body)
 
@@ -65,9 +65,9 @@ class ErrorManager:
         options: ReturnOptions | None = None,
         on_progress: Callable[[ReturnResult], None] | None = None,
     ) -> ReturnResult:
-        """Return failed messages to the queues where they failed: those that match, or all, in so many words.
+        """Return failed messages to the queues where they failed: those that match, or all with ``all_messages``.
 
-        Nothing is lost or doubled, whatever dies: see
+        No message is lost or doubled, whichever process or connection dies: see
         :class:`airflow_sqlqueue.errorqueue.return_to_source.ReturnToSource`.
         """
         where = ErrorFilter.chosen(filters, all_messages=all_messages)
@@ -84,7 +84,7 @@ class ErrorManager:
         redirect_to: str | None = None,
         keep_original: bool = False,
     ) -> EditResult:
-        """Send an edited copy in a failed message's place. See :func:`airflow_sqlqueue.errorqueue.editing.edit`."""
+        """Replace a failed message by an edited copy. See :func:`airflow_sqlqueue.errorqueue.editing.edit`."""
         with self._connector.queue(queue_name) as queue:
             return edit(
                 queue,
@@ -107,22 +107,22 @@ class ErrorManager:
     ) -> None:
         """Put a message that cannot be handled into the error queue, with the exception in its headers.
 
-        It takes part in the client's transaction under way: receive and fail in one, and nothing is lost. A message
-        whose headers cannot be read goes as it is.
+        The call takes part in the client's transaction under way: receive and fail in one transaction, and no message
+        is lost. A message with unreadable headers keeps them unchanged.
 
         :param message: as it was received, or as a handler got it; it must have left its queue.
-        :param exception: why; its text and traceback go into the headers, and nowhere else.
-        :param queue_name: the error queue; that of the handler's endpoint, or ``error``, unless given.
-        :param failed_queue: the queue that a retry sends the message to; in a handler of
-            :meth:`~airflow_sqlqueue.client.queues.Queue.consume` the one that it came from, unless given.
-        :param endpoint: who could not handle it; the table of ``failed_queue`` unless given.
+        :param exception: the cause; its text and traceback go into the headers, and nowhere else.
+        :param queue_name: the error queue; by default that of the handler's endpoint, or ``error``.
+        :param failed_queue: the queue to which a retry sends the message; by default, in a handler of
+            :meth:`~airflow_sqlqueue.client.queues.Queue.consume`, the queue that it came from.
+        :param endpoint: the endpoint that could not handle it; by default the table of ``failed_queue``.
 
         Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` outside of a handler without ``failed_queue``, and
-        what a queue raises.
+        the errors of a queue.
         """
         handling = current_endpoint()
         if failed_queue is None and handling is None:
-            raise ConfigurationError("Outside of a handler nobody knows where the message failed: give failed_queue.")
+            raise ConfigurationError("The queue of the message is unknown outside of a handler: give failed_queue.")
         with self._connector.enlisted_session() as session:
             if handling is not None and failed_queue is None:
                 source, error_queue, name = handling.queue, handling.error_queue, handling.name

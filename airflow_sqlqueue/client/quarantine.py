@@ -1,4 +1,4 @@
-"""Quarantine: messages that could not be drained or handled, kept on the server."""
+"""Quarantine: messages on the server that could not be drained or handled."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from airflow_sqlqueue.queue.quarantine import Quarantine, QuarantinedMessage
 
 
 class QuarantineManager:
-    """The quarantine tables of a server, each in the database of the queues it serves."""
+    """Quarantine tables of a server, one in each database with queues."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
 
     def list(self, queue_name: str) -> Sequence[QuarantinedMessage]:
-        """The messages of a queue in quarantine, in the order in which they came; headers and bodies stay there.
+        """List the messages of a queue in quarantine, in the order of their arrival, without headers and bodies.
 
-        Those of a queue that was dropped are still there. Raises QueueNotFoundError where there is neither.
+        Messages of a dropped queue are listed too. Raises QueueNotFoundError where neither the queue nor its messages
+        exist.
         """
         with self._connector.queue(queue_name) as table:
             try:
@@ -34,7 +35,7 @@ class QuarantineManager:
             return quarantine.messages(table.address) if quarantine.exists() else []
 
     def requeue(self, queue_name: str, numbers: Sequence[int]) -> None:
-        """Put messages of :meth:`list` back into their queue, by their numbers, all or none.
+        """Put messages of :meth:`list` back into their queue, by their numbers, in one transaction.
 
         See :meth:`airflow_sqlqueue.queue.quarantine.Quarantine.requeue`.
         """

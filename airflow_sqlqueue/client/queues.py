@@ -1,4 +1,4 @@
-"""One queue of the client's server."""
+"""Queue of the client's server: send, receive, peek, count, purge, forward, consume, drain."""
 
 from __future__ import annotations
 
@@ -9,17 +9,10 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.client.connector import Connector, folder_of
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.message import Message, ReceivedMessage
-from airflow_sqlqueue.publishing.conversation import (
-    Polling,
-    Reply,
-    find_reply,
-    private_queue,
-    request,
-    take_reply,
-)
+from airflow_sqlqueue.publishing import conversation
 from airflow_sqlqueue.queue import (
     Backlog,
     ConditionResult,
@@ -31,9 +24,11 @@ from airflow_sqlqueue.queue import (
     QueueCondition,
     QueueTable,
 )
-from airflow_sqlqueue.queue.browsing import WINDOW
+from airflow_sqlqueue.queue.browsing import WINDOW, browse, find
 from airflow_sqlqueue.queue.condition import check_condition
+from airflow_sqlqueue.queue.depth import backlog, depth
 from airflow_sqlqueue.queue.forwarding import CHUNK, ForwardResult, forward
+from airflow_sqlqueue.queue.purge import purge
 from airflow_sqlqueue.queue.send_ledger import SendResult
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.routing import ResolvedAddress
@@ -52,10 +47,10 @@ if TYPE_CHECKING:
 
 
 class Queue:
-    """A queue by its address. Each call has a connection of its own, or takes part in the client's transaction.
+    """Queue at an address. Each call has a connection of its own, or takes part in the client's transaction.
 
-    Calls raise :class:`~airflow_sqlqueue.errors.QueueNotFoundError` where no table stands at the address and
-    :class:`~airflow_sqlqueue.errors.NotAQueueError` where it is none of the transport's.
+    Calls raise :class:`~airflow_sqlqueue.errors.QueueNotFoundError` where no table has the address and
+    :class:`~airflow_sqlqueue.errors.NotAQueueError` where the table is not a queue of the transport.
     """
 
     def __init__(self, connector: Connector, queue_name: str) -> None:
@@ -64,13 +59,13 @@ class Queue:
 
     @cached_property
     def address(self) -> ResolvedAddress:
-        """The table that the address means; ``queue@MACHINE`` of versions 1 and 2 takes a look at the server."""
+        """Table of the address; ``queue@MACHINE`` of versions 1 and 2 takes a query to the server."""
         return self._connector.find(self._name)
 
     def open(self, *, sending: bool = False) -> AbstractContextManager[QueueTable]:
-        """The queue through one connection for the block: for several calls on it, or a stream that commits as it goes.
+        """Open the queue for the block, through one connection: for several calls, or a stream that commits in steps.
 
-        In the client's transaction it is that one's session; ``sending`` asks for the one that sends.
+        In the client's transaction it is the session of the transaction; ``sending`` asks for the one that sends.
         """
         return self._connector.queue(self._name, sending=sending)
 
@@ -89,9 +84,8 @@ class Queue:
     ) -> SendResult:
         """Send messages in one transaction unless a send with this id was committed before: exactly once.
 
-        ``message_id`` is kept with the entry: a repetition's result has that of the send that was committed.
-
-        The send ledger, in the queue's database, is made where it is missing: see
+        The send ledger keeps ``message_id``: the result of a repeated send has the id of the send that was committed.
+        The ledger, in the queue's database, is created where it is missing: see
         :class:`airflow_sqlqueue.queue.send_ledger.SendLedger`.
         """
         with self.open(sending=True) as table:
@@ -99,7 +93,7 @@ class Queue:
             return ledger.send(table, send_id, messages, origin, message_id=message_id)
 
     def send_numbered(self, messages: Iterable[Message]) -> list[int]:
-        """:meth:`send`, and return the messages' RowVersions, in their order."""
+        """Send as :meth:`send`, and return the messages' RowVersions, in their order."""
         with self.open(sending=True) as table, table.session.transaction():
             return table.send_numbered(messages)
 
@@ -111,9 +105,9 @@ class Queue:
         window: int = WINDOW,
         keep_expired: bool = False,
     ) -> list[ReceivedMessage]:
-        """Take messages out of the queue. At most once: they are gone when this returns, whatever comes after.
+        """Take messages out of the queue. At most once: they are gone as soon as the call returns.
 
-        Use :meth:`drain`, or the client's transaction, where none may be lost. See
+        Where no message may be lost, use :meth:`drain`, or the client's transaction. See
         :meth:`airflow_sqlqueue.queue.QueueTable.receive`.
         """
         with self.open() as table:
@@ -125,39 +119,39 @@ class Queue:
             return table.take(row_versions, ids=ids)
 
     def peek(self, limit: int = 10, *, after: int = FIRST) -> list[ReceivedMessage]:
-        """Look at messages, from the head of the queue or after a RowVersion; nothing is removed."""
+        """Return messages from the head of the queue, or after a RowVersion; nothing is removed."""
         with self.open() as table:
             return table.peek(limit, after=after)
 
     def browse(self, limit: int = 10, *, after: int = FIRST) -> list[MessageHead]:
-        """:meth:`peek` without bodies."""
+        """Return messages as :meth:`peek`, without their bodies."""
         with self.open() as table:
-            return table.browse(limit, after=after)
+            return browse(table, limit, after=after)
 
     def find(self, where: MessageFilter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
-        """Look for messages by their headers. See :meth:`airflow_sqlqueue.queue.QueueTable.find`."""
+        """Find messages by their headers; nothing is removed. See :func:`airflow_sqlqueue.queue.browsing.find`."""
         with self.open() as table:
-            return table.find(where, limit, window=window)
+            return find(table, where, limit, window=window)
 
     def depth(self, *, kind: str = "exact", limit: int | None = None) -> Depth:
-        """Count messages, ``exact``, ``quick`` or ``catalog``; or look at the first ``limit`` rows only.
+        """Count messages, ``exact``, ``quick`` or ``catalog``; or count exactly among the first ``limit`` rows.
 
-        See :mod:`airflow_sqlqueue.queue.depth` for what each can get wrong.
+        See :mod:`airflow_sqlqueue.queue.depth` for the faults of each kind.
         """
         with self.open() as table:
-            return table.depth(kind, limit=limit)
+            return depth(table, kind, limit=limit)
 
     def backlog(self, *, kind: str = "exact") -> Backlog:
-        """The depth with delayed messages, the age of the oldest and how many rows were ever inserted."""
+        """Return the depth, the number of delayed messages, the age of the oldest and the rows ever inserted."""
         with self.open() as table:
-            return table.backlog(kind, delayed=delayed_address(self._connector.resolver, self._name, table.address))
+            return backlog(table, kind, delayed=delayed_address(self._connector.resolver, self._name, table.address))
 
     def through(self, session: Session) -> QueueTable:
-        """The queue through a session of the caller's, who closes it; :meth:`open` is what most want."""
+        """Return the queue through a session that the caller closes; most callers use :meth:`open`."""
         return QueueTable(session, self._connector.find_in(session, self._name))
 
     def check(self, condition: QueueCondition, *, table: QueueTable | None = None) -> ConditionResult:
-        """Look once whether a condition is met, reading only as many rows as that takes; nothing is removed.
+        """Check once whether a condition is met, and read only as many rows as needed; nothing is removed.
 
         ``table`` is the queue where it is open already. A receiver may find other messages afterwards. See
         :class:`airflow_sqlqueue.queue.condition.QueueCondition`.
@@ -167,9 +161,9 @@ class Queue:
             return check_condition(queue, condition, delayed=delayed)
 
     def purge(self, options: PurgeOptions | None = None) -> PurgeResult:
-        """Delete what has expired, or what the options say. See :func:`airflow_sqlqueue.queue.purge.purge`."""
+        """Delete expired messages, or those that the options choose. See :func:`airflow_sqlqueue.queue.purge.purge`."""
         with self._connector.queue(self._name, what=f"Purging the queue {self._name}") as table:
-            return table.purge(options)
+            return purge(table, options)
 
     def forward(
         self,
@@ -180,7 +174,7 @@ class Queue:
         max_seconds: float | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> ForwardResult:
-        """Move what is in the queue to another one of the server, as it is: exactly once.
+        """Move the messages of the queue, unchanged, to another queue of the server: exactly once.
 
         See :func:`airflow_sqlqueue.queue.forwarding.forward`.
         """
@@ -195,34 +189,34 @@ class Queue:
                 on_progress=on_progress,
             )
 
-    def request(self, message: Message, *, timeout: float = 30.0, reply_queue: str | None = None) -> Reply:
+    def request(self, message: Message, *, timeout: float = 30.0, reply_queue: str | None = None) -> conversation.Reply:
         """Send a request, and wait up to ``timeout`` seconds for the reply.
 
-        It comes to a private queue, made for it and dropped afterwards, or to ``reply_queue``, which others may share.
-        See :func:`airflow_sqlqueue.publishing.conversation.request`.
+        The reply comes to ``reply_queue``, which may be shared, or to a private queue, which the call creates and
+        drops. See :func:`airflow_sqlqueue.publishing.conversation.request`.
         """
-        polling = Polling(timeout)
+        polling = conversation.Polling(timeout)
         with ExitStack() as stack:
             destination = stack.enter_context(self.open(sending=True))
             session = destination.session
             if reply_queue is None:
-                replies = stack.enter_context(private_queue(session, self._connector.resolver))
+                replies = stack.enter_context(conversation.private_queue(session, self._connector.resolver))
             else:
                 replies = QueueTable(session, self._connector.find_in(session, reply_queue))
-            return request(destination, message, replies, polling)
+            return conversation.request(destination, message, replies, polling)
 
     def find_reply(self, correlation_id: str, *, table: QueueTable | None = None) -> int | None:
-        """The RowVersion of the reply to a request, in this queue, by its correlation id; None: there is none.
+        """Find the reply to a request in this queue, by its correlation id; return its RowVersion or None.
 
         ``table`` is the queue where it is open already.
         """
         with nullcontext(table) if table else self.open() as replies:
-            return find_reply(replies, correlation_id)
+            return conversation.find_reply(replies, correlation_id)
 
-    def take_reply(self, correlation_id: str) -> Reply | None:
-        """Take the reply to a request out of this queue; None: there is none. Delivery as for :meth:`receive`."""
+    def take_reply(self, correlation_id: str) -> conversation.Reply | None:
+        """Take the reply to a request out of this queue, or return None. Delivery as for :meth:`receive`."""
         with self.open() as replies:
-            return take_reply(replies, correlation_id)
+            return conversation.take_reply(replies, correlation_id)
 
     def consume(
         self,
@@ -234,8 +228,9 @@ class Queue:
     ) -> ConsumeResult:
         """Handle the queue's messages as an endpoint does: receive, call ``handle`` with an envelope, commit.
 
-        What ``handle`` sends and runs through a client of this server is part of the transaction; what it raises rolls
-        it back, and the message is tried again, then goes to the error queue. ``handle`` runs in several threads. See
+        Sends and statements of ``handle`` through a client of this server are part of the transaction. An exception of
+        ``handle`` rolls it back: the message is tried again, then goes to the error queue. ``handle`` runs in several
+        threads. See
         :class:`airflow_sqlqueue.consuming.consumer.Consumer`.
 
         Raises :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction: each message is one.
@@ -269,25 +264,23 @@ class Queue:
 
         ``stage`` is ``files`` for Parquet files under ``staging``, or ``table`` for a table beside the queue, without a
         staging folder; :func:`~airflow_sqlqueue.spark.read_batch` reads both. ``request`` names the batch, which the
-        same id resumes, the messages and the limits; without it a new batch is drained of all messages. ``engine`` is
-        where the workers run: threads of this process, unless it is another, as
-        :class:`airflow_sqlqueue.spark.executors.SparkEngine` for Spark's executors. See
+        same id resumes, the messages and the limits; without it a new batch takes all messages. ``engine`` runs the
+        workers: by default threads of this process, with
+        :class:`airflow_sqlqueue.spark.executors.SparkEngine` Spark's executors. See
         :class:`airflow_sqlqueue.drain.request.DrainRequest`.
 
         Raises :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction: parts commit one by one.
         """
         if self._connector.in_transaction:
             raise TransactionError("A drain commits its parts one by one: call it outside the transaction.")
-        # Arrow takes longer to load than all else that a client can do.
+        # Both load Arrow, which takes longer than most calls of a client.
         from airflow_sqlqueue.drain.drain import Drain
         from airflow_sqlqueue.drain.stages.factory import stage_of
-        from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
-        folder = None if staging is None else StagingFolder.of(staging)
         return Drain(
             self._connector.session,
             self.address,
-            stage_of(stage, folder, self._connector.ledger_schema),
+            stage_of(stage, folder_of(staging), self._connector.ledger_schema),
             request,
             ledger_schema=self._connector.ledger_schema,
             engine=engine,

@@ -1,4 +1,4 @@
-"""Who gets which events, and publishing them."""
+"""Subscriptions of endpoints to events, and publishing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_sqlqueue.routing import ResolvedAddress
 
 
 class SubscriptionManager:
-    """One subscription table. Types are .NET type names, with or without their assemblies."""
+    """Subscriptions in one subscription table. Types are .NET type names, with or without their assemblies."""
 
     def __init__(self, connector: Connector, address: str) -> None:
         self._connector = connector
@@ -20,20 +20,20 @@ class SubscriptionManager:
 
     @contextmanager
     def open(self, *, sending: bool = False) -> Iterator[SubscriptionTable]:
-        """The table through one connection for the block, as :meth:`~airflow_sqlqueue.client.queues.Queue.open`."""
+        """Open the table for the block, through one connection: :meth:`~airflow_sqlqueue.client.queues.Queue.open`."""
         with self._connector.enlisted_session(sending=sending) as session:
             yield SubscriptionTable(session, self.address)
 
     def queue_of(self, endpoint: str, queue_name: str | None = None) -> ResolvedAddress:
-        """The queue that an endpoint's events go to: its own, or ``queue_name``."""
+        """Return the queue that gets an endpoint's events: its own, or ``queue_name``."""
         if queue_name is None:
             return self._connector.resolver.resolve_endpoint(endpoint)
         return self._connector.find(queue_name)
 
     def subscribe(self, endpoint: str, type_names: Iterable[str], *, queue_name: str | None = None) -> int:
-        """Let an endpoint have the events of these types, in one transaction; return how many subscriptions changed.
+        """Subscribe an endpoint to events of these types, in one transaction; return how many subscriptions changed.
 
-        They go to its own queue, or to ``queue_name``. See
+        The events go to the endpoint's queue, or to ``queue_name``. See
         :meth:`airflow_sqlqueue.publishing.subscriptions.SubscriptionTable.subscribe`.
         """
         queue = self.queue_of(endpoint, queue_name)
@@ -41,17 +41,17 @@ class SubscriptionManager:
             return sum(table.subscribe(type_name, endpoint, queue) for type_name in type_names)
 
     def unsubscribe(self, endpoint: str, type_names: Iterable[str]) -> int:
-        """End an endpoint's subscriptions to these types, in one transaction; return how many there were."""
+        """End an endpoint's subscriptions to these types, in one transaction; return how many it ended."""
         with self.open() as table, table.session.transaction():
             return sum(table.unsubscribe(type_name, endpoint) for type_name in type_names)
 
     def list(self) -> Sequence[Subscription]:
-        """Every subscription, by topic and endpoint."""
+        """List all subscriptions, by topic and endpoint."""
         with self.open() as table:
             return table.subscriptions()
 
     def publish(self, type_names: Sequence[str], messages: Iterable[Message]) -> PublishResult:
-        """Publish events of a type, the first one, and its base types, in one transaction.
+        """Publish events of a type, the first of ``type_names``, and of its base types, in one transaction.
 
         See :func:`airflow_sqlqueue.publishing.subscriptions.publish`.
         """

@@ -1,4 +1,4 @@
-"""Tables of the transport: creating, dropping, inspecting."""
+"""Tables of the transport: create, drop, inspect, fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class QueueTables(TypedDict, total=False):
-    """A queue and what stands beside it, all optional: the arguments of :meth:`TableManager.create`.
+    """Arguments of :meth:`TableManager.create`, all optional: the queue's layout, and the tables beside it.
 
     - ``layout``: ``modern`` unless given, ``clustered``, or a version of the transport, ``v1`` to ``v9``.
     - ``legacy_columns``: False leaves out CorrelationId, ReplyToAddress and Recoverable (version 7 and later).
@@ -38,7 +38,7 @@ class QueueTables(TypedDict, total=False):
 
 
 class TableManager:
-    """The tables of a server."""
+    """Tables of the transport on a server."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
@@ -46,17 +46,17 @@ class TableManager:
     def create(
         self, queue_name: str, *, create_schema: bool = False, **tables: Unpack[QueueTables]
     ) -> list[CreateResult]:
-        """Create a queue if it is missing, and on request what stands beside it; see :class:`QueueTables`.
+        """Create a missing queue, and on request the tables beside it; see :class:`QueueTables`.
 
-        The queue comes first in what is returned. What exists stays and is compared. ``create_schema`` makes a missing
-        schema. See :func:`airflow_sqlqueue.tables.create.create_all`.
+        The queue's result is the first. Existing tables stay, and their layout is compared. ``create_schema`` creates a
+        missing schema. See :func:`airflow_sqlqueue.tables.create.create_all`.
         """
         definitions = self._definitions(queue_name, **tables)
         with self._connector.enlisted_session() as session:
             return create_all(session, definitions, create_schema=create_schema)
 
     def script(self, queue_name: str, *, create_schema: bool = False, **tables: Unpack[QueueTables]) -> str:
-        """What :meth:`create` would run, as a script for an administrator, safe to run twice. Nothing is run."""
+        """Return the statements of :meth:`create` as a script for an administrator, safe to run twice; run nothing."""
         return script(self._definitions(queue_name, **tables), create_schema=create_schema)
 
     def _definitions(self, queue_name: str, *, ledger: bool = False, **options: Any) -> list[Definition]:
@@ -71,17 +71,17 @@ class TableManager:
         return definitions
 
     def drop(self, queue_name: str, *, force: bool = False) -> int:
-        """Drop a queue; return how many messages went with it. See :func:`.drop_queue`."""
+        """Drop a queue; return how many messages it held. See :func:`airflow_sqlqueue.tables.create.drop_queue`."""
         with self._connector.queue(queue_name) as queue:
             return drop_queue(queue.session, queue.address, force=force)
 
     def inspect(self, queue_name: str) -> Inspection:
-        """A table's layout, and what is wrong with it. See :func:`airflow_sqlqueue.inspection.inspect.inspect`."""
+        """Inspect a table: its layout and its faults. See :func:`airflow_sqlqueue.inspection.inspect.inspect`."""
         with self._connector.queue(queue_name) as queue:
             return inspect(queue.session, queue.address)
 
     def inspect_all(self) -> list[Inspection]:
-        """The same for every table of the transport in the connection's database, as far as the login may see them."""
+        """Inspect all tables of the transport in the connection's database that the login may see."""
         with self._connector.enlisted_session() as session:
             tables = list_tables(session, self._connector.settings.database)
             return [inspect(session, found.table) for found in tables]
@@ -92,7 +92,7 @@ class TableManager:
             return fix(queue.session, queue.address, code)
 
     def with_secondary_queues(self, queue_name: str) -> list[str]:
-        """The queue and its secondary queues, as canonical addresses: ``expand(queue_name=...)`` drains them all.
+        """List the addresses of the queue and its secondary queues: ``expand(queue_name=...)`` drains them all.
 
         See :func:`airflow_sqlqueue.tables.discovery.secondary_queues`.
         """

@@ -8,6 +8,7 @@ from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errorqueue.failure_headers import Failure, failed_message
 from airflow_sqlqueue.errors import is_of_a_message
+from airflow_sqlqueue.queue import browsing
 from airflow_sqlqueue.queue.browsing import MessageHead
 from airflow_sqlqueue.queue.forwarding import lock, transfer
 from airflow_sqlqueue.routing import AddressResolver
@@ -53,7 +54,7 @@ class LockedMessages:
         session = tables.session
         session.begin()
         try:
-            heads = tables.queue.hold(limit)
+            heads = browsing.hold(tables.queue, limit)
         except BaseException:
             session.roll_back()
             raise
@@ -71,7 +72,7 @@ class LockedMessages:
         assert self._tables is not None
         tables, session = self._tables, self._tables.session
         try:
-            tables.queue.drop(delete)
+            browsing.delete(tables.queue, delete)
             session.run(query("session.commit"))
         except BaseException:
             session.roll_back()

@@ -8,6 +8,7 @@ from collections import deque
 from airflow_sqlqueue.message import ReceivedMessage
 from airflow_sqlqueue.queue import MessageFilter, QueueTable
 from airflow_sqlqueue.queue.browsing import Search
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.window import Window
 
@@ -44,7 +45,7 @@ class Receiver:
 
     def waiting(self, queue: QueueTable, limit: int) -> int:
         """Count the waiting messages up to a limit; with a filter, the messages found and not yet received."""
-        return queue.depth(limit=limit).messages if self._where is None else min(limit, len(self._found))
+        return depth(queue, limit=limit).messages if self._where is None else min(limit, len(self._found))
 
     def _next(self, queue: QueueTable, where: MessageFilter) -> int | None:
         with self._lock:

@@ -29,7 +29,7 @@ from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.drain.worker_pool import ThreadEngine, drain_rest
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, WrongBatchError
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.competitors import competitors
+from airflow_sqlqueue.queue.receivers import other_receivers
 from airflow_sqlqueue.queue.table_access import LAST
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.routing import ResolvedAddress
@@ -140,7 +140,7 @@ class Drain:
                 budget = connection.run(lambda session: _budget(session, opened))
                 self._engine.run(work, up_to, budget, self._progress.add)
             locked = self._drain_rest(connection, opened, up_to)
-        for other in () if self._request.keep else connection.run(lambda session: competitors(session, work.queue)):
+        for other in () if self._request.keep else connection.run(lambda session: other_receivers(session, work.queue)):
             log.warning(
                 "%s receives from %s as well: the batch has only the messages that it left. Stop it, or drain another "
                 "queue.",

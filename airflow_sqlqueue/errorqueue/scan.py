@@ -84,7 +84,7 @@ def show_error(
     if row_version is None:
         row_version = _only_one(queue, message_id or "")
     window = window_of(queue, ErrorFilter(row_versions=frozenset([row_version])))
-    found = browsing.heads(queue, 1, after=window.after, up_to=window.up_to)
+    found = browsing.browse(queue, 1, after=window.after, up_to=window.up_to)
     body = queue.session.run(queue.query("errors.body"), row_version) if found and with_body else []
     if not found or (with_body and not body):
         raise not_found(queue, f"the RowVersion {row_version}")

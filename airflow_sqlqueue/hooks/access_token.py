@@ -1,4 +1,4 @@
-"""Access tokens of Microsoft Entra ID that an Airflow connection gives."""
+"""Access tokens of Microsoft Entra ID from an Airflow connection."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from airflow_sqlqueue.hooks.configuration import allowed
 from airflow_sqlqueue.server.entra import client_token
 
 _TENANT = ("tenantId", "tenant_id", "extra__azure__tenantId")
-"""How connections to Azure name their tenant in the extra."""
+"""Keys for the tenant in the extra of connections to Azure."""
 
 
 @dataclass(frozen=True)
 class ConnectionToken:
-    """The token of an Airflow connection, which is read anew each time: whoever renews it there renews it here.
+    """Access token of an Airflow connection; each call reads the connection again, and so gets a renewed token.
 
-    With a tenant in its extra, as connections of type ``azure`` have, its login is an application's client id and its
-    password the client's secret, for which Entra gives a token; else its password is the token. It has to be one that
-    says that it gives tokens (:meth:`.Allowed.check_token_connection`): any other password is another's secret.
+    With a tenant in the extra, as in connections of type ``azure``, the login is an application's client id and the
+    password is the client's secret, for which Entra issues a token; else the password is the token. The connection has
+    to be marked as a source of tokens (:meth:`.Allowed.check_token_connection`): the password of any other connection
+    is a secret that must not be sent as a token.
 
     :param conn_id: the connection.
-    :param scope: what the token has to be for.
+    :param scope: the scope of the token, for Entra.
     """
 
     conn_id: str
     scope: str
 
     def __call__(self) -> str:
-        """A token. Raises :class:`ConfigurationError` for a connection that may give none, and LoginFailedError."""
+        """Return a token. Raises LoginFailedError, and :class:`ConfigurationError` for a connection without one."""
         try:
             connection = BaseHook.get_connection(self.conn_id)
         except AirflowNotFoundException as error:

@@ -1,8 +1,8 @@
-"""Child process that ends, with all that it has started, when its parent ends, however that comes about.
+"""Child process that runs a command and ends it, with all its processes, when the parent ends for any reason.
 
-A program of its own, run by its path, as :func:`start` does. It imports nothing but the standard library.
-Its standard input is a pipe that only its parent can write to: the end of the parent is the end of that pipe. It ends
-as the command does, with its exit code or by its signal.
+This module is a program of its own: :func:`start` runs it by its path. It imports the standard library only. Its
+standard input is a pipe from its parent, and the pipe closes when the parent ends. The program ends as the command
+does, with its exit code or by its signal.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from contextlib import suppress
 from types import FrameType
 
 GRACE_SECONDS = 5.0
-"""What the command has to end by itself when it is told to, before it is killed."""
+"""Seconds between the request to end (SIGTERM) and the end by force (SIGKILL)."""
 
 
 def start(command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
-    """Start a command that ends with this process; its output is one stream of text lines."""
+    """Start a command that ends with this process; its outputs are one stream of text lines."""
     return subprocess.Popen(
         [sys.executable, "-I", __file__, *command],
         stdin=subprocess.PIPE,
@@ -35,21 +35,21 @@ def start(command: list[str], environment: Mapping[str, str]) -> subprocess.Pope
 
 
 def main(command: list[str]) -> int:
-    # Groups of their own for this program and for the command, so that what ends the parent's group ends neither alone.
+    # This program and the command have a process group each, so that a signal to the parent's group ends neither alone.
     os.setpgid(0, 0)
-    told = threading.Event()
+    end = threading.Event()
 
-    def tell(number: int, frame: FrameType | None) -> None:
-        told.set()
+    def request_end(number: int, frame: FrameType | None) -> None:
+        end.set()
 
-    signal.signal(signal.SIGTERM, tell)
-    # No thread has begun yet.
+    signal.signal(signal.SIGTERM, request_end)
+    # preexec_fn is safe here, because this process has no other thread yet.
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=os.setpgrp)
-    threading.Thread(target=_watch_parent, args=(told,), daemon=True).start()
-    threading.Thread(target=_end, args=(process.pid, told), daemon=True).start()
+    threading.Thread(target=_watch_parent, args=(end,), daemon=True).start()
+    threading.Thread(target=_end, args=(process.pid, end), daemon=True).start()
     code = process.wait()
-    if told.is_set():
-        # What it had started and left behind.
+    if end.is_set():
+        # Processes of the command may be left.
         _signal(process.pid, signal.SIGKILL)
     if code < 0:
         if -code != signal.SIGKILL:
@@ -58,14 +58,14 @@ def main(command: list[str]) -> int:
     return code
 
 
-def _watch_parent(told: threading.Event) -> None:
+def _watch_parent(end: threading.Event) -> None:
     while os.read(0, 4096):
         pass
-    told.set()
+    end.set()
 
 
-def _end(group: int, told: threading.Event) -> None:
-    told.wait()
+def _end(group: int, end: threading.Event) -> None:
+    end.wait()
     _signal(group, signal.SIGTERM)
     time.sleep(GRACE_SECONDS)
     _signal(group, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The section ``[sqlqueue]`` of Airflow's configuration, as far as it says what connections may do."""
+"""Permissions of connections in the section ``[sqlqueue]`` of Airflow's configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow_sqlqueue.allowed import ANY, Allowed
 
 
 def allowed() -> Allowed:
-    """Permissions of connections in Airflow's configuration, beyond the lists of :mod:`airflow_sqlqueue.allowed`."""
+    """Return the permissions that the configuration adds to the lists of :mod:`airflow_sqlqueue.allowed`."""
     return Allowed(
         any_driver=bool(conf.getboolean("sqlqueue", "allow_driver_in_extra", fallback=False)),
         token_hosts=_names("token_hosts"),
@@ -19,6 +19,6 @@ def allowed() -> Allowed:
 
 
 def _names(option: str, default: str = "") -> tuple[str, ...]:
-    """Names with commas between them."""
+    """Return the names of an option, which commas separate."""
     text = str(conf.get("sqlqueue", option, fallback=default) or "")
     return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -1,13 +1,13 @@
-"""An Airflow connection read as what the core needs: settings, routing, ledger.
+"""Reader of Airflow connections: settings of the server, routing and ledger.
 
-Accepted connection types and what their extra means (docs/concepts/connections.md, "Connection types"):
+Accepted connection types and the meaning of their extra (docs/concepts/connections.md, "Connection types"):
 
-- ``sqlqueue``: the fields below, and nothing else.
+- ``sqlqueue``: the fields below; any other key is an error.
 - ``odbc``: the fields below; any other key is an ODBC keyword.
 - ``mssql``: the fields below; pymssql's own keys are ignored (``login_timeout`` means the same to both).
 
 ``access_token_conn_id`` names a connection that gives access tokens (:mod:`.access_token`). ``connection_string`` is
-one of .NET. Everything else that the connection says wins over it.
+one of .NET; all other fields of the connection win over it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus
+
+from airflow.sdk.log import mask_secret
 
 from airflow_sqlqueue.allowed import ONLY_LISTED, Allowed, check_keywords
 from airflow_sqlqueue.errors import ConfigurationError
@@ -58,13 +61,15 @@ _NOT_OURS = {
 }
 """Keys that common-sql and OdbcHook read from an extra."""
 
+_SHORTEST = 5
+"""Characters of the shortest value that Airflow masks; it warns about a shorter one."""
+
 
 @dataclass(frozen=True)
 class QueueConnection:
-    """What an Airflow connection, with a hook's arguments over it, says. ``lock_timeout`` is in seconds.
+    """Values of an Airflow connection; the arguments of a hook override them. ``lock_timeout`` is in seconds.
 
-    ``secrets`` are what must not stand in a log: the passwords, one that another wins over included, and the
-    connection string.
+    ``secrets`` must not appear in a log: the connection string and all passwords, also one that another overrides.
     """
 
     settings: ConnectionSettings
@@ -72,6 +77,19 @@ class QueueConnection:
     ledger_schema: str
     lock_timeout: float
     secrets: frozenset[str] = field(repr=False)
+
+    def mask_secrets(self) -> None:
+        """Mask the ODBC keywords, and the passwords in every written form, in Airflow's logs and rendered fields."""
+        mask_secret({name: value for name, value in self.settings.keywords.items() if len(value) >= _SHORTEST})
+        for form in {form for secret in self.secrets for form in _written_forms(secret)}:
+            mask_secret(form)
+
+
+def _written_forms(secret: str) -> set[str]:
+    """Return a password as it is, as in a connection string of ODBC or .NET, and as in a URL."""
+    braced = secret.replace("}", "}}")
+    doubled = (secret.replace('"', '""'), secret.replace("'", "''"))
+    return {secret, braced, quote_plus(braced), quote_plus(secret), *doubled}
 
 
 def read_connection(
@@ -84,9 +102,9 @@ def read_connection(
 ) -> QueueConnection:
     """Read a connection; ``database``, ``driver`` and ``overrides`` (routing, ledger, lock timeout) win over it.
 
-    A mapping in ``overrides`` wins key by key. ``allowed`` is what a connection may say beyond the lists of
-    :mod:`airflow_sqlqueue.allowed`. Raises :class:`ConfigurationError` for what cannot be used, with the connection's
-    id.
+    A mapping in ``overrides`` wins key by key. ``allowed`` adds permissions to the lists of
+    :mod:`airflow_sqlqueue.allowed`. Raises :class:`ConfigurationError`, with the connection's id, for an unusable
+    connection.
     """
     name = connection.conn_id
     try:
@@ -95,6 +113,10 @@ def read_connection(
         text = _text(extra, "connection_string") or ""
         string = ConnectionString.parse(text)
         token_from = _text(extra, "access_token_conn_id")
+        others = dict(string.keywords)
+        if connection.login:
+            # The connection's own login wins over integrated security.
+            others.pop("Trusted_Connection", None)
         host, instance = split_host(connection.host) if connection.host else (string.host, string.instance)
         settings = ConnectionSettings(
             host=host,
@@ -104,7 +126,7 @@ def read_connection(
             user=connection.login or string.user or None,
             password=connection.password or string.password or None,
             driver=driver or _driver(extra.get("driver"), allowed),
-            keywords=_keywords(extra, _applicable(string, connection)),
+            keywords=_keywords(extra, others),
             login_timeout=int(_number(extra, "login_timeout", string.login_timeout)),
             access_token=None if token_from is None else ConnectionToken(token_from, entra.scope_of(host)),
         )
@@ -127,7 +149,7 @@ def read_connection(
 
 
 def _extra(connection: Connection) -> dict[str, Any]:
-    """The extra with our names only; an empty value is one that is not given."""
+    """Return the extra under this provider's names only, without empty values."""
     kind = connection.conn_type
     if kind not in CONNECTION_TYPES:
         raise ConfigurationError(f"its type is {kind!r}: use one of type {', '.join(CONNECTION_TYPES)}.")
@@ -154,7 +176,7 @@ def _over(extra: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, A
 
 
 def _driver(value: Any, allowed: Allowed) -> str | None:
-    """The driver that the connection names."""
+    """Return the connection's driver. Raises for a driver that is not allowed."""
     if value is None:
         return None
     allowed.check_driver(str(value), load_pyodbc().drivers())
@@ -162,7 +184,7 @@ def _driver(value: Any, allowed: Allowed) -> str | None:
 
 
 def _check_hosts(settings: ConnectionSettings, allowed: Allowed) -> None:
-    """Check each host to which the driver may send a token of Entra ID: the server's, and that of its mirror."""
+    """Check the hosts to which the driver may send a token of Entra ID: the server and its mirror."""
     if not entra.is_login(settings.keywords, has_token=settings.access_token is not None):
         return
     partners = [value for name, value in settings.keywords.items() if name.strip().lower() == "failover_partner"]
@@ -170,13 +192,8 @@ def _check_hosts(settings: ConnectionSettings, allowed: Allowed) -> None:
         allowed.check_token_host(host)
 
 
-def _applicable(string: ConnectionString, connection: Connection) -> dict[str, str]:
-    """The connection string's keywords; integrated security gives way to the connection's own login."""
-    return {k: v for k, v in string.keywords.items() if not (k == "Trusted_Connection" and connection.login)}
-
-
 def _keywords(extra: Mapping[str, Any], others: Mapping[str, str]) -> dict[str, str]:
-    """The extra's ODBC keywords: those under ``keywords``, then the fields of the form, then ``others``."""
+    """Return the ODBC keywords of the extra: first ``keywords``, then the fields of the form, then ``others``."""
     keywords = {key: _keyword(value) for key, value in _mapping(extra, "keywords").items()}
     fields = {keyword: _keyword(extra[name]) for name, keyword in _KEYWORDS.items() if name in extra}
     for more in (fields, others):
@@ -187,7 +204,7 @@ def _keywords(extra: Mapping[str, Any], others: Mapping[str, str]) -> dict[str, 
 
 
 def _keyword(value: Any) -> str:
-    """An ODBC keyword's value; JSON's true and false are the driver's yes and no."""
+    """Return the text of an ODBC keyword's value: ``yes`` and ``no`` for true and false of JSON."""
     text = str(value)
     return {"true": "yes", "false": "no"}.get(text.lower(), text)
 
@@ -195,7 +212,7 @@ def _keyword(value: Any) -> str:
 def _text(values: Mapping[str, Any], key: str) -> str | None:
     value = values.get(key)
     if value is not None and not isinstance(value, str):
-        raise ConfigurationError(f"{key} is text, not {type(value).__name__}.")
+        raise ConfigurationError(f"{key} has to be text, not {type(value).__name__}.")
     return value or None
 
 
@@ -203,11 +220,11 @@ def _number(values: Mapping[str, Any], key: str, default: float) -> float:
     try:
         return float(values.get(key, default))
     except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"{key} is a number of seconds.") from error
+        raise ConfigurationError(f"{key} has to be a number of seconds.") from error
 
 
 def _list(values: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
-    """A JSON array, the text of one, or names with commas between them; None where nothing is given."""
+    """Return the names of a JSON array, of its text, or of a text with commas; None for no value."""
     value = values.get(key)
     if isinstance(value, str):
         try:
@@ -217,12 +234,12 @@ def _list(values: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
     if value is None:
         return None
     if isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise ConfigurationError(f"{key} is an array of names.")
+        raise ConfigurationError(f"{key} has to be an array of names.")
     return tuple(name.strip() for name in value if name.strip())
 
 
 def _mapping(values: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """A JSON object, or the text of one, as connection forms and URIs give it."""
+    """Return a JSON object, also from its text, as connection forms and URIs have it."""
     value = values.get(key) or {}
     if isinstance(value, str):
         try:
@@ -230,5 +247,5 @@ def _mapping(values: Mapping[str, Any], key: str) -> dict[str, Any]:
         except ValueError as error:
             raise ConfigurationError(f"{key} is not JSON: write an object of names.") from error
     if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{key} is an object of names, not {type(value).__name__}.")
+        raise ConfigurationError(f"{key} has to be an object of names, not {type(value).__name__}.")
     return dict(value)

@@ -1,41 +1,24 @@
-"""How lineage names a server's databases and its queues."""
+"""Names of a server's databases in OpenLineage."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.assets import authority, create_asset
+from airflow_sqlqueue.assets import authority
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.sqlparser import DatabaseInfo
-    from airflow.sdk import Asset
 
-    from airflow_sqlqueue.client import QueueClient
     from airflow_sqlqueue.server.settings import ConnectionSettings
 
 
-def queue_asset(client: QueueClient, queue_name: str | None, endpoint: str | None, extra: Mapping[str, Any]) -> Asset:
-    """The asset of a queue, by its address or its endpoint."""
-    table = client.resolve(client.resolver.address_of(queue_name, endpoint))
-    return create_asset(
-        host=client.settings.host,
-        port=client.settings.port,
-        instance=client.settings.instance,
-        database=table.catalog,
-        schema=table.schema,
-        table=table.table,
-        extra=dict(extra),
-    )
-
-
 def namespace_of(settings: ConnectionSettings) -> str:
-    """OpenLineage's namespace of the tables of a server; a named instance is a part of it."""
+    """Return OpenLineage's namespace of the tables of a server; a named instance is a part of it."""
     return f"mssql://{_server(settings)}"
 
 
 def database_info(settings: ConnectionSettings) -> DatabaseInfo:
-    """The database of a connection, as ``MsSqlHook`` names it."""
+    """Return the database of a connection, under the names of ``MsSqlHook``."""
     from airflow.providers.openlineage.sqlparser import DatabaseInfo
 
     return DatabaseInfo(

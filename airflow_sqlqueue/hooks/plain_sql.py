@@ -1,4 +1,4 @@
-"""What a ``DbApiHook`` must say of its database, so that Airflow's SQL operators and sensors work with a connection."""
+"""Base class of the hook for plain SQL: a ``DbApiHook``, which Airflow's SQL operators and sensors use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class UnloggedCursor:
-    """A cursor that has the parameters of its statement already: its ``execute`` takes the statement alone."""
+    """Cursor that holds the parameters of its statement: its ``execute`` takes the statement alone."""
 
     def __init__(self, cursor: Any, parameters: Any) -> None:
         self._cursor, self._parameters = cursor, parameters
@@ -37,10 +37,10 @@ class UnloggedCursor:
 
 
 class UnloggedParameters(tuple[Any, ...]):
-    """Parameters of which a log shows the number alone, as one may be a body; falsy, so that lineage leaves them out.
+    """Parameters whose values never reach a log, since one may be a body; falsy, so that lineage leaves them out.
 
-    ``DbApiHook`` logs the parameters that it knows of, and hands them to the collectors of hook lineage, which put them
-    into events.
+    ``DbApiHook`` logs its parameters, and hands them to the collectors of hook lineage, which put them into events. A
+    log shows the number of these parameters alone.
     """
 
     __slots__ = ()
@@ -53,12 +53,12 @@ class UnloggedParameters(tuple[Any, ...]):
 
 
 def unlogged(parameters: Any) -> Any:
-    """The parameters as :class:`UnloggedParameters`; None for none."""
+    """Return parameters as :class:`UnloggedParameters`; None for None."""
     return None if parameters is None else UnloggedParameters(parameters)
 
 
 class PlainSqlHook(DbApiHook):
-    """SQL of one's own through a client's connections; its parameters are in no log and no lineage.
+    """Hook for plain SQL through a client's connections; its parameters are in no log and no lineage.
 
     ``set_autocommit`` and ``get_autocommit`` of the base class suit pyodbc as they are.
     """
@@ -70,12 +70,13 @@ class PlainSqlHook(DbApiHook):
     @property
     @abstractmethod
     def client(self) -> QueueClient:
-        """The client of the connection's server."""
+        """Client of the connection's server."""
 
     def get_conn(self) -> pyodbc.Connection:
-        """A pyodbc connection without autocommit, as ``DbApiHook`` expects. Raises what a session raises.
+        """Return a pyodbc connection without autocommit, as ``DbApiHook`` expects. Raises as a session.
 
-        Inside a :meth:`transaction` it is lent from there: its commit does nothing, its rollback dooms the transaction.
+        Inside a :meth:`transaction` it is the transaction's: its commit does nothing, its rollback dooms the
+        transaction.
         """
         current = current_transaction(self.client.settings)
         if current is not None:
@@ -83,7 +84,7 @@ class PlainSqlHook(DbApiHook):
         return open_connection(self.client.settings, autocommit=False)
 
     def test_connection(self) -> tuple[bool, str]:  # type: ignore[override] # the base class has no annotation
-        """Reach the server, and say in one sentence how it went."""
+        """Reach the server; return whether that worked, and a sentence about it."""
         try:
             self.client.ping()
         except SqlQueueError as error:
@@ -92,11 +93,11 @@ class PlainSqlHook(DbApiHook):
         return True, f"SQL Server at {settings.server} answers, database {settings.database!r}."
 
     def get_uri(self) -> str:
-        """The SQLAlchemy URL. It holds the password."""
+        """Return the SQLAlchemy URL. It holds the password."""
         return f"mssql+pyodbc:///?odbc_connect={quote_plus(self.client.settings.odbc_connection_string())}"
 
     def get_sqlalchemy_engine(self, engine_kwargs: dict[str, Any] | None = None) -> Any:
-        """An engine of SQLAlchemy. No URL can hold an access token, so a login by one opens its connections itself."""
+        """Return an engine of SQLAlchemy. A login by access token needs a creator: no URL can hold the token."""
         settings, options = self.client.settings, dict(engine_kwargs or {})
         if settings.by_token:
             options.setdefault("creator", lambda: open_connection(settings, autocommit=False))
@@ -111,36 +112,36 @@ class PlainSqlHook(DbApiHook):
         super()._run_command(UnloggedCursor(cur, parameters) if parameters else cur, sql_statement, None)
 
     def get_df(self, sql: Any, parameters: Any = None, **kwargs: Any) -> Any:
-        """The rows as a DataFrame, without the parameters in lineage."""
+        """Return the rows as a DataFrame, without the parameters in lineage."""
         return super().get_df(sql, unlogged(parameters), **kwargs)
 
     def get_df_by_chunks(self, sql: Any, parameters: Any = None, **kwargs: Any) -> Any:
-        """The rows as DataFrames, without the parameters in lineage."""
+        """Return the rows as DataFrames, without the parameters in lineage."""
         return super().get_df_by_chunks(sql, unlogged(parameters), **kwargs)
 
     @classmethod
     def _serialize_cells(cls, row: Any, conn: Any = None) -> tuple[Any, ...]:
-        """The cells as they are: the base class would make text of bytes and GUIDs, and log those of a failed insert.
+        """Return the cells of :meth:`insert_rows` unchanged.
 
-        :meth:`insert_rows` asks for them.
+        The base class would turn bytes and GUIDs into text, and log the cells of a failed insert.
         """
         return UnloggedParameters(row)
 
     def _make_common_data_structure(self, result: Any) -> Any:
-        """Tuples, which XCom takes, for pyodbc's rows, which it does not."""
+        """Turn pyodbc's rows into tuples, which XCom can store."""
         row = load_pyodbc().Row
         if isinstance(result, list):
             return [tuple(item) if isinstance(item, row) else item for item in result]
         return tuple(result) if isinstance(result, row) else result
 
     def get_openlineage_database_info(self, connection: Connection) -> DatabaseInfo:
-        """How OpenLineage names what the SQL operators touch: as MsSqlHook has it."""
+        """Return the database of SQL operators for OpenLineage, under the names of ``MsSqlHook``."""
         return database_info(self.client.settings)
 
     def get_openlineage_database_dialect(self, connection: Connection) -> str:
         return "mssql"
 
     def get_openlineage_default_schema(self) -> str | None:
-        """The login's default schema, which unqualified names in plain SQL mean."""
+        """Return the login's default schema: unqualified names in plain SQL are in it."""
         row = self.get_first("SELECT SCHEMA_NAME();")
         return str(row[0]) if row else None

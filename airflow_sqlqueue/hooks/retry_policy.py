@@ -1,4 +1,4 @@
-"""Which of our errors a retry can fix, and how soon it is worth one."""
+"""Retry policy: errors that a retry can fix, and the pause before it."""
 
 from __future__ import annotations
 
@@ -11,47 +11,33 @@ from typing import Any
 from airflow.sdk import Context, RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_sqlqueue.errors import (
-    AddressError,
-    BatchMismatchError,
-    BatchNotFoundError,
-    ConfigurationError,
-    LoginFailedError,
-    MessageError,
-    NotAQueueError,
-    PermissionDeniedError,
-    QueueNotFoundError,
-    ServerUnreachableError,
-    StrandedBatchError,
-    TransientError,
-    WrongBatchError,
-)
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.reconnecting import pause_after
 
 PERMANENT = (
-    AddressError,
-    BatchMismatchError,
-    BatchNotFoundError,
-    ConfigurationError,
-    MessageError,
-    NotAQueueError,
-    PermissionDeniedError,
-    QueueNotFoundError,
-    StrandedBatchError,
-    WrongBatchError,
+    errors.AddressError,
+    errors.BatchMismatchError,
+    errors.BatchNotFoundError,
+    errors.ConfigurationError,
+    errors.MessageError,
+    errors.NotAQueueError,
+    errors.PermissionDeniedError,
+    errors.QueueNotFoundError,
+    errors.StrandedBatchError,
+    errors.WrongBatchError,
 )
-"""The next try would meet them again."""
+"""Errors that the next try would meet again."""
 
-PASSING = (LoginFailedError, ServerUnreachableError, TransientError)
-"""They pass by themselves: a server that fails over or restarts refuses logins and connections for a while."""
+PASSING = (errors.LoginFailedError, errors.ServerUnreachableError, errors.TransientError)
+"""Errors that pass by themselves: a server refuses logins and connections while it fails over or restarts."""
 
 
 @contextmanager
 def fail_without_retry() -> Iterator[None]:
     """Turn an error that the next try would meet again into ``AirflowFailException``, with the same sentence.
 
-    A queue that does not exist is among them, so that a name with a slip in it shows at once: what creates the queue
-    later has to come before the task, or the task is cleared then.
+    A missing queue is such an error, so that a misspelled name shows at once. Put the task that creates the queue first
+    in the DAG, or clear the failed task afterwards.
     """
     try:
         yield
@@ -60,12 +46,12 @@ def fail_without_retry() -> Iterator[None]:
 
 
 class TransientRetryPolicy(RetryPolicy):
-    """Retry soon what passes by itself, later and later; a task's ``retry_policy``, or that of ``default_args``.
+    """Retry policy with growing pauses, for errors that pass by themselves; for ``retry_policy`` or ``default_args``.
 
-    After an error of :class:`~airflow_sqlqueue.errors.TransientError`, a server that cannot be reached and a login that
-    is refused, the next try comes after ``first`` seconds, then after twice as many, up to ``longest``, half of it at
-    random, so that not all tasks come back at once. What no retry fixes ends the task. For everything else, errors of
-    your own code included, the task's ``retry_delay`` stands. ``retries`` is the limit in any case.
+    After a :class:`~airflow_sqlqueue.errors.TransientError`, an unreachable server or a refused login the next try
+    comes after ``first`` seconds, then after twice as many, up to ``longest``. Half of each pause is random, so that
+    not all tasks come back at once. An error that no retry fixes ends the task. After any other error, also of your own
+    code, the task's ``retry_delay`` applies. ``retries`` is the limit in any case.
 
     :param first: seconds before the second try.
     :param longest: the longest pause, in seconds.
@@ -73,13 +59,15 @@ class TransientRetryPolicy(RetryPolicy):
 
     def __init__(self, first: float = 10.0, longest: float = 600.0) -> None:
         if not 0 < first <= longest:
-            raise ConfigurationError("first and longest are numbers of seconds above 0, and longest is the larger one.")
+            raise errors.ConfigurationError(
+                "first and longest have to be numbers of seconds above 0, and first not above longest."
+            )
         self.first, self.longest = float(first), float(longest)
 
     def evaluate(
         self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
     ) -> RetryDecision:
-        """What to do after a failure; the reason names the error's class, nothing of its text."""
+        """Decide about a retry after a failure; the reason names the error's class, without its text."""
         reason = type(exception).__name__
         if isinstance(exception, PERMANENT):
             return RetryDecision.fail(f"No retry fixes {reason}.")

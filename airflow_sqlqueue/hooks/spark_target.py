@@ -1,4 +1,4 @@
-"""Where a Spark job runs, from an Airflow connection: this machine, a cluster, or a Spark Connect server."""
+"""Spark target of a job, from an Airflow connection: this machine, a cluster, or a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ LOCAL = "local[*]"
 
 @dataclass(frozen=True)
 class SparkTarget:
-    """A master, or the URL of a Spark Connect server, with Spark's settings. Settings may hold secrets."""
+    """Spark master, or the URL of a Spark Connect server, with Spark's settings. Settings may hold secrets."""
 
     url: str = LOCAL
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, conn_id: str | None, settings: Mapping[str, str] | None = None) -> SparkTarget:
-        """The target of a connection of type ``spark`` or ``spark_connect``; this machine where none is given.
+        """Return the target of a connection of type ``spark`` or ``spark_connect``; without one, this machine.
 
-        Keys of the extra that begin with ``spark.`` are settings, as far as a list has them
-        (:mod:`airflow_sqlqueue.allowed`); ``settings``, which go over them, are any. Raises :class:`ConfigurationError`
-        for another setting in the extra, and for a connection of another type or without a host.
+        Keys of the extra that begin with ``spark.`` are settings; they have to be on a list
+        (:mod:`airflow_sqlqueue.allowed`). ``settings`` may hold any setting and override those of the extra. Raises
+        :class:`ConfigurationError` for another setting in the extra, and for a connection of another type or without a
+        host.
         """
         if conn_id is None:
             return cls(LOCAL, dict(settings or {}))
         connection = BaseHook.get_connection(conn_id)
         if connection.conn_type not in {"spark", "spark_connect"} or not connection.host:
             raise ConfigurationError(
-                f"Connection {conn_id!r} is no Spark cluster: use one of type spark or spark_connect that names a host."
+                f"Connection {conn_id!r} is not a Spark cluster: use type spark or spark_connect, and name a host."
             )
         extra = {key: str(value) for key, value in connection.extra_dejson.items() if key.startswith("spark.")}
         if connection.conn_type == "spark":
@@ -62,9 +63,10 @@ class SparkTarget:
 
     @contextmanager
     def session(self, app_name: str, log: Callable[[int, str], None] | None = None) -> Iterator[SparkSession]:
-        """A session, stopped at the end. Raises ConfigurationError where it cannot be one of its own.
+        """Start a session for the block, and stop it at the end. Raises ConfigurationError beside another session.
 
-        ``log`` gets the level and the text of each line that Spark prints in this process, where a session starts it.
+        ``log`` gets the level and the text of each line that Spark prints, where the session starts Spark in this
+        process.
         """
         from airflow_sqlqueue.spark.jvm_output import captured
 
@@ -95,8 +97,8 @@ class SparkTarget:
     def submit(self, application: str, arguments: Sequence[str], *, name: str, folder: Path) -> subprocess.Popen[str]:
         """Start spark-submit in client mode; its output is one stream of text lines.
 
-        It ends with this process, driver and all, also where this process is killed: the driver of another try must not
-        run beside it. ``terminate`` gives them five seconds.
+        spark-submit and its driver end with this process, also where this process is killed, because the driver of the
+        next try must not run beside this one. ``terminate`` gives them five seconds.
 
         Settings go through a file in ``folder``, since other users of the machine see command lines. Raises
         :class:`ConfigurationError` for a Spark Connect server, which takes no applications, and without spark-submit.
@@ -106,7 +108,7 @@ class SparkTarget:
         if self.settings.get("spark.submit.deployMode", "client") != "client":
             raise ConfigurationError(
                 "An application runs in client mode: in cluster mode it could outlive the task, and its batch would be "
-                "taken for consumed. Leave out spark.submit.deployMode."
+                "marked consumed too early. Leave out spark.submit.deployMode."
             )
         home = _spark_home()
         properties = folder / "spark.properties"
@@ -120,7 +122,7 @@ class SparkTarget:
 
 
 def _spark_home() -> Path:
-    """``SPARK_HOME``, else the installed pyspark package, which ships its own spark-submit."""
+    """Return ``SPARK_HOME``, else the folder of the pyspark package, which has its own spark-submit."""
     home = os.environ.get("SPARK_HOME")
     spec = None if home else importlib.util.find_spec("pyspark")
     if home is None and spec is not None and spec.origin is not None:
@@ -133,7 +135,7 @@ def _spark_home() -> Path:
 
 
 def _property(text: str) -> str:
-    """Escaped as java.util.Properties reads it."""
+    """Escape a text for java.util.Properties."""
     for plain, escaped in {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}.items():
         text = text.replace(plain, escaped)
     return text

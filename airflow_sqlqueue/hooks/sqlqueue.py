@@ -1,29 +1,24 @@
-"""The hook: an Airflow connection and the client behind it."""
+"""Hook of the provider: an Airflow connection, and the client of its server."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_sqlqueue.assets import create_asset
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.configuration import allowed
 from airflow_sqlqueue.hooks.connection import QueueConnection, read_connection
-from airflow_sqlqueue.hooks.engine import engine_of
-from airflow_sqlqueue.hooks.lineage import queue_asset
-from airflow_sqlqueue.hooks.masking import mask_secrets
 from airflow_sqlqueue.hooks.plain_sql import PlainSqlHook
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.message import Message, ReceivedMessage
-from airflow_sqlqueue.publishing.conversation import Reply
-from airflow_sqlqueue.publishing.subscriptions import PublishResult
 from airflow_sqlqueue.queue import Depth, PurgeOptions, PurgeResult
-from airflow_sqlqueue.queue.send_ledger import SendResult
+from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction
 
 if TYPE_CHECKING:
@@ -35,8 +30,7 @@ if TYPE_CHECKING:
 
     from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.client.tables import QueueTables
-    from airflow_sqlqueue.drain.drain import DrainResult
-    from airflow_sqlqueue.drain.manifest import Batch
+    from airflow_sqlqueue.drain.drain import DrainResult, Engine
     from airflow_sqlqueue.drain.request import DrainRequest
     from airflow_sqlqueue.spark.manifests import AnyBatch
     from airflow_sqlqueue.tables.create import CreateResult
@@ -45,17 +39,17 @@ if TYPE_CHECKING:
 
 
 class SqlQueueHook(PlainSqlHook):
-    """Queue tables of SQL Server through one Airflow connection of type ``sqlqueue``, ``mssql`` or ``odbc``.
+    """Hook for queue tables of SQL Server, through an Airflow connection of type ``sqlqueue``, ``mssql`` or ``odbc``.
 
-    :attr:`client` can do all that this package can; what DAGs do most is here by a short name. It is a ``DbApiHook``,
-    so SQL operators and sensors work with the connection as well; the queue methods do not use that side, because it
-    logs parameters. A queue is named by its address: ``audit``, ``audit@[schema]@[catalog]``. Arguments win over the
-    connection's extra; mappings are merged, key by key.
+    :attr:`client` and :meth:`queue` have all operations of this package; the most frequent ones are methods here too.
+    The hook is a ``DbApiHook``, so SQL operators and sensors work with the connection as well. The queue methods do not
+    use that side, because it logs parameters. A queue is named by its address: ``audit``, ``audit@[schema]@[catalog]``.
+    Arguments win over the connection's extra; mappings are merged, key by key.
 
     :param sqlqueue_conn_id: the Airflow connection.
     :param database: the database, instead of the connection's schema.
     :param driver: the name of an ODBC driver or the path of its library; None picks one.
-    :param lock_timeout: seconds a statement waits for a lock.
+    :param lock_timeout: seconds that a statement waits for a lock.
     :param default_schema: the schema of queues whose address names none; ``dbo`` unless set.
     :param default_catalog: the database of queues whose address names none; the connection's unless set.
     :param queue_schemas: the schema of a queue, by its table name.
@@ -113,7 +107,7 @@ class SqlQueueHook(PlainSqlHook):
 
     @cached_property
     def queue_connection(self) -> QueueConnection:
-        """The connection as the core reads it. Raises ConfigurationError for what is not there or cannot be used."""
+        """Values of the connection for the client. Raises ConfigurationError for a missing or unusable connection."""
         try:
             connection = self.connection
         except AirflowNotFoundException as error:
@@ -128,50 +122,47 @@ class SqlQueueHook(PlainSqlHook):
             allowed=allowed(),
             overrides=self._overrides,
         )
-        mask_secrets(read)
+        read.mask_secrets()
         return read
 
     @cached_property
     def client(self) -> QueueClient:
-        """The client of the connection's server. Raises ConfigurationError for a connection that cannot be used."""
+        """Client of the connection's server. Raises ConfigurationError for a missing or unusable connection."""
         read = self.queue_connection
         return QueueClient(
             read.settings, read.resolver, ledger_schema=read.ledger_schema, lock_timeout=read.lock_timeout
         )
 
     def queue(self, queue_name: str | None = None, *, endpoint: str | None = None) -> Queue:
-        """A queue by its address or its endpoint, with all that can be done with it: :meth:`.QueueClient.queue`."""
+        """Return a queue, by its address or its endpoint, with all its operations: :meth:`.QueueClient.queue`."""
         return self.client.queue(queue_name, endpoint=endpoint)
 
     def asset(self, queue_name: str | None = None, *, endpoint: str | None = None, **extra: Any) -> Asset:
-        """A queue as an asset, to schedule DAGs by and for outlets; ``extra`` goes with it."""
-        return queue_asset(self.client, queue_name, endpoint, extra)
+        """Return the asset of a queue, for schedules and outlets of DAGs, with ``extra``."""
+        settings, table = self.client.settings, self.resolve(self.client.resolver.address_of(queue_name, endpoint))
+        return create_asset(
+            host=settings.host,
+            port=settings.port,
+            instance=settings.instance,
+            database=table.catalog,
+            schema=table.schema,
+            table=table.table,
+            extra=extra,
+        )
+
+    def resolve(self, queue_name: str) -> ResolvedAddress:
+        """Resolve an address to its table, by the routing settings alone. Raises AddressError."""
+        return self.client.resolve(queue_name)
 
     def create_queue(
         self, queue_name: str, *, create_schema: bool = False, **tables: Unpack[QueueTables]
     ) -> list[CreateResult]:
-        """Create a queue, and what goes with it, where it is missing: :meth:`.client.tables.TableManager.create`."""
+        """Create a missing queue and the tables beside it: :meth:`.client.tables.TableManager.create`."""
         return self.client.tables.create(queue_name, create_schema=create_schema, **tables)
 
     def send(self, queue_name: str, messages: Iterable[Message]) -> int:
         """Send messages in one transaction and return how many; at least once, if the caller repeats a failed call."""
         return self.client.queue(queue_name).send(messages)
-
-    def send_once(
-        self, queue_name: str, send_id: uuid.UUID, messages: Iterable[Message], origin: str = ""
-    ) -> SendResult:
-        """Send messages unless a send with this id was committed before: exactly once."""
-        return self.client.queue(queue_name).send_once(send_id, messages, origin)
-
-    def publish(self, type_names: Sequence[str], messages: Iterable[Message]) -> PublishResult:
-        """Publish events of a type, the first one, and its base types: all copies or none."""
-        return self.client.subscriptions.publish(type_names, messages)
-
-    def request(
-        self, queue_name: str, message: Message, *, timeout: float = 30.0, reply_queue: str | None = None
-    ) -> Reply:
-        """Send a request and wait for its reply: :meth:`.client.queues.Queue.request`."""
-        return self.client.queue(queue_name).request(message, timeout=timeout, reply_queue=reply_queue)
 
     def receive(self, queue_name: str, limit: int = 1, **options: Any) -> list[ReceivedMessage]:
         """Take messages out of the queue, at most once unless in a :meth:`transaction`: ``Queue.receive``."""
@@ -182,7 +173,7 @@ class SqlQueueHook(PlainSqlHook):
         return self.client.queue(queue_name).depth(kind=kind, limit=limit)
 
     def purge(self, queue_name: str, options: PurgeOptions | None = None) -> PurgeResult:
-        """Delete what has expired, or what the options say: :meth:`.client.queues.Queue.purge`."""
+        """Delete expired messages, or those that the options choose: :meth:`.client.queues.Queue.purge`."""
         return self.client.queue(queue_name).purge(options)
 
     def drain(
@@ -197,37 +188,38 @@ class SqlQueueHook(PlainSqlHook):
     ) -> DrainResult:
         """Drain a queue into a sealed batch, exactly once from the queue to the batch.
 
-        ``staging`` may be a URL with an Airflow connection. ``engine`` is where the workers run: ``threads`` of this
-        process, or ``spark``, the executors of the session ``spark``, which need this package and an ODBC driver, and
-        reach the server and ``staging``. A batch that one engine began, another may resume. Further arguments are those
-        of :meth:`.client.queues.Queue.drain`.
+        ``staging`` may be a URL with an Airflow connection. ``engine`` runs the workers: ``threads`` of this process,
+        or ``spark``, the executors of the session ``spark``. Executors need this package and an ODBC driver, and have
+        to reach the server and ``staging``. Either engine can resume a batch of the other one. Further arguments are
+        those of :meth:`.client.queues.Queue.drain`.
         """
         folder = None if staging is None else staging_folder(staging)
-        return self.client.queue(queue_name).drain(
-            folder, request, engine=engine_of(engine, spark, self.client), **options
-        )
+        return self.client.queue(queue_name).drain(folder, request, engine=self._engine(engine, spark), **options)
+
+    def _engine(self, name: str, spark: SparkSession | None) -> Engine | None:
+        if name == "threads":
+            return None
+        if name != "spark":
+            raise ConfigurationError(f"The engine {name!r} is not known: use threads or spark.")
+        if spark is None:
+            raise ConfigurationError("The engine spark needs a session to drain with: give it as spark=...")
+        from airflow_sqlqueue.spark.executors import SparkEngine
+
+        return SparkEngine(spark, self.client.settings, lock_timeout=self.client.lock_timeout)
 
     def read_batch(self, spark: SparkSession, batch: AnyBatch) -> DataFrame:
-        """The messages of a sealed batch, given by its manifest, its id, a manifest's path, or what XCom has.
+        """Return the messages of a sealed batch, by its manifest, its id, a manifest's path, or an XCom value.
 
-        The login of this connection, which is in no plan, reads a batch in a table, and asks the ledger for any but a
-        manifest: :func:`airflow_sqlqueue.spark.load_batch`.
+        The login of this connection reads a batch in a table, and looks a batch up in the ledger unless ``batch`` is a
+        manifest; no plan of Spark shows the login. See :func:`airflow_sqlqueue.spark.load_batch`.
         """
         from airflow_sqlqueue.spark import read_batch
 
         return read_batch(spark, batch, self.client.settings, ledger_schema=self.client.ledger_schema)
 
-    def mark_consumed(self, batch: Batch) -> None:
-        """Mark a sealed batch consumed: it was read for good. Idempotent; raises BatchError for any other state."""
-        self.client.batches.mark_consumed(batch)
-
     def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> AbstractContextManager[Transaction]:
-        """A transaction that every call of this hook, ``run`` and ``get_records`` included, enlists in.
+        """Begin a transaction; every call of this hook, ``run`` and ``get_records`` included, enlists in it.
 
         See :meth:`airflow_sqlqueue.client.QueueClient.transaction`.
         """
         return self.client.transaction(mode)
-
-    def run_sql(self, sql: str, *parameters: Any) -> list[Any]:
-        """Run a statement of your own, enlisted, and return the rows of its last result; nothing of it is logged."""
-        return self.client.run_sql(sql, *parameters)

@@ -1,4 +1,4 @@
-"""Staging folders as DAGs name them."""
+"""Staging folders of DAGs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def staging_folder(location: str | PathLike[str] | ObjectStoragePath) -> StagingFolder:
-    """A staging folder from a path or a URL, also one with an Airflow connection (``s3://connection@bucket/...``).
+    """Return the staging folder of a path or a URL, also with an Airflow connection (``s3://connection@bucket/...``).
 
-    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for one that cannot be used.
+    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an unusable location.
     """
-    # fsspec is loaded with it, which a DAG that is only parsed does not need.
+    # It loads fsspec, which parsing a DAG does not need.
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
     if isinstance(location, str) and names_connection(location):

@@ -27,7 +27,7 @@ class SqlQueueMarkConsumedOperator(BatchTask):
         """Mark it; raises BatchError where the ledger does not have it sealed with these messages."""
         with fail_without_retry():
             batch = self.hook.client.batches.load(self.batch)
-            self.hook.mark_consumed(batch)
+            self.hook.client.batches.mark_consumed(batch)
         self.log.info("Batch %s is consumed", batch.batch_id)
 
 

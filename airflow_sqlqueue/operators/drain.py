@@ -278,7 +278,7 @@ class DrainOperatorBase(QueueWaitingTask):
             result = job.run(batch, spark)
         else:
             self.log.info("Batch %s is empty: the job does not run", batch.batch_id)
-        self.hook.mark_consumed(batch)
+        self.hook.client.batches.mark_consumed(batch)
         return replace(batch, state="consumed"), result
 
 

@@ -23,7 +23,7 @@ from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.rights import may_see_bodies
 from airflow_sqlqueue.plugin.servers import queue_of
 from airflow_sqlqueue.queue import MessageFilter, QueueTable
-from airflow_sqlqueue.queue.browsing import PAGE_BYTES, MessageHead, Search, heads
+from airflow_sqlqueue.queue.browsing import PAGE_BYTES, MessageHead, Search, browse
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.sql import readpast
@@ -124,14 +124,14 @@ def body(conn_id: str, address: str, row_version: int, user: GetUserDep) -> dict
 def _head(queue: QueueTable, row_version: int) -> MessageHead:
     if not FIRST < row_version < 2**63:
         raise HTTPException(400, "That is no RowVersion.")
-    found = heads(queue, 1, after=row_version - 1, up_to=row_version)
+    found = browse(queue, 1, after=row_version - 1, up_to=row_version)
     if not found:
         raise HTTPException(404, "The message is not in the queue any more, or somebody receives it now.")
     return found[0]
 
 
 def _page(queue: QueueTable, after: int, limit: int) -> tuple[list[MessageHead], int, bool]:
-    found = heads(queue, limit, after=after, max_bytes=PAGE_BYTES)
+    found = browse(queue, limit, after=after, max_bytes=PAGE_BYTES)
     # Fewer than were asked for may mean that the bytes were used up: whether it is the end, the next page says.
     return found, found[-1].row_version if found else after, not found
 
@@ -155,7 +155,7 @@ def _of_group(queue: QueueTable, where: ErrorFilter, after: int, limit: int) -> 
     deadline = time.monotonic() + SEARCH_SECONDS
     found: list[MessageHead] = []
     while True:
-        page = heads(queue, 256, after=after)
+        page = browse(queue, 256, after=after)
         if not page:
             return found, after, True
         for head in page:

@@ -18,7 +18,6 @@ from sqlalchemy import select
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.hooks.configuration import allowed
 from airflow_sqlqueue.hooks.connection import CONNECTION_TYPES, read_connection
-from airflow_sqlqueue.hooks.masking import mask_secrets
 from airflow_sqlqueue.plugin import settings
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import ResolvedAddress
@@ -103,7 +102,7 @@ def client_of(conn_id: str) -> QueueClient:
     if connection is None:
         raise HTTPException(404, f"There is no connection {conn_id!r} that [sqlqueue] page_connections shows.")
     read = read_connection(connection, allowed=allowed())
-    mask_secrets(read)
+    read.mask_secrets()
     server = replace(read.settings, login_timeout=min(read.settings.login_timeout, LOGIN_SECONDS))
     return QueueClient(server, read.resolver, ledger_schema=read.ledger_schema, lock_timeout=LOCK_SECONDS)
 

@@ -1,4 +1,4 @@
-"""A queue table and what can be done with it."""
+"""Queue tables: send, receive, browse, count, purge, forward."""
 
 from __future__ import annotations
 

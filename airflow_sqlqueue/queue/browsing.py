@@ -1,7 +1,7 @@
-"""Looking through a queue page by page without its bodies, and finding messages by their headers.
+"""Browsing a queue page by page without its bodies, and finding messages by their headers.
 
-Headers are read as :func:`decode_headers` reads them, never by SQL: the server leaves out those that cannot match
-(:mod:`airflow_sqlqueue.sql.narrowing`), and whether the others do is decided here.
+SQL never interprets headers: the server leaves out headers that cannot match (:mod:`airflow_sqlqueue.sql.narrowing`),
+and this module decides about the others, through :func:`decode_headers`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.errors import DeadlockError, LockTimeoutError
 from airflow_sqlqueue.message import DecodedHeaders, decode_headers
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess
+from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess, check_rows
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
 from airflow_sqlqueue.sql import readpast
 from airflow_sqlqueue.sql.columns import head_page
@@ -25,26 +25,25 @@ from airflow_sqlqueue.sql.columns import page as page_of
 from airflow_sqlqueue.tables.layout import Layout
 
 WINDOW = 10_000
-"""Messages at the head of a queue that a search looks at by default."""
+"""Messages at the head of a queue that :func:`find` reads by default."""
 
 PAGE = 500
 """Messages whose headers a search holds in memory at one time."""
 
 PAGE_BYTES = 4 * MIB
-"""Bytes of headers that one page reads, and one row more."""
+"""Bytes of headers at which a page ends; the row that reaches them is part of it."""
 
 STRETCH = 2_000
-"""Rows whose headers one statement of a search reads on the server: keys and rows together are fewer than the 5,000
-locks at which it would lock the table."""
+"""Rows whose headers one statement of a search reads on the server. Their locks, on keys and rows, are fewer than the
+5,000 at which the server would lock the table."""
 
 
 @dataclass(frozen=True)
 class MessageHead:
-    """A row without its body. Times are in UTC.
+    """Row without its body. Times are in UTC.
 
-    ``headers`` is the raw text; of headers that are too long to be read
-    (:data:`~airflow_sqlqueue.message.MAX_HEADER_BYTES`) it is the beginning. ``header_bytes`` and ``body_bytes`` are
-    the lengths of the columns.
+    ``headers`` is the raw text; headers that are longer than :data:`~airflow_sqlqueue.message.MAX_HEADER_BYTES` are
+    cut. ``header_bytes`` and ``body_bytes`` are the lengths of the columns.
     """
 
     row_version: int
@@ -57,18 +56,19 @@ class MessageHead:
 
     @cached_property
     def decoded(self) -> DecodedHeaders:
-        """The headers, read leniently."""
+        """Headers, decoded leniently."""
         return decode_headers(self.headers)
 
 
-def heads(
-    table: TableAccess, limit: int, *, after: int = FIRST, up_to: int = LAST, max_bytes: int = PAGE_BYTES
+def browse(
+    table: TableAccess, limit: int = 10, *, after: int = FIRST, up_to: int = LAST, max_bytes: int = PAGE_BYTES
 ) -> list[MessageHead]:
-    """One page of messages that nobody has locked, in order, with RowVersions above ``after`` and up to ``up_to``.
+    """Return one page of messages that are not locked, in order, with RowVersions above ``after`` up to ``up_to``.
 
-    No more headers are read than ``max_bytes`` and those of one row; the first row in any case. :func:`is_last` says
-    whether the page ended for want of messages.
+    A page ends after ``max_bytes`` of headers as well, but never before its first row. :func:`is_last` says whether it
+    ended because there are no more messages. The bodies stay on the server; nothing is removed.
     """
+    check_rows(limit)
     hint = readpast(True)
     rows = table.run_for_layout(
         lambda layout: table.session.run(
@@ -84,15 +84,17 @@ class _WithHeaders(Protocol):
 
 
 def is_last(page: Sequence[_WithHeaders], limit: int, max_bytes: int = PAGE_BYTES) -> bool:
-    """Whether nothing comes after a page of :func:`heads` or :func:`search`: neither limit ended it."""
+    """Whether a page of :func:`browse` or :func:`search` is the last one: neither limit ended it."""
     return len(page) < limit and sum(head.header_bytes for head in page) < max_bytes
 
 
-def held(table: TableAccess, limit: int, max_bytes: int = PAGE_BYTES) -> list[MessageHead]:
-    """The first ``limit`` messages that nobody has locked, locked by this transaction, in order.
+def hold(table: TableAccess, limit: int, max_bytes: int = PAGE_BYTES) -> list[MessageHead]:
+    """Lock the first ``limit`` messages, past locked ones, in the transaction under way; expired ones are among them.
 
-    Those beyond ``max_bytes`` of headers are locked as well, and not returned.
+    The transaction has them until it ends: :func:`delete` deletes them, :meth:`.QueueTable.take` takes them. Messages
+    beyond ``max_bytes`` of headers are locked as well, but not returned.
     """
+    check_rows(limit)
     rows = table.run_for_layout(
         lambda layout: table.session.run(table.query("queue.hold", **head_page(layout.types)), limit, FIRST, max_bytes)
     )
@@ -100,9 +102,9 @@ def held(table: TableAccess, limit: int, max_bytes: int = PAGE_BYTES) -> list[Me
 
 
 def pages(table: TableAccess, window: Window, rows: int = PAGE) -> Iterator[list[MessageHead]]:
-    """The messages of a window as :func:`heads` has them, ``rows`` at a time: one page is held in memory."""
+    """Iterate over the messages of a window in pages of :func:`browse`, of ``rows`` each; memory holds one page."""
     while window.after < window.up_to:
-        page = heads(table, rows, after=window.after, up_to=window.up_to)
+        page = browse(table, rows, after=window.after, up_to=window.up_to)
         if page:
             yield page
         if is_last(page, rows):
@@ -120,11 +122,11 @@ def read(
     max_bytes: int,
     bounded: bool = False,
 ) -> list[Any]:
-    """One page of some columns, named as in :data:`~airflow_sqlqueue.row.COLUMNS`, and the RowVersion at the end.
+    """Read one page of the named columns (:data:`~airflow_sqlqueue.row.COLUMNS`), with the RowVersion at the end.
 
-    Of messages that nobody has locked, in order, above ``after`` and up to ``up_to``: at most ``rows``, and at most
-    ``max_bytes`` of those columns and one row more. A column that is not named does not leave the server. With
-    ``bounded`` headers that are too long to be read are cut.
+    The page has messages that are not locked, in order, above ``after`` and up to ``up_to``. It ends after ``rows``, or
+    with the row that reaches ``max_bytes`` of those columns. Other columns stay on the server. With ``bounded`` too
+    long headers are cut.
     """
     chosen, hint = [*names, "RowVersion"], readpast(True)
 
@@ -136,11 +138,11 @@ def read(
 
 
 def search(table: TableAccess, where: MessageFilter, window: Window, *, wait: bool = False) -> list[MessageHead]:
-    """A page of the messages of the window that may match, in order; the window is one piece. Nothing is removed.
+    """Return a page of the window's messages that may match, in order; the window is one piece. Nothing is removed.
 
-    Messages that others have locked are passed over; with ``wait`` they are waited for, as long as the session waits
-    for locks: then nothing was passed over. :class:`LockTimeoutError` says that the wait was too short, and
-    :class:`DeadlockError` that it would have been for each other.
+    The search passes over locked messages. With ``wait`` it waits for them instead, up to the session's lock timeout.
+    Raises :class:`LockTimeoutError` where the wait was too short, and :class:`DeadlockError` where two sessions waited
+    for each other.
     """
     condition, hint = where.condition, readpast(not wait)
 
@@ -153,12 +155,12 @@ def search(table: TableAccess, where: MessageFilter, window: Window, *, wait: bo
 
 
 class Search:
-    """A way through a window of a queue, a page of what may match at a time, each message once.
+    """Search through a window of a queue: pages of messages that may match, each message once.
 
-    A statement reads the headers of a stretch at the most, so each is short, and all of them together are linear in the
-    queue, however few messages match. What an error interrupts is looked at again by the next call.
+    A statement reads the headers of at most :data:`STRETCH` rows, so each statement is short, and their total cost is
+    linear in the queue, however few messages match. After an error the next call reads the same rows again.
 
-    :param rows: look at so many rows at the most.
+    :param rows: the number of rows to read at most.
     """
 
     def __init__(self, where: MessageFilter, window: Window | None = None, *, rows: int = LAST) -> None:
@@ -166,23 +168,23 @@ class Search:
         self._piece: Window | None = None
         self._ended = False
         self.passed: list[Window] = []
-        """Where messages that others have locked were passed over although they were waited for."""
+        """Windows with messages that stayed locked during the wait, and were passed over."""
 
     @property
     def after(self) -> int:
-        """The RowVersion up to which it has looked."""
+        """RowVersion up to which the search has read."""
         return (self._piece or self._rest).after
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing is left to look at; else the number of rows ended it."""
+        """Whether the search has read the whole window; if False, the number of rows ended it."""
         return self._ended
 
     def page(self, table: TableAccess, *, wait: float | None = None) -> list[MessageHead] | None:
-        """The next page, which may be empty; None at the end.
+        """Return the next page, which may be empty; None at the end.
 
-        With ``wait``, messages that others have locked are waited for so many seconds; those that stay locked are
-        passed over, and where they are is noted in ``passed``.
+        With ``wait`` the search waits for locked messages, up to that many seconds; it passes over those that stay
+        locked, and notes their window in ``passed``.
         """
         if self._piece is None:
             self._piece = self._next(table, certain=wait is not None)
@@ -203,7 +205,7 @@ class Search:
             piece = None if end is None else Window(rest.after, int(end))
         if piece is None:
             self._ended = True
-            # A row that is being received is not seen without locks: it may come back.
+            # window_end may miss rows that a receiver has locked and may give back: one more piece waits for them.
             return rest if certain and rest.chosen is None and rest.after < rest.up_to else None
         self._rest, self._rows = rest.above(piece.up_to), self._rows - rows
         return piece
@@ -219,22 +221,20 @@ class Search:
 
 
 def find(
-    table: TableAccess, where: MessageFilter, limit: int, window: int = WINDOW, *, expired: bool = True
-) -> Iterator[MessageHead]:
-    """The first ``limit`` messages that match, among the first ``window`` of the queue. Nothing is removed."""
-    headers = Search(where, rows=window)
-    while (page := headers.page(table)) is not None:
-        for head in page:
-            if (head.expired and not expired) or not where.matches(head.id, head.decoded):
-                continue
-            yield head
-            limit -= 1
-            if limit <= 0:
-                return
+    table: TableAccess, where: MessageFilter, limit: int = 100, *, window: int = WINDOW, expired: bool = True
+) -> list[MessageHead]:
+    """Return the first ``limit`` messages that match, among the first ``window`` of the queue. Nothing is removed.
+
+    Expired messages are among them unless ``expired`` is False. Headers are read page by page: memory holds one page.
+    """
+    headers, found = Search(where, rows=window), list[MessageHead]()
+    while len(found) < limit and (page := headers.page(table)) is not None:
+        found += (h for h in page if (expired or not h.expired) and where.matches(h.id, h.decoded))
+    return found[:limit]
 
 
 def row_versions_of(table: TableAccess, ids: Sequence[uuid.UUID]) -> list[int]:
-    """The RowVersions of the rows with these Ids, which need not be unique. Reads the whole table: Id has no index."""
+    """Return the RowVersions of the rows with these Ids, which need not be unique. Id has no index: reads all rows."""
     table.require()
     found: set[int] = set()
     for chunk in padded_chunks(sorted({str(identity) for identity in ids})):
@@ -244,7 +244,7 @@ def row_versions_of(table: TableAccess, ids: Sequence[uuid.UUID]) -> list[int]:
 
 
 def delete(table: TableAccess, row_versions: Sequence[int]) -> int:
-    """Delete the messages with these RowVersions, passing over locked ones, and return how many there were."""
+    """Delete the messages with these RowVersions, except locked ones, and return how many it deleted."""
     deleted = 0
     for chunk in padded_chunks(row_versions):
         deleted += int(table.value("queue.purge_these", *chunk, row_versions=placeholders(chunk)))
@@ -252,7 +252,7 @@ def delete(table: TableAccess, row_versions: Sequence[int]) -> int:
 
 
 def row_id(value: str | uuid.UUID | None) -> uuid.UUID:
-    """A row's Id; that of NULL, which only an altered table allows, has no bit set."""
+    """Return a row's Id; NULL, which only an altered table allows, becomes the GUID of zeros."""
     if value is None:
         return uuid.UUID(int=0)
     return value if isinstance(value, uuid.UUID) else uuid.UUID(str(value))

@@ -1,4 +1,4 @@
-"""What to wait for in a queue, and one look at whether it has come."""
+"""Conditions of a queue to wait for, and a check whether one is met."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from airflow_sqlqueue.sql import identifier, query
 from airflow_sqlqueue.tables.reading import read_layout
 
 EXPIRED_ALLOWANCE = 1_000
-"""Expired messages that a look may meet at the head of the queue before it has to count the whole queue."""
+"""Expired messages at the head of the queue that a check skips before it counts the whole queue."""
 
 _COUNTS = {"min_messages": 1, "max_messages": 0, "min_expired": 1, "min_delayed": 1}
-"""The options that are counts, and the least that each may be."""
+"""Options that are counts, with the least value of each."""
 
 
 @dataclass(frozen=True)
 class QueueCondition:
-    """What to wait for. Where several are given, the first that comes ends the wait; where none is, one message does.
+    """Condition to wait for: the first option that holds ends the wait; without options one message does.
 
-    - ``min_messages``: at least so many messages that have not expired and that nobody has locked.
-    - ``max_messages``: at most so many of them; it stands alone. 0 is not yet "drained": others may hold messages.
-    - ``oldest_seconds``: the message at the head of the queue was sent so long ago, by its header TimeSent.
-    - ``min_expired``: at least so many expired messages that nobody has locked, which a purge would delete.
-    - ``min_delayed``: at least so many messages in the queue's table of delayed messages.
+    - ``min_messages``: the least number of messages that have not expired and are not locked.
+    - ``max_messages``: the highest number of them, without other options. 0 does not yet mean "drained": other
+      transactions may hold messages.
+    - ``oldest_seconds``: the least age of the message at the head of the queue, by its header TimeSent.
+    - ``min_expired``: the least number of expired messages that are not locked, which a purge would delete.
+    - ``min_delayed``: the least number of messages in the queue's table of delayed messages.
 
-    With ``filters``, a :class:`~airflow_sqlqueue.queue.filters.MessageFilter` or what its ``of`` reads, only messages
-    that match are counted. It goes with ``min_messages`` and ``max_messages`` alone, and each look reads the headers of
-    the queue until enough match: all of them where too few do.
+    With ``filters``, a :class:`~airflow_sqlqueue.queue.filters.MessageFilter` or a mapping for its ``of``, only
+    matching messages count. ``filters`` go with ``min_messages`` and ``max_messages`` alone. Each check reads the
+    headers of the queue until enough messages match, or to the end.
 
-    ``kind`` is how messages are counted, see :mod:`airflow_sqlqueue.queue.depth`. Raises :class:`ConfigurationError`.
+    ``kind`` is the way of counting, see :mod:`airflow_sqlqueue.queue.depth`. Raises :class:`ConfigurationError`.
     """
 
     min_messages: int | None = None
@@ -62,36 +63,36 @@ class QueueCondition:
             object.__setattr__(self, "oldest_seconds", _seconds(self.oldest_seconds))
         if self.filters is not None and (given - {"min_messages", "max_messages"} or self.kind != "exact"):
             raise ConfigurationError(
-                "Messages that match filters are counted exactly: give min_messages or max_messages with them alone."
+                "Matching messages are counted exactly: with filters give only min_messages or max_messages."
             )
         if self.max_messages is not None and len(given) > 1:
             raise ConfigurationError("max_messages waits for a queue to run empty: give it without other conditions.")
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> QueueCondition:
-        """The condition of a mapping of its options, where numbers may be text, as templates make it."""
+        """Return the condition of a mapping of its options; numbers may be text, as templates make them."""
         known = {field.name for field in fields(cls)}
         if not isinstance(values, Mapping) or values.keys() - known:
             raise ConfigurationError(f"A condition is a mapping of {', '.join(sorted(known))}.")
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """What is asked for, for :meth:`of`."""
+        """Return the options that are not None, for :meth:`of`."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
     def __str__(self) -> str:
         given = self.to_dict()
         conditions = [f"{name}={value}" for name, value in given.items() if name not in ("kind", "filters")]
-        # Without their values: headers do not belong into logs.
+        # Without the values of the filters: headers do not belong into logs.
         return ", ".join(conditions) + ("" if self.filters is None else f", filters on {', '.join(self.filters)}")
 
 
 @dataclass(frozen=True)
 class ConditionResult:
-    """What a look found; None for what it had no need to look at.
+    """Result of a check; a number that the check did not need is None.
 
-    ``messages`` and ``expired`` are counted no further than needed; ``counted_all`` says whether that is all of them.
+    ``messages`` and ``expired`` are counted only as far as needed; ``counted_all`` says whether they are complete.
     """
 
     met: bool
@@ -102,7 +103,7 @@ class ConditionResult:
     counted_all: bool = True
 
     def to_dict(self, condition: QueueCondition) -> dict[str, Any]:
-        """What the condition asked for, for XCom and events: numbers alone."""
+        """Return the numbers that the condition needed, for XCom and events."""
         found: dict[str, Any] = {}
         if self.messages is not None:
             found = {"messages": self.messages, "expired": self.expired}
@@ -126,10 +127,10 @@ class ConditionResult:
 def check_condition(
     table: TableAccess, condition: QueueCondition, *, delayed: ResolvedAddress | None = None
 ) -> ConditionResult:
-    """Look once. Only as many rows are read as the condition needs, however deep the queue is.
+    """Check once, and read only as many rows as the condition needs, however deep the queue is.
 
-    ``delayed`` is where the table of delayed messages stands. Raises :class:`QueueNotFoundError` and
-    :class:`NotAQueueError`, for that table as well where it is asked for.
+    ``delayed`` is the address of the table of delayed messages. Raises :class:`QueueNotFoundError` and
+    :class:`NotAQueueError`, also for that table where the condition needs it.
     """
     table.require()
     counted, counted_all = _messages(table, condition)
@@ -155,7 +156,7 @@ def check_condition(
 
 
 def _messages(table: TableAccess, condition: QueueCondition) -> tuple[Depth | None, bool]:
-    """The depth as far as it is needed, and whether that is all of it: fewer rows than asked for are."""
+    """Return the depth as far as needed, and whether it is complete: a count below its limit is."""
     needed = condition.min_messages
     if condition.max_messages is not None:
         needed = condition.max_messages + 1

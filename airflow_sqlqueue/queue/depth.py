@@ -1,9 +1,9 @@
-"""How deep a queue is, counted in three ways, and how old.
+"""Depth of a queue, counted in three ways, and the age of its oldest message.
 
 ========  ====================================  =====================================================================
-kind      reads                                 what it can get wrong
+kind      reads                                 faults
 ========  ====================================  =====================================================================
-exact     every row that nobody has locked      nothing at the moment of the count, which is over when it is returned
+exact     every row that is not locked          none at the moment of the count; later the depth may be another one
 quick     both ends of the index on RowVersion  counts gaps as messages: rolled-back sends, numbers that a restart of
                                                 the server skipped, messages taken from the middle (one old message at
                                                 the head makes it huge); counts expired messages
@@ -34,10 +34,10 @@ KINDS = ("exact", "quick", "catalog")
 
 @dataclass(frozen=True)
 class Depth:
-    """How many messages a queue holds.
+    """Number of messages in a queue.
 
-    ``exact`` counts ``expired`` messages separately; they are not part of ``messages``. The other kinds cannot:
-    ``expired`` is None there, and they are part of ``messages``.
+    ``exact`` counts ``expired`` messages separately, and not in ``messages``. The other kinds cannot: their ``expired``
+    is None, and ``messages`` includes expired ones.
     """
 
     messages: int
@@ -46,19 +46,19 @@ class Depth:
 
     @property
     def total(self) -> int:
-        """All of them, expired or not."""
+        """Number of all messages, expired or not."""
         return self.messages + (self.expired or 0)
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """What waits in a queue and beside it.
+    """Depth of a queue, with its delayed messages, the age of the oldest message, and the rows ever inserted.
 
-    ``delayed`` is how many messages its table of delayed messages holds, None where there is no such table.
+    ``delayed`` is the number of messages in the queue's table of delayed messages, None without such a table.
     ``oldest_seconds`` is the age of the visible message with the lowest RowVersion, by its header TimeSent and the
-    server's clock; None where there is none or it does not say. Its sender's clock may be wrong, and a message that
-    came back to the queue is older than it looks from there. ``inserted`` is how many rows were ever inserted, see
-    :func:`inserted`: no count of messages that were sent.
+    server's clock; None in an empty queue and for a message without that header. The sender's clock may be wrong, and a
+    message that came back to the queue was in it for a shorter time. ``inserted`` is the number of rows ever inserted,
+    see :func:`inserted`; it is not the number of messages that were sent.
     """
 
     depth: Depth
@@ -68,19 +68,18 @@ class Backlog:
 
 
 def depth(table: TableAccess, kind: str = "exact", *, limit: int | None = None) -> Depth:
-    """Count messages, as the table above has it. With ``limit``, exactly, in that many rows at the head alone."""
+    """Count messages, in a way of the table above. With ``limit``, count exactly among that many rows at the head."""
     check_kind(kind)
     if kind == "quick":
         low, high = table.rows("queue.ends", FIRST, FIRST)[0]
         return Depth(0 if low is None else max(0, high - low + 1), None, kind)
     if kind == "catalog":
         return Depth(_catalog_rows(table, table.layout.table), None, kind)
-    total, expired = _counts(table) if limit is None else _counts_up_to(table, limit)
+    if limit is not None:
+        total, expired = _counts_up_to(table, limit)
+    else:
+        total, expired = table.rows("queue.depth_by_indexes" if _has_filtered_index(table) else "queue.depth")[0]
     return Depth(max(0, total - expired), expired)
-
-
-def _counts(table: TableAccess) -> Any:
-    return table.rows("queue.depth_by_indexes" if _has_filtered_index(table) else "queue.depth")[0]
 
 
 def _counts_up_to(table: TableAccess, limit: int) -> Any:
@@ -97,15 +96,15 @@ def _has_filtered_index(table: TableAccess) -> bool:
 
 
 def check_kind(kind: str) -> None:
-    """Raise :class:`ConfigurationError` for a kind that there is not."""
+    """Raise :class:`ConfigurationError` for an unknown kind."""
     if kind not in KINDS:
         raise ConfigurationError(f"There is no depth of the kind {kind!r}: choose one of {', '.join(KINDS)}.")
 
 
 def backlog(table: TableAccess, kind: str = "exact", *, delayed: ResolvedAddress | None = None) -> Backlog:
-    """The depth with all that goes with it. ``delayed`` is where the table of delayed messages would stand.
+    """Return the depth and the other numbers. ``delayed`` is the address of the table of delayed messages, if any.
 
-    Delayed messages are counted row by row for ``exact``, and by the catalog else.
+    With ``exact`` the rows of that table are counted; with another kind the catalog's count is used.
     """
     return Backlog(
         depth=depth(table, kind),
@@ -116,7 +115,7 @@ def backlog(table: TableAccess, kind: str = "exact", *, delayed: ResolvedAddress
 
 
 def oldest_seconds(table: TableAccess) -> float | None:
-    """The age of the visible message with the lowest RowVersion, at least 0; see :class:`Backlog`."""
+    """Return the age of the visible message with the lowest RowVersion, at least 0; see :class:`Backlog`."""
     rows = table.rows("queue.oldest", FIRST, headers=cut_headers())
     if not rows:
         return None
@@ -126,11 +125,11 @@ def oldest_seconds(table: TableAccess) -> float | None:
 
 
 def inserted(table: TableAccess) -> int:
-    """How many rows were ever inserted, by the last identity value that the table gave out.
+    """Return the number of rows ever inserted, by the last identity value of the table.
 
-    More than were sent: by messages that came back, each time (a requeue, a return, a delayed retry), by sends that
-    were rolled back, and by numbers that the server skipped when it was restarted (it takes them in blocks of 10,000).
-    TRUNCATE and a reseed restart it.
+    It is higher than the number of messages sent: each return of a message counts (a requeue, a return to source, a
+    delayed retry), and so do sends that were rolled back and the numbers that the server skips at a restart (it
+    reserves blocks of 10,000). TRUNCATE and a reseed restart it.
     """
     base = table.layout.table
     rows = _run(table, "inspect.identity", base, base.qualified_name)

@@ -1,4 +1,4 @@
-"""Moving messages from one queue to another of the same server, as they are."""
+"""Moving messages from a queue to another one of the same server, unchanged."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from airflow_sqlqueue.sql.columns import forwarding, row_columns, transferring
 from airflow_sqlqueue.tables.layout import Layout
 
 CHUNK = 500
-"""Rows of one transaction, of which the server keeps a copy until it ends."""
+"""Rows of one transaction; the server's log keeps a copy of them until the transaction ends."""
 
 REFUSALS = 100
-"""Messages that a queue refuses one after the other, before it has taken one, until it is taken for unfit."""
+"""Refused messages, one after the other and before the first accepted one, after which the move ends with an error."""
 
 _ROWS = (64, 16, 4, 1)
-"""Rows of a statement of :func:`transfer`. A few fixed sizes, so that the server sees few texts."""
+"""Rows of a statement of :func:`transfer`. A few fixed sizes give the server few different statements."""
 
 
 @dataclass(frozen=True)
 class ForwardResult:
-    """``messages`` are in the other queue. ``locked`` were left because others had locked them, at the least so many;
-    ``refused`` because the other queue does not take them.
+    """Result of a move: ``messages`` are in the other queue; ``locked`` and ``refused`` stayed.
 
-    ``complete`` is False where a budget ended it.
+    ``locked`` is the least number of messages that other transactions had locked; ``refused`` messages do not fit into
+    the other queue. ``complete`` is False where a budget ended the move.
     """
 
     messages: int
@@ -57,12 +57,12 @@ def forward(
 ) -> ForwardResult:
     """Move the messages that are in the queue at the start to ``target``: exactly once, chunk by chunk.
 
-    ``on_progress`` is called with the number of messages that have been moved, after each chunk.
+    ``on_progress`` gets the number of moved messages after each chunk.
 
-    Ids, headers, bodies, legacy columns and expiry stay as they are, expired messages too, and so does the order; the
-    RowVersions are the target's, behind what is there. No body leaves the server. Each chunk is a transaction of its
-    own, so what was moved before an error stays moved, and a second call goes on. A message that the other queue does
-    not take stays and is counted; where it takes none of the first :data:`REFUSALS`, the error is raised.
+    Ids, headers, bodies, legacy columns, expiry and order stay the same; the target gives new RowVersions, above its
+    present ones. Expired messages are moved too. No body leaves the server. Each chunk is a transaction of its own:
+    the chunks before an error stay moved, and a second call moves the rest. A message that the other queue refuses
+    stays and is counted; where the queue refuses all of the first :data:`REFUSALS`, the error is raised.
 
     Raises :class:`TransactionError` inside a transaction, and :class:`ConfigurationError` where both are one table, or
     where the target's headers would lose characters.
@@ -81,7 +81,7 @@ def forward(
         try:
             count, last = reconnecting(session, what, partial(_move, queue, target, take, after, up_to))
         except LockTimeoutError:
-            # The table as a whole is locked.
+            # Another transaction has locked the table as a whole.
             break
         except RowRefusedError:
             if take == 1:
@@ -101,7 +101,7 @@ def forward(
 
 
 def _next(queue: QueueTable, after: int, up_to: int) -> int:
-    """The RowVersion of the next message that nobody has locked."""
+    """Return the RowVersion of the next message that is not locked."""
     found = read(queue, (), after, up_to, rows=1, max_bytes=1)
     return int(found[0][0]) if found else up_to
 
@@ -116,14 +116,13 @@ def _move(queue: QueueTable, target: QueueTable, rows: int, after: int, up_to: i
 def transfer(
     queue: QueueTable, target: QueueTable, row_versions: Sequence[int], headers: Mapping[int, Headers] | None = None
 ) -> int:
-    """Move the messages with these RowVersions to ``target`` and return how many; those that others hold stay.
+    """Move the messages with these RowVersions to ``target``, except locked ones, and return how many it moved.
 
-    To be called in a transaction of the queue's session. No body leaves the server, and neither do headers, but for
-    those in ``headers``, by RowVersion, which messages get instead of their own. Ids and legacy columns stay as they
-    are; what is moved does not expire.
+    Call it in a transaction of the queue's session. Bodies and headers do not leave the server. ``headers`` has new
+    headers for some messages, by RowVersion. Ids and legacy columns stay the same; the moved messages do not expire.
 
-    Raises :class:`MessageError` where the target's headers are varchar, and those of a message are not and are too long
-    to be written anew.
+    Raises :class:`MessageError` where the target's headers are varchar, the queue's are not, and the headers of a
+    message are too long to be converted.
     """
     given: dict[int, Headers | str] = {number: (headers or {}).get(number, "") for number in row_versions}
     if _loses_characters(queue.layout, target.layout):
@@ -138,9 +137,9 @@ def transfer(
 
 
 def lock(queue: QueueTable, row_versions: Sequence[int]) -> list[ReceivedMessage]:
-    """Lock the messages with these RowVersions, past those that others hold, and read them without their bodies.
+    """Lock the messages with these RowVersions, except those locked already, and read them without their bodies.
 
-    Headers that are too long to be read are cut.
+    Too long headers are cut.
     """
     columns = row_columns(queue.layout.types, body=False, bounded=True)
     rows: list[Any] = []

@@ -1,7 +1,7 @@
-"""Messages whose bodies are too large to hold in memory: read piece by piece under a lock, then deleted without them.
+"""Large messages: bodies that do not fit into memory, read piece by piece under a lock before the row is deleted.
 
-All of it happens in one transaction of the caller's. The lock keeps others from receiving or changing the row between
-its pieces (UPDLOCK, held to the end of the transaction).
+The caller's transaction covers all steps. Its lock on the row (UPDLOCK, held to the end of the transaction) keeps
+others from receiving or changing the message between two pieces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PIECE = 4 * MIB
 
 @dataclass(frozen=True)
 class LargeMessage:
-    """A row that the transaction has locked; ``expired`` by the server's clock at that moment."""
+    """Row that the transaction has locked; ``expired`` by the server's clock at that moment."""
 
     row_version: int
     id: uuid.UUID
@@ -29,7 +29,7 @@ class LargeMessage:
 
 
 def lock_large(queue: TableAccess, window: Window, max_body: int) -> LargeMessage | None:
-    """Lock the first message of a window with more than ``max_body`` bytes of body, passing over locked ones.
+    """Lock and return the first message of a window with more than ``max_body`` bytes of body, past locked ones.
 
     The window is one piece.
     """
@@ -40,7 +40,7 @@ def lock_large(queue: TableAccess, window: Window, max_body: int) -> LargeMessag
 
 
 def read_body(queue: TableAccess, message: LargeMessage) -> Iterator[bytes]:
-    """The body of a locked message, in pieces of :data:`PIECE` bytes."""
+    """Read the body of a locked message, in pieces of :data:`PIECE` bytes."""
     start = 1
     while piece := queue.value("queue.read_body", start, PIECE, message.row_version, str(message.id)):
         yield piece
@@ -48,6 +48,6 @@ def read_body(queue: TableAccess, message: LargeMessage) -> Iterator[bytes]:
 
 
 def take_large(queue: TableAccess, message: LargeMessage) -> Row:
-    """Delete a locked message and return its row, as ``take_head`` does, with None for the body."""
+    """Delete a locked message and return its row, with None for the body."""
     (row,) = queue.delete_output("queue.take_large", message.row_version, str(message.id), body=False)
     return row

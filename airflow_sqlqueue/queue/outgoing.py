@@ -1,7 +1,7 @@
-"""Messages that many tasks stage, and one transaction sends: a table of ours beside the send ledger.
+"""Staged messages of Spark's tasks, which one transaction sends: a table beside the send ledger.
 
-What a task stages no endpoint sees. A task that is repeated stages again, under another attempt; what is sent is what
-the driver names, once for each send id. What is left of attempts that nobody names is removed by their age.
+No endpoint sees staged messages. A repeated task stages again, under another attempt. The driver names the attempts to
+send, once for each send id. A sweep removes the messages of all other attempts by their age.
 
 Source: docs/design.md, "A send from Spark".
 """
@@ -15,9 +15,8 @@ from datetime import timedelta
 
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.queue.queue_table import QueueTable
-from airflow_sqlqueue.queue.restoring import parameters_of
 from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult, seconds_before
-from airflow_sqlqueue.queue.sending import chunks
+from airflow_sqlqueue.queue.sending import chunks, restored_parameters
 from airflow_sqlqueue.queue.table_access import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.row import Row
 from airflow_sqlqueue.server.settings import load_pyodbc
@@ -27,31 +26,31 @@ from airflow_sqlqueue.tables.layout import Layout
 from airflow_sqlqueue.tables.own import OwnTable
 
 _ROWS = MAX_ROWS_PER_STATEMENT // 2
-"""An INSERT locks the row and its key in each index."""
+"""Rows of a statement: an INSERT locks each row and its key in each index."""
 
 
 @dataclass(frozen=True)
 class StagedAttempt:
-    """What one attempt of a task has staged."""
+    """Attempt of a task, with the number of messages that it staged."""
 
     attempt_id: uuid.UUID
     messages: int
 
 
 class OutgoingTable(OwnTable):
-    """The messages to be sent of one database, through one connection."""
+    """Table of staged messages of one database, through one connection."""
 
     name = "Outgoing"
     made_by = ("outgoing.make", "outgoing.index")
     columns = definitions(STAGED)
 
     def stage(self, rows: Iterable[Row]) -> StagedAttempt:
-        """Stage rows under a new attempt, each statement on its own. Their RowVersions do not count."""
+        """Stage rows under a new attempt, each statement in a transaction of its own. Their RowVersions are ignored."""
         attempt_id, staged = uuid.uuid4(), 0
         pyodbc = load_pyodbc()
         key = [(pyodbc.SQL_VARCHAR, 36, 0), (pyodbc.SQL_BIGINT, 0, 0)]
         for chunk in chunks(rows):
-            values, sizes = parameters_of(chunk, STAGED)
+            values, sizes = restored_parameters(chunk, STAGED)
             statement = self.query("outgoing.stage", **restoration(STAGED, len(chunk)))
             self.session.run(statement, str(attempt_id), staged, *values, sizes=[*key, *sizes])
             staged += len(chunk)
@@ -60,13 +59,13 @@ class OutgoingTable(OwnTable):
     def send(
         self, queue: QueueTable, send_id: uuid.UUID, attempts: Sequence[StagedAttempt], origin: str = ""
     ) -> SendResult:
-        """Send what the attempts have staged to the queue, in their order, unless a send of this id was committed.
+        """Send the staged messages of the attempts to the queue, in order, unless a send with this id was committed.
 
-        All of it is one transaction, which holds locks on what it sends, and whose log has it all: what is sent is
-        visible to receivers at once, or not at all. What was staged is removed afterwards, also where the send was
-        made before. Exactly once, as long as the send ledger keeps the id.
+        One transaction sends all messages: it locks them, the server's log holds them, and receivers see all of them
+        or no message. Afterwards the staged messages are removed, also where the send was made before. Exactly once,
+        as long as the send ledger keeps the id.
 
-        Raises :class:`TransactionError`, with nothing sent, where staged messages are gone: they were swept.
+        Raises :class:`TransactionError`, and sends no message, where a sweep has removed staged messages.
         """
         ledger = SendLedger(self.session, self.catalog, self.schema)
         ledger.create()
@@ -80,8 +79,8 @@ class OutgoingTable(OwnTable):
             sent = sum(self._copy(queue, attempt, after) for after in range(0, attempt.messages, _ROWS))
             if sent != attempt.messages:
                 raise TransactionError(
-                    f"Of {attempt.messages} messages that a task has staged {sent} are there: a sweep has removed the "
-                    "others, so nothing is sent; run the job again, and sweep with a longer grace."
+                    f"A task staged {attempt.messages} messages, and {sent} are left: a sweep removed the others. No "
+                    "message is sent: run the job again, and sweep with a longer grace."
                 )
         return sum(attempt.messages for attempt in attempts)
 
@@ -95,17 +94,17 @@ class OutgoingTable(OwnTable):
         return queue.run_for_layout(run)
 
     def remove(self, attempts: Iterable[StagedAttempt]) -> None:
-        """Remove what attempts have staged, in chunks that are committed one by one."""
+        """Remove the staged messages of attempts, in chunks that are committed one by one."""
         for attempt in attempts:
             while self.session.value(self.query("outgoing.remove"), MAX_ROWS_PER_STATEMENT, str(attempt.attempt_id)):
                 pass
 
     def count_older(self, than: timedelta) -> int:
-        """How many messages :meth:`remove_older` would remove."""
+        """Count the messages that :meth:`remove_older` would remove."""
         return int(self.session.value(self.query("outgoing.count_older"), seconds_before(than)))
 
     def remove_older(self, than: timedelta) -> int:
-        """Remove messages that were staged longer ago, and return how many: those of attempts that died."""
+        """Remove messages that were staged longer ago, by attempts that died, and return how many it removed."""
         removed, statement = 0, self.query("outgoing.remove_older")
         while chunk := int(self.session.value(statement, MAX_ROWS_PER_STATEMENT, seconds_before(than))):
             removed += chunk

@@ -1,4 +1,4 @@
-"""Deleting messages in bulk, in small transactions that do not wait for locks.
+"""Purge: deleting messages in bulk, in small transactions that do not wait for locks.
 
 Source: docs/transport/queue-tables.md, "Purging"; docs/transport/transactions.md, "Lock escalation" and "Purges beside
 receivers".
@@ -29,17 +29,17 @@ CHUNK = 1_000
 
 @dataclass(frozen=True)
 class PurgeOptions(Limits):
-    """What to purge, and within which limits.
+    """Options of a purge: the messages to delete, and the limits.
 
-    Without more it is what has expired, by the server's clock. ``all_messages`` is all that is in the queue when it
-    begins. ``older_than`` is all that was sent longer ago, by the header TimeSent (no column has the time) and the
-    server's clock, and ``where`` is all that a filter matches; with both, both must hold. For these two the server
-    reads the headers of the whole queue, and messages that do not say when they were sent are not old. All but the
-    first lose messages that a receiver may wait for, so they want ``confirm``, except for a ``dry_run``, which only
-    counts: what is ``remaining`` then is what would be deleted, within ``max_messages``.
+    By default a purge deletes expired messages, by the server's clock. ``all_messages`` deletes all that are in the
+    queue at the start. ``older_than`` deletes those that were sent longer ago, by the header TimeSent (no column has
+    the time) and the server's clock; ``where`` deletes those that a filter matches; with both, both must hold. For
+    these two the server reads the headers of the whole queue, and a message without a time is not old. All options but
+    the default may delete messages that a receiver waits for, so they need ``confirm``. A ``dry_run`` does not, because
+    it only counts: ``remaining`` is then the number that a purge would delete, within ``max_messages``.
 
-    ``chunk`` rows at most go in a transaction (1 to 2,000; 500 by age or filter), with ``pause`` seconds between two.
-    ``lock_timeout`` is how long a chunk waits for a lock on the table as a whole; rows are never waited for.
+    A transaction deletes at most ``chunk`` rows (1 to 2,000; 500 by age or filter), with ``pause`` seconds between two.
+    ``lock_timeout`` is the wait of a chunk for a lock on the table as a whole; it never waits for rows.
     ``max_messages`` and ``max_seconds`` are the budget. Raises :class:`ConfigurationError`.
     """
 
@@ -61,7 +61,7 @@ class PurgeOptions(Limits):
         if self.older_than is not None and self.older_than < timedelta(0):
             raise ConfigurationError(f"older_than is {self.older_than}: give a time that is not below zero.")
         if min(self.pause, self.lock_timeout) < 0:
-            raise ConfigurationError("A purge's pause and lock timeout are not below zero.")
+            raise ConfigurationError("A purge's pause or lock timeout is below zero: give 0 or more seconds.")
         if (self.all_messages or chooses) and not (self.confirm or self.dry_run):
             raise ConfigurationError(
                 "This purge deletes messages that have not expired: confirm that they may be lost, or make a dry run."
@@ -70,14 +70,14 @@ class PurgeOptions(Limits):
 
 @dataclass(frozen=True)
 class PurgeResult:
-    """What a purge did.
+    """Result of a purge.
 
-    ``remaining`` are messages of those that were asked for that are left and that nobody has locked; None where a
-    budget ended a search by age or filter before it had seen them all. ``locked`` are those that others have locked: 0
-    is certain, a number above it is the least there can be, as messages that are being received right now may not be
-    seen. (By age or filter they are counted when they are met, so 0 is not certain.) ``undated`` are messages that a
-    purge by age left because they do not say when they were sent. ``complete`` is False when a budget or a lock on the
-    whole table ended it.
+    ``remaining`` is the number of chosen messages that are left and not locked; None where a budget ended a search by
+    age or filter before its end. ``locked`` is the number of chosen messages that other transactions have locked: 0 is
+    certain, a higher number is the least possible one, as the count may miss messages that are being received. (A purge
+    by age or filter counts the locked messages that it meets, so its 0 is not certain.) ``undated`` is the number of
+    messages that a purge by age left because they have no time. ``complete`` is False when a budget or a lock on the
+    whole table ended the purge.
     """
 
     deleted: int
@@ -89,20 +89,25 @@ class PurgeResult:
 
 
 class _Work(Protocol):
-    """One way to choose messages. ``delete`` a chunk: how many went, and whether it was the last."""
+    """Work of a purge: a way to choose messages.
+
+    ``delete`` deletes a chunk; it returns how many messages, and whether the chunk was the last. ``report`` returns
+    the numbers ``remaining``, ``locked`` and ``undated`` of the result.
+    """
 
     def delete(self, take: int) -> tuple[int, bool]: ...
     def report(self, complete: bool) -> tuple[int | None, int, int]: ...
 
 
-def purge(table: TableAccess, options: PurgeOptions) -> PurgeResult:
-    """Delete messages in chunks, each a transaction of its own. Safe to repeat: what is purged is gone.
+def purge(table: TableAccess, options: PurgeOptions | None = None) -> PurgeResult:
+    """Delete messages in chunks, each a transaction of its own. Safe to repeat.
 
-    Where a deadlock chooses a victim it is this statement, which is then repeated. Raises :class:`TransactionError`
-    inside a transaction, which would keep the locks of every chunk to its end, and :class:`LockTimeoutError` where
-    another transaction has locked the table as a whole when what remains is counted; what was deleted before is gone.
+    In a deadlock the server chooses this statement as the victim, and the purge repeats it. Raises
+    :class:`TransactionError` inside a transaction, which would keep the locks of all chunks to its end, and
+    :class:`LockTimeoutError` where another transaction has locked the table as a whole during the last count; the
+    chunks before it are deleted.
     """
-    session = table.session
+    session, options = table.session, options or PurgeOptions()
     if session.in_transaction:
         raise TransactionError("A purge commits its chunks one by one: call it outside the transaction.")
     budget = options.budget()
@@ -150,7 +155,7 @@ class _Expired:
 
 
 class _All:
-    """Up to the highest RowVersion at the start, so that the purge of a busy queue ends."""
+    """All messages up to the highest RowVersion at the start, so that the purge of a busy queue ends."""
 
     def __init__(self, table: TableAccess) -> None:
         self._table = table
@@ -174,7 +179,7 @@ class _All:
 
 
 class _Matching:
-    """What a filter matches, an age among its conditions, up to the highest RowVersion at the start."""
+    """Messages of a filter, or an age, or both, up to the highest RowVersion at the start."""
 
     def __init__(self, table: TableAccess, options: PurgeOptions) -> None:
         self._table, self._chosen = table, options.where
@@ -188,8 +193,8 @@ class _Matching:
         self._search = None if up_to is None else Search(self._where, Window(up_to=int(up_to)))
         self._waiting: list[int] = []
 
-    def _look(self) -> list[int] | None:
-        """The RowVersions of what matches in the next page; None at the end."""
+    def _next_page(self) -> list[int] | None:
+        """Return the RowVersions of the matching messages in the next page; None at the end."""
         page = None if self._search is None else self._search.page(self._table)
         if page is None:
             return None
@@ -205,7 +210,7 @@ class _Matching:
 
     def delete(self, take: int) -> tuple[int, bool]:
         if not self._waiting:
-            page = self._look()
+            page = self._next_page()
             if page is None:
                 return 0, True
             self._waiting = page
@@ -218,40 +223,33 @@ class _Matching:
     def report(self, complete: bool) -> tuple[int | None, int, int]:
         if self._dry_run:
             found = 0
-            while (page := self._look()) is not None:
+            while (page := self._next_page()) is not None:
                 found += len(page)
             return found, 0, self._undated
         return 0 if complete else None, self._missed, self._undated
 
 
 def _sent_before(where: MessageFilter | None, moment: datetime | None) -> MessageFilter:
-    """The filter, for messages that were sent before the moment as well."""
+    """Add to a filter the condition that the message was sent before the moment."""
     if where is None or moment is None:
         return where or MessageFilter(until=moment)
     return where if where.until is not None and where.until < moment else replace(where, until=moment)
 
 
-@dataclass(frozen=True)
-class _Queries:
-    """Queries for the first and for the number of some messages."""
-
-    first: str
-    count: str
+_EXPIRED = ("queue.first_expired_left", "queue.count_expired_left")
+_LEFT = ("queue.first_left", "queue.count_left")
+"""Queries for the first of some messages, and for their number, locked ones included."""
 
 
-_EXPIRED = _Queries("queue.first_expired_left", "queue.count_expired_left")
-_LEFT = _Queries("queue.first_left", "queue.count_left")
-
-
-def _held(table: TableAccess, queries: _Queries, visible: int, *values: int) -> int:
-    """How many of these messages others hold. A locking read shows whether there is one at all, NOLOCK how many."""
+def _held(table: TableAccess, queries: tuple[str, str], visible: int, *values: int) -> int:
+    """Count the locked ones of these messages: a locking read shows whether one exists, NOLOCK how many."""
     if not visible and _none_left(table, queries, *values):
         return 0
-    return max(0 if visible else 1, int(table.value(queries.count, *values)) - visible)
+    return max(0 if visible else 1, int(table.value(queries[1], *values)) - visible)
 
 
-def _none_left(table: TableAccess, queries: _Queries, *values: int) -> bool:
-    """Whether there is none of these messages, for certain, by one read: a count steps over all that were deleted."""
+def _none_left(table: TableAccess, queries: tuple[str, str], *values: int) -> bool:
+    """Whether these messages are gone, for certain, by one read: a count would pass over every deleted row."""
     with table.session.lock_timeout(0), suppress(LockTimeoutError):
-        return table.value(queries.first, *values) is None
+        return table.value(queries[0], *values) is None
     return False

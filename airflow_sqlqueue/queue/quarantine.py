@@ -1,7 +1,7 @@
-"""The quarantine: a table beside the queue for messages that no file can keep.
+"""Quarantine: a table beside the queue for messages that no file can hold.
 
-They leave the queue in the transaction of the part that met them, server-side, so that one of them never stops a drain,
-and stay as they are until an operator has looked at them.
+The transaction of the part that meets such a message moves it there, on the server, so that it never stops a drain. It
+stays there, unchanged, until an operator has seen to it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from airflow_sqlqueue.sql.columns import (
 from airflow_sqlqueue.tables.own import OwnTable, stored_name
 
 NO_BATCH = uuid.UUID(int=0)
-"""The batch id of a row that no drain moved here."""
+"""Batch id of a message that no drain moved here."""
 
 
 @dataclass(frozen=True)
 class QuarantinedMessage:
-    """A message in quarantine: where it comes from, why it is here, and the size of its headers and body in bytes.
+    """Message in quarantine: its origin, the reason, and the size of its headers and body in bytes.
 
-    ``number`` names it to :meth:`Quarantine.requeue`; ``row_version`` is the one it had in the queue. ``batch_id`` is
-    None where no drain moved it here.
+    ``number`` is its name for :meth:`Quarantine.requeue`; ``row_version`` is its RowVersion in the queue. ``batch_id``
+    is None where no drain moved it here.
     """
 
     number: int
@@ -51,14 +51,14 @@ class QuarantinedMessage:
 
 
 class Quarantine(OwnTable):
-    """The quarantine of one database, through one connection; made with the ledger."""
+    """Quarantine table of one database, through one connection; created with the ledger."""
 
     name = "Quarantine"
     made_by = ("quarantine.make",)
     columns = definitions(STAGED)
 
     def move(self, queue: QueueTable, batch_id: uuid.UUID, reasons: Mapping[int, str]) -> int:
-        """Move the rows with these RowVersions out of the queue and return how many; those that others hold stay."""
+        """Move the rows with these RowVersions out of the queue, except locked ones, and return how many it moved."""
         types = queue.layout.types
         fragments = {
             "queue": identifier(queue.address),
@@ -76,7 +76,7 @@ class Quarantine(OwnTable):
         part_id: uuid.UUID,
         reasons: Mapping[int, str],
     ) -> int:
-        """Move rows of a part out of ``rows``, the table of staged messages, and return how many."""
+        """Move rows of a part out of ``rows``, the table of staged messages, and return how many it moved."""
         fragments = {"rows": identifier(rows), "values": STAGED_DELETED}
         return self._move("quarantine.move_staged", fragments, queue, batch_id, reasons, str(part_id))
 
@@ -101,7 +101,7 @@ class Quarantine(OwnTable):
         return moved
 
     def messages(self, queue: ResolvedAddress) -> list[QuarantinedMessage]:
-        """The messages of a queue in quarantine, in the order in which they came."""
+        """List the messages of a queue in quarantine, in the order of their arrival."""
         rows = self.session.run(self.query("quarantine.list"), stored_name(queue.canonical))
         return [
             QuarantinedMessage(
@@ -118,11 +118,10 @@ class Quarantine(OwnTable):
         ]
 
     def requeue(self, queue: QueueTable, numbers: Iterable[int]) -> None:
-        """Put messages back into the queue as they were, behind what is there: all of them or, where one is not there
-        (:class:`MessageNotFoundError`), none.
+        """Put messages back into the queue, unchanged, behind its present messages, in one transaction.
 
-        The next drain meets them again, so this is for an endpoint that reads what a file cannot keep, or for a message
-        whose row was repaired.
+        Raises :class:`MessageNotFoundError`, and puts no message back, where one is missing. The next drain meets the
+        messages again, so this is for an endpoint that can read them, or for messages whose rows were repaired.
         """
         moved = forwarding(STAGED, queue.layout.types)
         columns, values = moved["columns"], moved["values"]

@@ -1,4 +1,4 @@
-"""A queue table and what can be done with it: send, receive, peek, depth, purge."""
+"""Queue table through one connection: send, receive, peek, take, restore, count."""
 
 from __future__ import annotations
 
@@ -10,16 +10,11 @@ from typing import Any
 
 from airflow_sqlqueue.errors import LockTimeoutError, NotAQueueError
 from airflow_sqlqueue.message import Message, ReceivedMessage
-from airflow_sqlqueue.queue import browsing
-from airflow_sqlqueue.queue.browsing import WINDOW, MessageHead
-from airflow_sqlqueue.queue.depth import Backlog, Depth, backlog, depth
+from airflow_sqlqueue.queue.browsing import WINDOW, find, row_id, row_versions_of
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions, PurgeResult, purge
-from airflow_sqlqueue.queue.restoring import parameters_of
-from airflow_sqlqueue.queue.sending import chunks, rows_of
+from airflow_sqlqueue.queue.sending import chunks, restored_parameters, sent_parameters
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess, check_rows
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
-from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.row import Row
 from airflow_sqlqueue.sql import number
 from airflow_sqlqueue.sql.columns import insertion, restoration, row_columns
@@ -29,15 +24,16 @@ log = logging.getLogger(__name__)
 
 
 class QueueTable(TableAccess):
-    """One queue, through one connection. ``address`` is the resolved table."""
+    """Queue table, through one connection. ``address`` is the resolved table."""
 
     def send(self, messages: Iterable[Message]) -> int:
         """Send messages in the order given and return how many; each statement commits on its own.
 
-        A statement carries up to 256 rows or 4 MiB, so a stream of any length is sent in bulk. When one fails, those
-        before it are sent and those after are not; wrap the call in ``session.transaction()`` where all or nothing is
-        wanted. RowVersions ascend in the order given, which the server documents for the form of INSERT that is used;
-        between them others' may stand. Delivery: at least once for a caller that repeats a failed call.
+        A statement carries up to 256 rows or 4 MiB, so a stream of any length is sent in bulk. When a statement fails,
+        the messages before it are sent and the others are not; for all or nothing, wrap the call in
+        ``session.transaction()``. RowVersions ascend in the order given, as the server documents it for this form of
+        INSERT; RowVersions of other senders may be between them. Delivery: at least once for a caller that repeats a
+        failed call.
         """
         sent = 0
         for chunk in chunks(messages):
@@ -46,14 +42,14 @@ class QueueTable(TableAccess):
         return sent
 
     def send_numbered(self, messages: Iterable[Message]) -> list[int]:
-        """:meth:`send`, and return the messages' RowVersions, in their order. The login needs SELECT for it as well."""
+        """Send as :meth:`send`, and return the messages' RowVersions, in their order. The login also needs SELECT."""
         return [number for chunk in chunks(messages) for (number,) in self._insert("queue.send_numbered", chunk)]
 
     def restore(self, rows: Iterable[Row]) -> int:
-        """Put rows back as they were, in the order given, and return how many; to be called in a transaction.
+        """Put rows back, unchanged, in the order given, and return how many. Call it in a transaction.
 
-        Ids, headers (their text), bodies, expiry and NULLs are those that the rows had, the RowVersions are new ones.
-        A column that the table lost meanwhile is left out. Statements and order are those of :meth:`send`.
+        Ids, the text of headers, bodies, expiry and NULLs stay the same; the RowVersions are new. A column that the
+        table lost meanwhile is left out. Statements and order are those of :meth:`send`.
         """
         restored = 0
         for chunk in chunks(rows):
@@ -63,7 +59,7 @@ class QueueTable(TableAccess):
 
     def _restore(self, layout: Layout, rows: Sequence[Row]) -> None:
         self._check_fillable(layout)
-        values, sizes = parameters_of(rows, layout.types)
+        values, sizes = restored_parameters(rows, layout.types)
         statement = self.query("queue.send", **restoration(layout.types, len(rows)))
         self.session.run(statement, *values, sizes=sizes)
 
@@ -71,15 +67,15 @@ class QueueTable(TableAccess):
         if layout.unfilled_columns:
             raise NotAQueueError(
                 f"Nothing can be sent to {self.address.canonical}: its column {layout.unfilled_columns[0]!r} takes "
-                "no NULL and has no default; give it one."
+                "no NULL and has no default: give it a default."
             )
 
     def _insert(self, name: str, messages: Sequence[Message]) -> list[Any]:
         def run(layout: Layout) -> list[Any]:
             self._check_fillable(layout)
-            rows = rows_of(messages, layout.types)
-            statement = self.query(name, **insertion(layout.types, rows.given, rows.count))
-            return self.session.run(statement, *rows.values, sizes=rows.sizes)
+            given, values, sizes = sent_parameters(messages, layout.types)
+            statement = self.query(name, **insertion(layout.types, given, len(messages)))
+            return self.session.run(statement, *values, sizes=sizes)
 
         return self.run_for_layout(run)
 
@@ -92,45 +88,45 @@ class QueueTable(TableAccess):
         keep_expired: bool = False,
         bounded: bool = False,
     ) -> list[ReceivedMessage]:
-        """Take up to ``limit`` messages out of the queue, lowest RowVersion first, passing over locked ones.
+        """Take up to ``limit`` messages out of the queue, lowest RowVersion first, past locked ones.
 
-        Outside a transaction the messages are gone when this returns (at most once); inside ``session.transaction()``
-        they come back if it rolls back. Expired messages on the way are deleted, as endpoints do, or with
-        ``keep_expired`` returned, flagged; an empty answer means that nothing was left to take. FIFO is best effort:
-        rolled-back messages come back, and a receiver that passes over locked ones overtakes them.
+        Outside a transaction the messages are gone when the call returns (at most once); inside
+        ``session.transaction()`` they come back if it rolls back. The call deletes expired messages on its way, as
+        endpoints do; with ``keep_expired`` it returns them, flagged. An empty list means that no message was left to
+        take. FIFO is best effort: rolled-back messages come back, and a receiver overtakes locked messages.
 
         With ``where`` only matching messages are taken, among the first ``window`` of the queue: their headers are read
-        page by page, without their bodies. Expired ones do not match then, unless they are kept.
+        page by page, without their bodies. Expired messages then match only with ``keep_expired``.
 
-        With ``bounded`` headers that are too long to be read (:data:`~airflow_sqlqueue.message.MAX_HEADER_BYTES`) are
-        cut: only in a transaction, which a caller that meets such a message rolls back.
+        With ``bounded`` headers longer than :data:`~airflow_sqlqueue.message.MAX_HEADER_BYTES` are cut. Use it only in
+        a transaction, and roll back when such a message comes.
         """
         check_rows(limit)
         if where is not None:
-            found = browsing.find(self, where, limit, window, expired=keep_expired)
+            found = find(self, where, limit, window=window, expired=keep_expired)
             return self.take([head.row_version for head in found], bounded=bounded)
         while True:
             rows = self.delete_output("queue.receive", limit=number(limit), bounded=bounded)
             alive = rows if keep_expired else [row for row in rows if not row.expired]
-            # What was taken is handed out at once: outside a transaction an error of one more statement would lose it.
+            # Taken messages are returned at once: outside a transaction an error of one more statement would lose them.
             if alive or len(rows) < limit:
                 return _in_order(alive)
             self._drop_expired(len(rows))
 
     def _drop_expired(self, met: int) -> None:
-        """Delete more of what has expired, so that a receive past many such messages takes few round trips.
+        """Delete further expired messages, so that a receive past many of them takes few round trips.
 
-        Where a deadlock chooses a victim it is this statement, and with it the transaction that it is part of: an
-        endpoint that receives meanwhile goes on.
+        In a deadlock the server chooses this statement and its transaction as the victim, so that an endpoint that
+        receives at the same time continues.
         """
         with self.session.low_deadlock_priority():
             dropped = met + int(self.value("queue.purge_expired", MAX_ROWS_PER_STATEMENT // 2))
         log.debug("Dropped %d expired messages of %s", dropped, self.address.canonical)
 
     def peek(self, limit: int = 10, *, after: int = FIRST) -> list[ReceivedMessage]:
-        """Look at up to ``limit`` messages that nobody has locked, in the order of the queue; nothing is removed.
+        """Return up to ``limit`` messages that are not locked, in the order of the queue; nothing is removed.
 
-        ``after`` is the last RowVersion of the page before. :meth:`browse` leaves the bodies on the server.
+        ``after`` is the last RowVersion of the page before. :func:`.browsing.browse` leaves the bodies on the server.
         """
         check_rows(limit)
         rows = self.run_for_layout(
@@ -140,95 +136,57 @@ class QueueTable(TableAccess):
         )
         return [received_message(Row._make(row)) for row in rows]
 
-    def browse(self, limit: int = 10, *, after: int = FIRST) -> list[MessageHead]:
-        """:meth:`peek` without bodies: what a look at the headers takes, however large the bodies are.
-
-        A page ends after 4 MiB of headers as well. Of headers that are too long to be read it has the beginning.
-        """
-        check_rows(limit)
-        return browsing.heads(self, limit, after=after)
-
-    def find(self, where: MessageFilter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
-        """The first ``limit`` messages that match, expired or not, among the first ``window``; nothing is removed.
-
-        The headers of the window are read page by page, so the cost is theirs and memory holds one page.
-        """
-        return list(browsing.find(self, where, limit, window))
-
     def take(
         self, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = (), bounded: bool = False
     ) -> list[ReceivedMessage]:
-        """Take the messages with these RowVersions or row Ids out of the queue, lowest first, passing over locked ones.
+        """Take the messages with these RowVersions or row Ids out of the queue, lowest first, past locked ones.
 
-        What is missing from the answer is gone, or another transaction has locked it. An Id may be that of several
-        rows, all of which are taken; finding them reads the whole table. Expired messages are returned, flagged: they
-        were asked for. Delivery, and ``bounded``, as for :meth:`receive`.
+        Messages that are missing from the result are gone, or another transaction has locked them. Several rows may
+        have the same Id: all are taken. Finding Ids reads the whole table. Expired messages are returned too, flagged.
+        Delivery, and ``bounded``, as for :meth:`receive`.
         """
-        wanted = set(row_versions).union(browsing.row_versions_of(self, ids) if ids else ())
+        wanted = set(row_versions).union(row_versions_of(self, ids) if ids else ())
         taken: list[Row] = []
         for chunk in padded_chunks(sorted(wanted)):
             taken += self.delete_output("queue.take", *chunk, bounded=bounded, row_versions=placeholders(chunk))
         return _in_order(taken)
 
-    def hold(self, limit: int) -> list[MessageHead]:
-        """Lock up to ``limit`` messages, lowest RowVersion first, past locked ones; expired ones are among them.
-
-        Only in a transaction, whose they are until it ends: :meth:`drop` deletes them, :meth:`take` takes them.
-        """
-        check_rows(limit)
-        return browsing.held(self, limit)
-
-    def drop(self, row_versions: Sequence[int]) -> int:
-        """Delete the messages with these RowVersions, passing over locked ones, and return how many there were."""
-        return browsing.delete(self, row_versions)
-
     def take_head(self, count: int, window: Window, max_bytes: int, max_body: int = LAST) -> list[Any]:
-        """Take the rows of a drain: like :meth:`receive`, in a window, which is one piece.
+        """Take up to ``count`` rows for a drain, as :meth:`receive`, from a window, which is one piece.
 
-        They are at most ``max_bytes`` of headers and bodies and one row more, and at least one row where there is one.
-        Rows with more than ``max_body`` bytes of body are passed over: they are for ``large_messages``. Only in a
-        transaction, in which it sets the savepoint that :meth:`.Session.roll_back_to_savepoint` goes back to.
-        The order of the rows is undefined. Expired ones are among them. They are the driver's, nine values in the order
-        of :data:`~airflow_sqlqueue.row.COLUMNS`, because a :class:`Row` each is what a drain would spend most time on.
+        The rows end with the one that reaches ``max_bytes`` of headers and bodies. Rows with more than ``max_body``
+        bytes of body are skipped: ``large_messages`` reads them. Call it only in a transaction: it sets the savepoint
+        for :meth:`.Session.roll_back_to_savepoint`. The order of the rows is undefined; expired ones are among them.
+        They are the driver's rows, nine values in the order of :data:`~airflow_sqlqueue.row.COLUMNS`, because making a
+        :class:`Row` of each would take most of a drain's time.
         """
         check_rows(count)
         values = (count, *window.values, max_body, max_bytes)
         return self.delete_output_raw("queue.take_head", *values, window=window.condition)
 
     def mean_bytes(self, up_to: int = LAST, *, rows: int = 100) -> int | None:
-        """The mean size of headers and body at the head of the queue, locked rows included; None where it is empty."""
+        """Return the mean size of headers and body at the head of the queue, locked rows included, or None."""
         mean = self.value("queue.mean_bytes", rows, up_to)
         return None if mean is None else int(mean)
 
-    def depth(self, kind: str = "exact", *, limit: int | None = None) -> Depth:
-        """Count messages: ``exact``, ``quick`` or ``catalog``, see :mod:`airflow_sqlqueue.queue.depth`.
-
-        With ``limit`` only that many rows at the head are looked at, exactly.
-        """
-        return depth(self, kind, limit=limit)
-
-    def backlog(self, kind: str = "exact", *, delayed: ResolvedAddress | None = None) -> Backlog:
-        """The depth with delayed messages, the age of the oldest and how many rows were ever inserted."""
-        return backlog(self, kind, delayed=delayed)
-
     def ends(self) -> tuple[int, int] | None:
-        """The lowest and the highest RowVersion that nobody has locked; None for an empty queue."""
+        """Return the lowest and the highest RowVersion that are not locked; None for an empty queue."""
         low, high = self.rows("queue.ends", FIRST, FIRST)[0]
         return None if low is None or high is None else (int(low), int(high))
 
     def window_end(self, rows: int, after: int, up_to: int) -> int | None:
-        """The RowVersion of the last of the next ``rows`` messages above ``after``, locked ones included; None: none.
+        """Return the last RowVersion of the next ``rows`` messages above ``after``, locked ones included, or None.
 
-        Messages that are being received or sent right now may be counted or not.
+        Messages that are being received or sent at the same time may be among them or not.
         """
         value = self.value("queue.window_end", rows, after, up_to)
         return None if value is None else int(value)
 
     def count_left(self, up_to: int, *, wait: float = 0.0) -> int:
-        """How many messages up to a RowVersion are left, those that others have locked included; 0 is certain.
+        """Count the messages up to a RowVersion, locked ones included; 0 is certain.
 
-        Waits up to ``wait`` seconds for the transaction that has locked the first of them. Messages that are being
-        received right now may be missing from a count above 0, which is at least 1.
+        The call waits up to ``wait`` seconds for the transaction that has locked the first message. A count above 0 may
+        miss messages that are being received.
         """
         with self.session.lock_timeout(wait):
             try:
@@ -239,26 +197,8 @@ class QueueTable(TableAccess):
         return max(1, int(self.value("queue.count_left", up_to)))
 
     def count_locked(self, up_to: int) -> int:
-        """How many messages up to a RowVersion others hold, at least one: for who has met one of theirs."""
+        """Count the locked messages up to a RowVersion, at least 1, for callers that have met a locked message."""
         return max(1, self.count_left(up_to) - int(self.value("queue.count_up_to", up_to)))
-
-    def purge(self, options: PurgeOptions | None = None) -> PurgeResult:
-        """Delete what has expired, or what the options say: see :func:`airflow_sqlqueue.queue.purge.purge`."""
-        return purge(self, options or PurgeOptions())
-
-    def purge_expired(
-        self,
-        *,
-        chunk: int = CHUNK,
-        max_messages: int | None = None,
-        max_seconds: float | None = None,
-        pause: float = 0.0,
-        dry_run: bool = False,
-    ) -> PurgeResult:
-        """Delete what has expired, never waiting for a receiver; the arguments are those of :class:`PurgeOptions`."""
-        return self.purge(
-            PurgeOptions(chunk=chunk, max_messages=max_messages, max_seconds=max_seconds, pause=pause, dry_run=dry_run)
-        )
 
 
 def _in_order(rows: Iterable[Row]) -> list[ReceivedMessage]:
@@ -266,9 +206,9 @@ def _in_order(rows: Iterable[Row]) -> list[ReceivedMessage]:
 
 
 def received_message(row: Row) -> ReceivedMessage:
-    """The message of a row; ``Expires`` is UTC. NULL in a column that the transport makes NOT NULL is empty."""
+    """Return the message of a row; ``Expires`` is UTC. NULL becomes empty in columns that should be NOT NULL."""
     return ReceivedMessage(
-        id=browsing.row_id(row.id),
+        id=row_id(row.id),
         row_version=row.row_version,
         headers=row.headers or "",
         body=bytes(row.body or b""),

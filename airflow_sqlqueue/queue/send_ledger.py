@@ -1,7 +1,7 @@
-"""The send ledger: which sends were made, in a table beside the queue.
+"""Send ledger: a table beside the queue with an entry for each send that was committed.
 
-The entry and the messages share one transaction, so a send that is repeated, by a retried task or by a second one
-with the same id, finds its entry and sends nothing. Exactly once, as long as the entry is kept.
+The entry and the messages share one transaction, so a repeated send, by a retried task or by a second one with the same
+id, finds the entry and sends no message. Exactly once, as long as the entry is kept.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from airflow_sqlqueue.tables.own import OwnTable, lock_name, stored_name
 
 @dataclass(frozen=True)
 class SendResult:
-    """``messages`` of a send; ``repeated`` where an earlier one with the same id had sent them already.
+    """Result of a send: its number of messages, and whether an earlier send with the same id had sent them.
 
-    ``message_id`` is what the caller entered for one message that it may have to know again: that of the earlier send.
+    ``message_id`` is the id that the caller entered for a message, to find it again; for a repeated send it is the id
+    that the earlier send entered.
     """
 
     messages: int
@@ -34,21 +35,21 @@ _NAMESPACE = uuid.UUID("2c1d4bb2-7a53-5b7e-8f3e-0d6c3b9a4f10")
 
 
 def send_id_for(*key: str | int) -> uuid.UUID:
-    """The id of a send that is named by something that stays the same when it is repeated."""
+    """Return the id of a send, from a key that stays the same when the send is repeated."""
     return uuid.uuid5(_NAMESPACE, "\0".join(map(str, key)))
 
 
 _LONGEST = 2**31 - 1
-"""Seconds that DATEADD takes before SQL Server 2025, 68 years: nothing is older."""
+"""Most seconds that DATEADD takes before SQL Server 2025: 68 years, more than the age of any entry."""
 
 
 def seconds_before(age: timedelta) -> int:
-    """Seconds that DATEADD adds to the present for a moment of this age: below zero, and no more than it takes."""
+    """Return the seconds, below zero and within DATEADD's range, from the present to a moment of this age."""
     return -min(int(age.total_seconds()), _LONGEST)
 
 
 class SendLedger(OwnTable):
-    """The send ledger of one database, through one connection."""
+    """Send ledger of one database, through one connection."""
 
     name = "Send"
     made_by = ("send_ledger.make",)
@@ -74,11 +75,11 @@ class SendLedger(OwnTable):
         *,
         message_id: uuid.UUID | None = None,
     ) -> SendResult:
-        """Call ``send``, which sends to ``address`` and returns how many, unless that was committed under this id.
+        """Call ``send``, which returns its number of messages to ``address``, unless this id was committed before.
 
-        Queue and ledger may stand in different databases of the server. Inside a transaction the send is part of it.
-        Waits, up to the session's lock timeout, for another send of the same id. Raises :class:`LockTimeoutError` after
-        that, and :class:`TransactionError` where the id was used for another queue.
+        Queue and ledger may be in different databases of the server. Inside a transaction the send is part of it. The
+        call waits for another send of the same id, and raises :class:`LockTimeoutError` after the session's lock
+        timeout. Raises :class:`TransactionError` where the id was used for another queue.
         """
         name = stored_name(address.canonical)
         with self.session.transaction():
@@ -98,11 +99,11 @@ class SendLedger(OwnTable):
         return SendResult(int(count), repeated=True, message_id=None if message_id is None else uuid.UUID(message_id))
 
     def count_older(self, than: timedelta) -> int:
-        """How many entries :meth:`forget` would delete."""
+        """Count the entries that :meth:`forget` would delete."""
         return int(self.session.value(self.query("send_ledger.count_older"), seconds_before(than)))
 
     def forget(self, older_than: timedelta) -> int:
-        """Delete entries older than that and return how many. A send that is repeated later sends again."""
+        """Delete entries older than that and return how many. A later repetition of such a send sends again."""
         seconds = seconds_before(older_than)
         forgotten = 0
         while deleted := int(self.session.value(self.query("send_ledger.forget"), MAX_ROWS_PER_STATEMENT, seconds)):

@@ -1,32 +1,34 @@
-"""Messages cut into INSERT statements of bounded size."""
+"""Parameters of the INSERT statements that send messages or put rows back, in pieces of bounded size."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
 from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.message import MAX_CHARACTERS, Headers, Message, encode_headers, escape_non_ascii
-from airflow_sqlqueue.row import COLUMN_HEADERS
+from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES, SENT_BITS, Row
 from airflow_sqlqueue.server.settings import load_pyodbc
-from airflow_sqlqueue.sql.columns import NEVER
+from airflow_sqlqueue.sql.columns import FLAGS, NEVER
 from airflow_sqlqueue.untrusted import row_text
 
 ROWS = (256, 64, 16, 4, 1)
-"""Rows of a statement. A few fixed sizes, so that the server sees few texts; a row has up to six parameters, and a
-statement takes 2,100."""
+"""Rows of a statement. A few fixed sizes give the server few different statements. A row has up to six parameters, and
+a statement takes 2,100."""
 
 BYTES = 4 * MIB
-"""Bodies of a statement: above this it is sent, whatever the number of its rows."""
+"""Bytes of bodies at which a statement is sent, whatever the number of its rows."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 _LONGEST, _LONG_AGO = timedelta(days=2_900_000), timedelta(days=36_500)
-"""Lifetimes that DATEADD takes: a column begins with 1753 and ends with the year 9999, and beyond is error 517. .NET's
-longest interval, which stands for "never" there, is longer."""
+"""Bounds of a lifetime for DATEADD: the column takes the years 1753 to 9999, and another year is error 517. The longest
+interval of .NET, which means "never" there, is longer."""
+
+_FLAGGED = {name: not SENT_BITS[name] if name in SENT_BITS else None for name in FLAGS}
+"""Values that the flags mean."""
 
 
 class _WithBody(Protocol):
@@ -35,16 +37,6 @@ class _WithBody(Protocol):
 
 
 T = TypeVar("T", bound=_WithBody)
-
-
-@dataclass(frozen=True)
-class RowParameters:
-    """The parameters of one INSERT: ``count`` rows as ``sql.columns.insertion`` spells them, with what is ``given``."""
-
-    count: int
-    given: frozenset[str]
-    values: list[Any]
-    sizes: list[Any]
 
 
 def chunks(messages: Iterable[T]) -> Iterator[list[T]]:
@@ -68,10 +60,13 @@ def _of_fixed_sizes(messages: list[T]) -> Iterator[list[T]]:
             start += rows
 
 
-def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> RowParameters:
-    """The parameters for a piece of :func:`chunks`, for a table with columns of these base types.
+def sent_parameters(
+    messages: Sequence[Message], types: Mapping[str, str]
+) -> tuple[frozenset[str], list[Any], list[Any]]:
+    """Return the columns that a piece of :func:`chunks` fills, and the values and types of the INSERT's parameters.
 
-    A column that none of the messages fills takes no parameters: their number is what a bulk send spends its time on.
+    ``types`` are the base types of the table's columns. The order is that of ``sql.columns.insertion``. A column that
+    is empty in all messages takes no parameters, because a bulk send spends its time on their number.
     """
     columns = {
         column: [column_text(message.header(name)) for message in messages]
@@ -92,20 +87,20 @@ def rows_of(messages: Sequence[Message], types: Mapping[str, str]) -> RowParamet
             values.append(_life(message.time_to_be_received))
         values += (headers_text(message.headers, types["Headers"]), message.body)
         values += (texts[position] for texts in columns.values())
-    return RowParameters(len(messages), frozenset(given), values, _sizes(given) * len(messages))
+    return frozenset(given), values, _sizes(given) * len(messages)
 
 
 def _life(interval: timedelta | None) -> int:
-    """Milliseconds. What is over after the year 9999, which no column can say, never is."""
+    """Return a lifetime in milliseconds; one that ends after the year 9999, which no column can hold, is endless."""
     if interval is None or interval > _LONGEST:
         return NEVER
     return max(interval, -_LONG_AGO) // _MILLISECOND
 
 
 def headers_text(headers: Headers | str, column_type: str) -> str:
-    """The text of the Headers column; a varchar column makes question marks of what is not in its code page.
+    """Return the text for the Headers column: in ASCII for varchar, which replaces characters beyond its code page.
 
-    Raises :class:`MessageError` for headers that are too long to be read: they may also be a piece of some that are.
+    Raises :class:`MessageError` for too long headers: they may also be the cut beginning of longer ones.
     """
     text = row_text(headers) if isinstance(headers, str) else encode_headers(headers)
     if len(text) > MAX_CHARACTERS:
@@ -114,12 +109,12 @@ def headers_text(headers: Headers | str, column_type: str) -> str:
 
 
 def column_text(value: str | None) -> str:
-    """A header's value for a legacy varchar(255) column, empty where it would be cut or changed."""
+    """Return a header's value for a legacy varchar(255) column, empty where the column would cut or change it."""
     return value if value and len(value) <= 255 and value.isascii() else ""
 
 
 def _sizes(given: set[str]) -> list[Any]:
-    """Parameter types that do not change from row to row: else the server sees another text for each."""
+    """Return parameter types that are the same for all rows: else the server gets a different statement for each."""
     pyodbc = load_pyodbc()
     sizes: list[Any] = [(pyodbc.SQL_VARCHAR, 36, 0)] if "Id" in given else []
     if "Expires" in given:
@@ -129,7 +124,28 @@ def _sizes(given: set[str]) -> list[Any]:
 
 
 def numbered_sizes(rows: int) -> list[Any]:
-    """As :func:`rows_of` has them, for rows as ``sql.columns.numbered`` spells them."""
+    """Return parameter types as :func:`sent_parameters`, for rows in the form of ``sql.columns.numbered``."""
     pyodbc = load_pyodbc()
     texts = [(pyodbc.SQL_VARCHAR, 255, 0)] * len(COLUMN_HEADERS)
     return [(pyodbc.SQL_BIGINT, 0, 0), (pyodbc.SQL_WVARCHAR, 0, 0), *texts] * rows
+
+
+def restored_parameters(rows: Sequence[Row], present: Collection[str]) -> tuple[list[Any], list[Any]]:
+    """Return values and types of the parameters of ``sql.columns.restoration``, for a table with these columns.
+
+    A row whose ``recoverable`` is None comes from a table without that column; in a table with it the value becomes 1,
+    as every sender writes it.
+    """
+    pyodbc = load_pyodbc()
+    # Unicode: the server converts the text of a varchar column back into the column's code page.
+    text = (pyodbc.SQL_WVARCHAR, 0, 0)
+    sizes = [(pyodbc.SQL_VARCHAR, 36, 0), (pyodbc.SQL_INTEGER, 0, 0), (pyodbc.SQL_VARCHAR, 26, 0)]
+    sizes += [text, (pyodbc.SQL_VARBINARY, 0, 0), *(text for name in COLUMN_HEADERS if name in present)]
+    values: list[Any] = []
+    for row in rows:
+        columns = dict(zip(NAMES, row, strict=True))
+        flags = sum(flag for name, flag in FLAGS.items() if columns[name] is _FLAGGED[name])
+        expires = "" if row.expires is None else row.expires.isoformat(timespec="microseconds")
+        values += (str(row.id), flags, expires, row.headers, row.body or b"")
+        values += (columns[name] or "" for name in COLUMN_HEADERS if name in present)
+    return values, sizes * len(rows)

@@ -1,4 +1,4 @@
-"""A queue table as statements meet it: its layout, read when it is needed, and queries that name it."""
+"""Access of statements to a queue table: its layout, read at first use, and queries that name it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from airflow_sqlqueue.tables.layout import Layout
 from airflow_sqlqueue.tables.reading import read_layout, remember_trigger
 
 MAX_ROWS_PER_STATEMENT = 2_000
-"""Lock escalation starts at 5,000 locks of one statement, and a row costs two or three (docs/design.md, "Sizes of
-statements and parts")."""
+"""Most rows of a statement: at 5,000 locks the server locks the table, and a row takes two or three (docs/design.md,
+"Sizes of statements and parts")."""
 
 FIRST, LAST = -(2**63), 2**63 - 1
-"""The bounds of a RowVersion: a bigint."""
+"""Bounds of a RowVersion, which is a bigint."""
 
 _OUTPUT_NEEDS_INTO = 334
 _LAYOUT_CHANGED = {207, 213, 271, 308, 315, _OUTPUT_NEEDS_INTO, 515, 8622}
-"""Errors of a statement that was made for another layout: columns that went, came or are computed, a trigger, an index
-that is gone, disabled or on other columns."""
+"""Errors of a statement that was made for another layout: a column was dropped, added or is computed, a trigger was
+created, or an index was dropped, disabled or changed."""
 
 _ATTEMPTS = 3
 
@@ -38,9 +38,9 @@ T = TypeVar("T")
 
 
 class TableAccess:
-    """One queue table, through one connection. ``address`` is where it was looked for; a synonym may stand there.
+    """Access to a queue table, through one connection. ``address`` may be that of a synonym for the table.
 
-    ``layout`` spares reading it where the caller has just done so.
+    A caller that has just read the ``layout`` gives it here, to save another query.
     """
 
     def __init__(self, session: Session, address: ResolvedAddress, layout: Layout | None = None) -> None:
@@ -51,7 +51,7 @@ class TableAccess:
 
     @property
     def layout(self) -> Layout:
-        """The table's layout, read once and again after an error that says it changed.
+        """Layout of the table, read once, and again after an error that shows a change.
 
         Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`.
         """
@@ -62,11 +62,11 @@ class TableAccess:
         return self._layout
 
     def require(self) -> None:
-        """Raise :class:`QueueNotFoundError` or :class:`NotAQueueError` where no queue stands at the address."""
+        """Raise :class:`QueueNotFoundError` or :class:`NotAQueueError` where the address is not that of a queue."""
         _ = self.layout
 
     def require_allowed(self, resolver: AddressResolver) -> None:
-        """Raise :class:`AddressError` where headers of messages may not name this queue, or the table behind its name.
+        """Raise :class:`AddressError` where headers of messages may not name this queue, or the table of its synonym.
 
         Raises as :meth:`require` too. See :meth:`.AddressResolver.allows`.
         """
@@ -74,13 +74,13 @@ class TableAccess:
         resolver.require_allowed(self.layout.table)
 
     def run_for_layout(self, work: Callable[[Layout], T], *, attempts: int = _ATTEMPTS) -> T:
-        """Run a statement made for the layout, once more with the new one where the table was altered meanwhile.
+        """Run a statement made for the layout, and once more for the new layout where the table was altered meanwhile.
 
-        On its own it is a transaction: after a deadlock, a lock timeout or a failover it is repeated, ``attempts``
-        times in all, as it was rolled back and nothing was handed out. Where a read without locks met rows that were
-        moved, it is repeated in any case. Inside a transaction nothing is repeated, as the
-        server may have rolled back what was handed out before: the error goes to its owner, :class:`LayoutChangedError`
-        where the table was altered.
+        Outside a transaction the statement is one itself: after a deadlock, a lock timeout or a failover it was rolled
+        back and returned no rows, so it is repeated, ``attempts`` times in all. A read without locks that met moved
+        rows is repeated in any case. Inside a transaction a statement is not repeated, because the server may have
+        rolled back rows that an earlier one returned: the owner of the transaction gets the error,
+        :class:`LayoutChangedError` where the table was altered.
         """
         before = self.layout
         try:
@@ -94,39 +94,39 @@ class TableAccess:
             self._layout = None
             if self.session.in_transaction:
                 raise LayoutChangedError(
-                    f"The queue {self.address.canonical} was altered under a transaction: run it again."
+                    f"The queue {self.address.canonical} was altered during a transaction: run the transaction again."
                 ) from error
             if self.layout == before:
                 raise
         return work(self.layout)
 
     def query(self, name: str, **fragments: Fragment) -> Query:
-        """A query on this queue, whose errors name it. Raises where no queue stands there."""
+        """Return a query on this queue, whose errors name the queue. Raises as :meth:`require`."""
         found = query(name, queue=identifier(self.address), seek=seek(self.layout.seek_index), **fragments)
         return found.naming("the queue", self.address)
 
     def value(self, name: str, *values: Any, **fragments: Fragment) -> Any:
-        """The one value of a query; see :meth:`rows`."""
+        """Return the first value of a query, None without rows; see :meth:`rows`."""
         found = self.rows(name, *values, **fragments)
         return found[0][0] if found else None
 
     def rows(self, name: str, *values: Any, **fragments: Fragment) -> list[Any]:
-        """The rows of a query, which is not repeated after a lock timeout. Raises where no queue stands there."""
+        """Return the rows of a query, which is not repeated after a lock timeout. Raises as :meth:`require`."""
         return self.run_for_layout(lambda _: self.session.run(self.query(name, **fragments), *values), attempts=1)
 
     def delete_output(
         self, name: str, *values: Any, body: bool = True, bounded: bool = False, **fragments: Fragment
     ) -> list[Row]:
-        """The rows that a deleting query returns by its OUTPUT clause; their order is undefined.
+        """Return the rows of a deleting query, by its OUTPUT clause; their order is undefined.
 
-        With ``bounded`` headers that are too long to be read are cut.
+        With ``bounded`` too long headers are cut.
         """
         return list(map(row_of, self.delete_output_raw(name, *values, body=body, bounded=bounded, **fragments)))
 
     def delete_output_raw(
         self, name: str, *values: Any, body: bool = True, bounded: bool = False, **fragments: Fragment
     ) -> list[Any]:
-        """The same rows as the driver returns them: nine values each, in the order of :data:`~.row.COLUMNS`."""
+        """Return the driver's rows for :meth:`delete_output`: nine values in the order of :data:`~.row.COLUMNS`."""
 
         def run(layout: Layout) -> list[Any]:
             return self.session.run(self._deleting(layout, name, body, bounded, fragments), *values)
@@ -134,7 +134,7 @@ class TableAccess:
         return self.run_for_layout(run)
 
     def _deleting(self, layout: Layout, name: str, body: bool, bounded: bool, fragments: dict[str, Fragment]) -> Query:
-        """A deleting query. The last one is kept: an endpoint receives its messages one by one, with one statement."""
+        """Return a deleting query, from a cache of the last one: an endpoint repeats one statement for each message."""
         key = (layout, name, body, bounded, fragments)
         if self._last is None or self._last[0] != key:
             columns = output(layout.types, into=layout.output_into, body=body, bounded=bounded)

@@ -11,12 +11,12 @@ from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.sql import Fragment
 
 MAX_VALUES = 1_000
-"""Values that one statement names; a statement takes 2,100 parameters."""
+"""Values in the list of one statement, which takes 2,100 parameters."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """Rows with RowVersions above ``after`` and not above ``up_to``; with ``chosen``, which ascend, only these."""
+    """Window of RowVersions above ``after`` and up to ``up_to``; with ``chosen``, in ascending order, only these."""
 
     after: int = FIRST
     up_to: int = LAST
@@ -24,16 +24,16 @@ class Window:
 
     @classmethod
     def of(cls, chosen: tuple[int, ...]) -> Window:
-        """The window of these RowVersions, which ascend; there is at least one."""
+        """Return the window of these RowVersions, at least one, in ascending order."""
         return cls(chosen[0] - 1, chosen[-1], chosen)
 
     def above(self, after: int) -> Window:
-        """The rest of the window above a RowVersion."""
+        """Return the rest of the window above a RowVersion."""
         chosen = None if self.chosen is None else self.chosen[bisect_right(self.chosen, after) :]
         return Window(max(self.after, after), self.up_to, chosen)
 
     def pieces(self) -> Iterator[Window]:
-        """The same rows in pieces, each of which one statement can name."""
+        """Cut the window into pieces that one statement can name."""
         if self.chosen is None:
             yield self
             return
@@ -42,19 +42,19 @@ class Window:
 
     @property
     def condition(self) -> Fragment:
-        """The condition on RowVersion, for a statement that seeks: it meets no other row."""
+        """Condition on RowVersion, for a seek in the index: the statement reads no other row."""
         if self.chosen is None:
             return Fragment("[RowVersion] > ? AND [RowVersion] <= ?")
         return Fragment(f"[RowVersion] IN ({placeholders(self.values)})")
 
     @property
     def values(self) -> Sequence[int]:
-        """The values of the condition's parameters: those of a piece."""
+        """Values of the condition's parameters, for a window that is one piece."""
         return (self.after, self.up_to) if self.chosen is None else next(padded_chunks(self.chosen))
 
 
 def padded_chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Pieces of a few fixed sizes, the last filled up by its own last value: the server sees few texts."""
+    """Cut values into pieces of a few fixed sizes, padded with the last value: the server gets few statements."""
     for start in range(0, len(values), MAX_VALUES):
         piece = list(values[start : start + MAX_VALUES])
         size = next(size for size in (1, 16, 256, MAX_VALUES) if size >= len(piece))
@@ -62,5 +62,5 @@ def padded_chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def placeholders(values: Sequence[Any]) -> Fragment:
-    """A list of parameters for ``IN (...)``."""
+    """Return the list of parameters for ``IN (...)``."""
     return Fragment(", ".join("?" * len(values)))

@@ -313,7 +313,7 @@ SELECT COUNT_BIG(*) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) WHE
 -- now: read the server's clock
 SELECT SYSUTCDATETIME();
 
--- competitors: find other receivers of the queue
+-- other_receivers: find other receivers of the queue
 -- Receivers keep their connections, and the server knows the last text of each connection. A connection that only reads
 -- the queue, as for monitoring, deletes nothing.
 SELECT DISTINCT s.program_name, s.host_name

@@ -72,7 +72,7 @@ def test_a_change_in_xcom_is_noticed_and_the_rest_is_in_the_ledger(
         for operator in (SqlQueueMarkConsumedOperator, SqlQueueRequeueOperator):
             with pytest.raises(AirflowFailException, match="is not what its drain wrote"):
                 operator(task_id="t", batch=given).execute(context())
-    hook.mark_consumed(hook.client.batches.load(done))
+    hook.client.batches.mark_consumed(hook.client.batches.load(done))
     SqlQueueMarkConsumedOperator(task_id="mark", batch=done).execute(context())
     hook.send(queue_name, [Message({}, b"%d" % n) for n in range(30)])
     second = drain.execute(context(run_id="second"))["batch"]

@@ -30,7 +30,7 @@ def test_the_hook_lists_batches(hook: SqlQueueHook, queue_name: str, batch: Batc
     (info,) = hook.client.batches.list(queue_name)
     assert (str(info.batch_id), info.state, info.messages) == (batch.batch_id, "sealed", 10)
     assert info.batch_id in {found.batch_id for found in hook.client.batches.list(states=["sealed"])}
-    hook.mark_consumed(batch)
+    hook.client.batches.mark_consumed(batch)
     assert [found.state for found in hook.client.batches.list(queue_name, states=["consumed"])] == ["consumed"]
     assert hook.client.batches.list(queue_name, older_than=timedelta(hours=1)) == []
 
@@ -70,7 +70,7 @@ def test_the_operator_requeues_what_a_drain_returned_once(
 def test_the_operator_sweeps_what_was_consumed(
     hook: SqlQueueHook, queue_name: str, batch: Batch, tmp_path: Path, context: Any
 ) -> None:
-    hook.mark_consumed(batch)
+    hook.client.batches.mark_consumed(batch)
     staging = ObjectStoragePath(f"file://{tmp_path}/staging")
 
     def sweep(**arguments: Any) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_a_batch_in_a_table_needs_no_folder(hook: SqlQueueHook, queue_name: str,
     batch = Batch.from_dict(operator.execute(context())["batch"])
     assert (batch.stage, batch.messages, batch.paths) == ("table", 5, ())
     assert hook.drain(queue_name, stage="table").batch.messages == 0
-    hook.mark_consumed(batch)
+    hook.client.batches.mark_consumed(batch)
     swept = SqlQueueSweepOperator(task_id="sweep", queue_name=queue_name, retain=timedelta(0))
     assert swept.execute(context())["rows"] >= 5
     assert batch.batch_id not in {str(info.batch_id) for info in hook.client.batches.list(queue_name)}

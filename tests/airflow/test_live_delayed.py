@@ -34,9 +34,9 @@ def table(hook: SqlQueueHook) -> Iterator[str]:
     """A subscription table of the test's own."""
     name = f"test.{uuid.uuid4().hex[:12]}"
     columns = "QueueAddress nvarchar(200) NOT NULL, Endpoint nvarchar(200) NOT NULL, Topic nvarchar(200) NOT NULL"
-    hook.run_sql(f"CREATE TABLE [dbo].[{name}] ({columns}, PRIMARY KEY (Endpoint, Topic))")
+    hook.client.run_sql(f"CREATE TABLE [dbo].[{name}] ({columns}, PRIMARY KEY (Endpoint, Topic))")
     yield name
-    hook.run_sql(f"DROP TABLE [dbo].[{name}]")
+    hook.client.run_sql(f"DROP TABLE [dbo].[{name}]")
 
 
 def test_send_list_cancel_and_move(hook: SqlQueueHook, queue_name: str) -> None:
@@ -177,7 +177,7 @@ def test_a_request_gets_its_reply(hook: SqlQueueHook, queue_name: str, shared: b
         hook.create_queue(reply_queue)
     with ThreadPoolExecutor(1) as pool:
         answering = pool.submit(answer, SqlQueueHook(hook.get_conn_id()), queue_name)
-        reply = hook.request(queue_name, Message(body=b"ping"), timeout=60, reply_queue=reply_queue)
+        reply = hook.queue(queue_name).request(Message(body=b"ping"), timeout=60, reply_queue=reply_queue)
         answering.result(60)
     assert reply.body == b"re:ping"
     if reply_queue:
@@ -186,9 +186,9 @@ def test_a_request_gets_its_reply(hook: SqlQueueHook, queue_name: str, shared: b
 
 def test_a_request_that_nobody_answers(hook: SqlQueueHook, queue_name: str) -> None:
     with pytest.raises(NoReplyError, match="within 0 seconds"):
-        hook.request(queue_name, Message(), timeout=0)
+        hook.queue(queue_name).request(Message(), timeout=0)
     address = decode_headers(hook.receive(queue_name)[0].headers).values[HeaderNames.REPLY_TO_ADDRESS]
     with pytest.raises(QueueNotFoundError):
         hook.depth(address or "")
     with hook.transaction(), pytest.raises(TransactionError, match="outside the transaction"):
-        hook.request(queue_name, Message(), timeout=0)
+        hook.queue(queue_name).request(Message(), timeout=0)

@@ -155,8 +155,8 @@ def test_a_batch_is_drained_found_and_consumed(hook: SqlQueueHook, queue_name: s
     assert (batch.state, batch.messages, batch.parts) == ("sealed", 5, 1)
     batch_id = uuid.UUID(batch.batch_id)
     assert hook.client.batches.get(batch_id) == hook.client.batches.get(batch_id, queue_name) == batch
-    hook.mark_consumed(batch)
-    hook.mark_consumed(batch)
+    hook.client.batches.mark_consumed(batch)
+    hook.client.batches.mark_consumed(batch)
     assert hook.client.batches.get(batch_id).state == "consumed"
 
 
@@ -166,4 +166,4 @@ def test_a_manifest_that_the_ledger_contradicts_is_not_consumed(
     hook.send(queue_name, [Message({}, b"x")] * 5)
     batch = hook.drain(queue_name, tmp_path).batch
     with pytest.raises(BatchError, match="cannot be marked consumed"):
-        hook.mark_consumed(replace(batch, messages=4))
+        hook.client.batches.mark_consumed(replace(batch, messages=4))

@@ -34,7 +34,7 @@ def handle(hook: SqlQueueHook, queue_name: str, orders: str, *, fail: bool) -> N
     """Receive, write with SQL of one's own in three ways, send to another queue, fail or not."""
     with hook.transaction():
         (message,) = hook.receive(queue_name)
-        hook.run_sql(f"INSERT INTO {orders} VALUES (CONVERT(varbinary(max), ?))", message.body)
+        hook.client.run_sql(f"INSERT INTO {orders} VALUES (CONVERT(varbinary(max), ?))", message.body)
         hook.run(f"INSERT INTO {orders} VALUES (CONVERT(varbinary(max), ?))", parameters=(message.body + b"2",))
         assert len(hook.get_records(f"SELECT body FROM {orders}")) == 2
         # Another hook of the same connection takes part as well.

@@ -19,6 +19,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError, QueueNotFoundError
 from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.triggers import (
     SqlQueueDepthEventTrigger,
@@ -181,7 +182,7 @@ def test_a_server_that_refuses_the_login_for_a_while_is_waited_for(
 
     def look(session: Any) -> bool | None:
         looked.set()
-        return waiter.queue(queue_name).through(session).depth().messages > 0 or None
+        return depth(waiter.queue(queue_name).through(session)).messages > 0 or None
 
     def restart() -> None:
         admin.run_sql("ALTER LOGIN [waiter] DISABLE")

@@ -88,7 +88,7 @@ def test_a_spark_connect_connection_is_a_url_for_the_client(connection: Any) -> 
 
 @pytest.mark.parametrize("fields", [{"conn_type": "http"}, {"conn_type": "spark", "host": ""}])
 def test_another_connection_is_refused(connection: Any, fields: Any) -> None:
-    with pytest.raises(ConfigurationError, match="'elsewhere' is no Spark cluster"):
+    with pytest.raises(ConfigurationError, match="'elsewhere' is not a Spark cluster"):
         SparkTarget.of(connection(**{"conn_id": "elsewhere", **fields}))
 
 

@@ -51,7 +51,7 @@ def test_the_sensor_finds_old_batches_that_nobody_works_on(
     sensor.older_than, sensor.states = OLD, ["open"]
     assert not sensor.poke(context())
     sensor.states = ["open", "sealed"]
-    hook.mark_consumed(batch)
+    hook.client.batches.mark_consumed(batch)
     assert not sensor.poke(context())
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -103,7 +104,7 @@ def test_return_some_then_all(url: str, source: QueueTable, error: str) -> None:
     assert shown.returncode == 0
     assert f"1 to {address}" in shown.stdout
     assert "1: malformed headers" in shown.stdout
-    assert source.depth().messages == 3
+    assert depth(source).messages == 3
     moved = answer("return", error, "--kind", "malformed headers", "--redirect-to", address, "--malformed", url=url)
     assert moved["messages"] == 1
 
@@ -134,7 +135,7 @@ def test_a_dry_run_of_a_return_says_what_would_be(url: str, source: QueueTable, 
     shown = sqlqueue("return", error, "--all", "--dry-run", url=url).stdout
     assert [line.partition("  ")[0] for line in shown.splitlines()[1:3]] == ["would return", "would stay"]
     assert not any(line.startswith("returned") for line in shown.splitlines())
-    assert source.depth().messages == 0
+    assert depth(source).messages == 0
 
 
 @pytest.mark.parametrize("arguments", [(), ("--dry-run",), ("--json",)])

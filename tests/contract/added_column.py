@@ -40,6 +40,7 @@ def main(url: str, schema: str, folder: str) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     from airflow_sqlqueue import Message, PurgeOptions, QueueClient
+    from airflow_sqlqueue.queue.browsing import browse
     from airflow_sqlqueue.queue.forwarding import transfer
     from airflow_sqlqueue.row import spark_schema
     from airflow_sqlqueue.spark.source.messages import message_row
@@ -64,7 +65,7 @@ def main(url: str, schema: str, folder: str) -> dict[str, Any]:
     orders.forward(f"archive@{schema}")
     found["forward"] = column("archive")
     with archive.open() as table, orders.open() as target, table.session.transaction():
-        first, second = (head.row_version for head in table.browse(2))
+        first, second = (head.row_version for head in browse(table, 2))
         transfer(table, target, [first, second], {second: {"traceparent": "given"}})
     found["transfer"] = column("orders")
     for stage, staging in (("files", folder), ("table", None)):

@@ -25,6 +25,8 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import PermissionDeniedError
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
+from airflow_sqlqueue.queue.purge import PurgeOptions, purge
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
@@ -129,10 +131,10 @@ def exercise(connect: Connect, tmp_path: Path) -> Exercise:
             expired = [Message(body=b"late", time_to_be_received=timedelta(seconds=-5))] * 3
             alive = [Message(HEADERS, b"%d" % n, timedelta(hours=1) if n % 2 else None) for n in range(200)]
             assert queue.send([*expired, *alive]) == 203
-            depth = queue.depth()
-            assert (depth.messages, depth.expired) == (200, 3)
+            counted = depth(queue)
+            assert (counted.messages, counted.expired) == (200, 3)
             assert [message.body for message in queue.peek(5)] == [b"late", b"late", b"late", b"0", b"1"]
-            assert queue.purge_expired(chunk=2).deleted == 3
+            assert purge(queue, PurgeOptions(chunk=2)).deleted == 3
             first, second = queue.receive(2)
             assert (first.body, second.body) == (b"0", b"1")
             assert (first.expires, second.expired) == (None, False)

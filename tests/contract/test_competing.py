@@ -43,7 +43,7 @@ def test_every_message_is_accounted_for_exactly_once(
     senders = [
         context.Process(target=competing.send, args=(server_url, name, n * half, half, accounts)) for n in (0, 1)
     ]
-    others = [context.Process(target=competing.purge, args=(server_url, name, done, accounts))]
+    others = [context.Process(target=competing.purge_expired, args=(server_url, name, done, accounts))]
     for n in range(4):
         others.append(context.Process(target=competing.receive, args=(server_url, name, n, done, accounts)))
         others.append(context.Process(target=competing.receive_as_endpoint, args=(text, table, done, accounts)))

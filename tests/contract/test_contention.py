@@ -25,6 +25,9 @@ from airflow_sqlqueue.errors import DeadlockError, LockTimeoutError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.publishing.conversation import Polling, wait_for_reply
 from airflow_sqlqueue.queue import PurgeOptions, QueueTable
+from airflow_sqlqueue.queue.browsing import browse
+from airflow_sqlqueue.queue.depth import backlog, depth
+from airflow_sqlqueue.queue.purge import purge
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.table_access import LAST
@@ -44,16 +47,16 @@ HELD = uuid.uuid4()
 """The id of a message that another has received."""
 
 READS: dict[str, Callable[[QueueTable], Any]] = {
-    "depth": lambda queue: queue.depth(),
-    "depth up to": lambda queue: queue.depth(limit=10),
-    "quick depth": lambda queue: queue.depth("quick"),
-    "backlog": lambda queue: queue.backlog("quick"),
-    "browse": lambda queue: queue.browse(10),
+    "depth": lambda queue: depth(queue),
+    "depth up to": lambda queue: depth(queue, limit=10),
+    "quick depth": lambda queue: depth(queue, "quick"),
+    "backlog": lambda queue: backlog(queue, "quick"),
+    "browse": lambda queue: browse(queue, 10),
     "peek": lambda queue: queue.peek(10),
     "ids": lambda queue: queue.take(ids=[HELD]),
-    "a purge of expired messages": lambda queue: queue.purge(PurgeOptions(dry_run=True)),
-    "a purge of all": lambda queue: queue.purge(EVERY),
-    "a purge by age": lambda queue: queue.purge(OLD),
+    "a purge of expired messages": lambda queue: purge(queue, PurgeOptions(dry_run=True)),
+    "a purge of all": lambda queue: purge(queue, EVERY),
+    "a purge by age": lambda queue: purge(queue, OLD),
     "a reply": lambda queue: wait_for_reply(queue, "c", Polling(timeout=5)),
     "an error": lambda queue: show_error(queue, message_id="m", with_body=True),
 }
@@ -105,7 +108,7 @@ def test_so_do_those_of_delayed_messages(
                 assert table.count().messages == 1
                 assert len(table.peek()) == 1
                 assert table.next_due() is not None
-                assert QueueTable(session, queue.address).backlog(delayed=address).delayed == 1
+                assert backlog(QueueTable(session, queue.address), delayed=address).delayed == 1
     finally:
         run_sql(queue.session, f"DROP TABLE {address.qualified_name}")
 
@@ -127,8 +130,8 @@ DIRTY: dict[str, Callable[[QueueTable], Any]] = {
     "sizes": lambda queue: queue.mean_bytes(),
     "what is left": lambda queue: queue.count_left(LAST),
     "the end of an error queue": lambda queue: window_of(queue, ErrorFilter()).up_to,
-    "what a purge leaves": lambda queue: queue.purge(PurgeOptions(dry_run=True)).remaining,
-    "a purge": lambda queue: queue.purge(PurgeOptions(all_messages=True, confirm=True)).deleted,
+    "what a purge leaves": lambda queue: purge(queue, PurgeOptions(dry_run=True)).remaining,
+    "a purge": lambda queue: purge(queue, PurgeOptions(all_messages=True, confirm=True)).deleted,
 }
 """What reads a queue under NOLOCK, and gives a number above 0."""
 
@@ -160,7 +163,7 @@ def test_sends_of_different_ids_do_not_wait_for_each_other(connect: Connect, que
         with pytest.raises(LockTimeoutError, match="lock of the send: another holds it for too long"):
             other.send(others_queue, send_id, [Message()])
     assert SendLedger(queue.session, queue.address.catalog, SCHEMA).send(queue, send_id, [Message()]).repeated
-    assert queue.depth().messages == 2
+    assert depth(queue).messages == 2
 
 
 def test_batches_are_opened_beside_one_that_is_locked(connect: Connect, queue: QueueTable) -> None:
@@ -205,4 +208,4 @@ def test_dropping_expired_messages_yields_to_endpoints(queue: QueueTable, fails:
             assert len(watched.receive(2)) == 1
     assert seen == [-5]
     assert run_sql(queue.session, PRIORITY)[0][0] == 0
-    assert queue.depth().total == (4 if fails else 0)
+    assert depth(queue).total == (4 if fails else 0)

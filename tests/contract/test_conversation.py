@@ -21,6 +21,7 @@ from airflow_sqlqueue.publishing.conversation import (
     wait_for_reply,
 )
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -143,8 +144,8 @@ def test_replies_of_others_stay(replies: QueueTable, clock: Time) -> None:
     mine = Message({HeaderNames.CORRELATION_ID: "mine"}, b"mine")
     replies.send([*others, poison, expired, mine, Message({HeaderNames.CORRELATION_ID: "MINE"})])
     assert wait_for_reply(replies, "mine", clock.polling()).body == b"mine"
-    depth = replies.depth()
-    assert (depth.messages, depth.expired) == (702, 1)
+    counted = depth(replies)
+    assert (counted.messages, counted.expired) == (702, 1)
     with pytest.raises(NoReplyError):
         wait_for_reply(replies, "mine", clock.polling(0))
 
@@ -230,7 +231,7 @@ def test_a_request_with_headers_as_text_or_inside_a_transaction_is_refused(
             request(destination, Message(), replies, clock.polling())
         with pytest.raises(TransactionError, match="outside the transaction"), private_queue(session, address_of):
             pass
-    assert responder.queue.depth().messages == 0
+    assert depth(responder.queue).messages == 0
 
 
 def test_a_reply_goes_to_allowed_queues_alone(settings: ConnectionSettings, queue_name: str) -> None:

@@ -27,6 +27,8 @@ from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
 from airflow_sqlqueue.errors import BatchError, ConfigurationError, DeadlockError, WrongBatchError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import MessageFilter, QueueTable
+from airflow_sqlqueue.queue.browsing import browse
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
@@ -65,7 +67,7 @@ def test_the_messages_stay(connect: Connect, any_queue: QueueTable, staging: Sta
     assert (done.batch.kept, done.batch.state, done.batch.parts, done.batch.expired) == (True, "sealed", 6, 1)
     assert read(connect, any_queue, done) == expected
     assert Batch.from_dict(done.batch.to_dict()) == done.batch
-    assert (any_queue.depth().messages, any_queue.depth().expired) == (105, 1)
+    assert (depth(any_queue).messages, depth(any_queue).expired) == (105, 1)
 
 
 def test_large_bodies_are_copied_in_their_place(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
@@ -73,7 +75,7 @@ def test_large_bodies_are_copied_in_their_place(connect: Connect, queue: QueueTa
     queue.send(Message(body=body) for body in bodies)
     done = copy(connect, queue, staging, options=replace(SMALL_PARTS, inline_body_bytes=500))
     assert read(connect, queue, done) == bodies
-    assert queue.depth().messages == 20
+    assert depth(queue).messages == 20
 
 
 def test_a_retry_goes_on_where_the_last_part_ended(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
@@ -91,7 +93,7 @@ def test_a_retry_goes_on_where_the_last_part_ended(connect: Connect, queue: Queu
     done = copy(connect, queue, staging, batch_id=batch_id)
     assert done.resumed
     assert read(connect, queue, done) == expected, "what came after the mark is not in it"
-    assert queue.depth().messages == 110
+    assert depth(queue).messages == 110
 
 
 def test_two_tries_at_once_copy_each_message_once(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
@@ -201,13 +203,13 @@ def test_what_no_file_can_keep_is_left_out_and_counted(
     connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
     fill(queue, 3)
-    first = queue.browse(1)[0].row_version
+    first = browse(queue, 1)[0].row_version
     text = "REPLACE([Headers], N'}', N',\"a\":\"' + NCHAR(55357) + N'\"}')"
     table = queue.address.qualified_name
     run_sql(queue.session, f"UPDATE {table} SET [Headers] = {text} WHERE [RowVersion] = {first}")
     done = copy(connect, queue, staging)
     assert (done.batch.messages, done.batch.quarantined) == (2, 1)
-    assert queue.depth().messages == 3
+    assert depth(queue).messages == 3
 
 
 def test_what_does_not_go_together_is_refused(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:

@@ -18,6 +18,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -200,7 +201,7 @@ def test_drop_refuses_a_queue_with_messages(session: Session, table: ResolvedAdd
     QueueTable(session, table).send([Message(), Message()])
     with pytest.raises(QueueNotEmptyError, match="holds messages"):
         drop_queue(session, table)
-    assert QueueTable(session, table).depth().messages == 2
+    assert depth(QueueTable(session, table)).messages == 2
     assert drop_queue(session, table, force=True) == 2
 
 

@@ -12,7 +12,7 @@ from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.depth import Depth
+from airflow_sqlqueue.queue.depth import Depth, backlog, depth
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query
@@ -29,11 +29,11 @@ def sent(seconds_ago: float, lives: timedelta | None = None) -> Message:
 
 
 def test_the_three_kinds_of_depth_agree_on_what_they_count(any_queue: QueueTable) -> None:
-    assert [any_queue.depth(kind).messages for kind in ("exact", "quick", "catalog")] == [0, 0, 0]
+    assert [depth(any_queue, kind).messages for kind in ("exact", "quick", "catalog")] == [0, 0, 0]
     any_queue.send([Message(), Message(time_to_be_received=LATE), Message(), Message()])
-    assert any_queue.depth() == Depth(3, 1)
-    assert any_queue.depth("quick") == Depth(4, None, "quick")
-    assert any_queue.depth("catalog") == Depth(4, None, "catalog")
+    assert depth(any_queue) == Depth(3, 1)
+    assert depth(any_queue, "quick") == Depth(4, None, "quick")
+    assert depth(any_queue, "catalog") == Depth(4, None, "catalog")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_messages_are_counted_by_narrow_indexes_where_there_are_such(
 
     queue = Watched(session, table)
     queue.send([Message(), Message(time_to_be_received=LATE), Message(time_to_be_received=-LATE)])
-    assert queue.depth() == Depth(2, 1)
+    assert depth(queue) == Depth(2, 1)
     assert asked[-1] == name
 
 
@@ -82,24 +82,24 @@ def test_the_head_is_counted_up_to_a_limit(session: Session, table: ResolvedAddr
     for limit in range(1, 12):
         asked.clear()
         expired = sum(life == LATE for life in lives[:limit])
-        assert queue.depth(limit=limit) == Depth(len(lives[:limit]) - expired, expired)
+        assert depth(queue, limit=limit) == Depth(len(lives[:limit]) - expired, expired)
         by_indexes = ["queue.depth_up_to_by_indexes"] if layout == "modern" else []
         certain = layout == "modern" and limit > lives.count(LATE)
         assert asked == [*by_indexes, *([] if certain else ["queue.depth_up_to"])]
-    assert queue.depth(limit=11) == queue.depth()
+    assert depth(queue, limit=11) == depth(queue)
 
 
 def test_what_each_kind_gets_wrong(connect: Connect, any_queue: QueueTable) -> None:
     numbers = any_queue.send_numbered([Message()] * 5)
     any_queue.take(numbers[1:4])
-    assert any_queue.depth().messages == 2
-    assert any_queue.depth("quick").messages == 5
+    assert depth(any_queue).messages == 2
+    assert depth(any_queue, "quick").messages == 5
     with connect() as other, other.transaction():
         QueueTable(other, any_queue.address).send([Message()])
         QueueTable(other, any_queue.address).take(numbers[:1])
-        assert any_queue.depth().messages == 1
-        assert any_queue.depth("quick").messages == 1
-    assert any_queue.depth("catalog").messages == 2
+        assert depth(any_queue).messages == 1
+        assert depth(any_queue, "quick").messages == 1
+    assert depth(any_queue, "catalog").messages == 2
 
 
 def test_a_span_of_row_versions_may_exceed_an_int(queue: QueueTable) -> None:
@@ -107,14 +107,14 @@ def test_a_span_of_row_versions_may_exceed_an_int(queue: QueueTable) -> None:
     queue.send([Message()])
     run_sql(queue.session, f"DBCC CHECKIDENT (N'{table}', RESEED, 5000000000)")
     queue.send([Message()])
-    assert queue.depth("quick").messages == 5_000_000_001
-    assert queue.depth().messages == 2
+    assert depth(queue, "quick").messages == 5_000_000_001
+    assert depth(queue).messages == 2
 
 
 def test_the_age_of_the_oldest_by_the_servers_clock(any_queue: QueueTable) -> None:
-    assert any_queue.backlog().oldest_seconds is None
+    assert backlog(any_queue).oldest_seconds is None
     any_queue.send([sent(500, LATE), sent(100), sent(200)])
-    age = any_queue.backlog().oldest_seconds
+    age = backlog(any_queue).oldest_seconds
     assert age is not None
     assert 95 < age < 160
 
@@ -124,28 +124,28 @@ def test_the_age_of_the_oldest_by_the_servers_clock(any_queue: QueueTable) -> No
 )
 def test_an_unknown_age_of_the_head_is_none(queue: QueueTable, message: Message) -> None:
     queue.send([message, sent(100)])
-    assert queue.backlog().oldest_seconds is None
+    assert backlog(queue).oldest_seconds is None
 
 
 def test_a_sender_whose_clock_is_ahead(queue: QueueTable) -> None:
     queue.send([sent(-1000)])
-    assert queue.backlog().oldest_seconds == 0.0
+    assert backlog(queue).oldest_seconds == 0.0
 
 
 def test_how_many_rows_were_ever_inserted(any_queue: QueueTable) -> None:
-    assert any_queue.backlog().inserted == 0
+    assert backlog(any_queue).inserted == 0
     any_queue.send([Message()])
-    assert any_queue.backlog().inserted == 1
+    assert backlog(any_queue).inserted == 1
     any_queue.send([Message()] * 4)
     any_queue.receive(5)
-    assert any_queue.backlog().inserted == 5
+    assert backlog(any_queue).inserted == 5
 
 
 def test_a_message_that_comes_back_is_a_row_inserted_again(queue: QueueTable) -> None:
     queue.send([Message()])
     (message,) = queue.receive(1)
     queue.send([Message(message.headers, message.body, id=message.id)])
-    assert (queue.depth().messages, queue.backlog().inserted) == (1, 2)
+    assert (depth(queue).messages, backlog(queue).inserted) == (1, 2)
 
 
 def test_a_rolled_back_send_counts_among_the_rows_ever_inserted(queue: QueueTable) -> None:
@@ -156,7 +156,7 @@ def test_a_rolled_back_send_counts_among_the_rows_ever_inserted(queue: QueueTabl
 
     with pytest.raises(InterruptedError):
         send_and_fail()
-    assert queue.backlog().inserted == 3
+    assert backlog(queue).inserted == 3
 
 
 @pytest.fixture
@@ -175,15 +175,15 @@ def test_delayed_messages_are_counted_apart(queue: QueueTable, delayed: Resolved
         f"INSERT INTO {delayed.qualified_name} ([Headers], [Body], [Due]) VALUES (N'{{}}', 0x01, GETUTCDATE()), "
         "(N'{}', NULL, GETUTCDATE()), (N'{}', NULL, GETUTCDATE())",
     )
-    backlog = queue.backlog(kind, delayed=delayed)
-    assert (backlog.depth.messages, backlog.delayed) == (2, 3)
+    found = backlog(queue, kind, delayed=delayed)
+    assert (found.depth.messages, found.delayed) == (2, 3)
 
 
 def test_without_a_table_of_delayed_messages_their_count_is_none(session: Session, queue: QueueTable) -> None:
     nowhere = replace(queue.address, table=f"{queue.address.table}.nowhere")
-    assert queue.backlog(delayed=nowhere).delayed is None
-    assert queue.backlog(delayed=queue.address).delayed is None
-    assert queue.backlog().delayed is None
+    assert backlog(queue, delayed=nowhere).delayed is None
+    assert backlog(queue, delayed=queue.address).delayed is None
+    assert backlog(queue).delayed is None
 
 
 def test_the_table_of_delayed_messages_is_routed_by_its_own_name(session: Session, queue: QueueTable) -> None:
@@ -200,19 +200,19 @@ def test_a_synonym_is_counted_at_its_base(session: Session, queue: QueueTable) -
     synonym = replace(queue.address, table=f"{queue.address.table}.synonym")
     run_sql(session, f"CREATE SYNONYM [{synonym.schema}].[{synonym.table}] FOR {queue.address.qualified_name}")
     try:
-        backlog = QueueTable(session, synonym).backlog("catalog")
-        assert (backlog.depth.messages, backlog.inserted) == (3, 3)
+        found = backlog(QueueTable(session, synonym), "catalog")
+        assert (found.depth.messages, found.inserted) == (3, 3)
     finally:
         run_sql(session, f"DROP SYNONYM [{synonym.schema}].[{synonym.table}]")
 
 
 def test_an_unknown_kind_of_depth_is_refused(queue: QueueTable) -> None:
     with pytest.raises(ConfigurationError, match="choose one of exact, quick, catalog"):
-        queue.depth("rough")
+        depth(queue, "rough")
 
 
 @pytest.mark.parametrize("kind", ["exact", "quick", "catalog"])
 def test_no_kind_counts_another_table(session: Session, table: ResolvedAddress, kind: str) -> None:
     run_sql(session, f"CREATE TABLE {table.qualified_name} ([Id] int NOT NULL)")
     with pytest.raises(NotAQueueError):
-        QueueTable(session, table).depth(kind)
+        depth(QueueTable(session, table), kind)

@@ -10,6 +10,7 @@ import pytest
 from airflow_sqlqueue.errors import QueueNotFoundError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition, subscription_definition
@@ -101,7 +102,7 @@ def test_a_name_as_sql_writes_it_gets_a_hint(
     create_queue(session, audit)
     name = form.format(schema=schema, database=audit.catalog)
     with pytest.raises(QueueNotFoundError) as caught:
-        QueueTable(session, resolver.resolve(name)).depth()
+        depth(QueueTable(session, resolver.resolve(name)))
     assert f"write {audit.canonical} for the table" in str(caught.value)
     with pytest.raises(QueueNotFoundError, match="does not exist, or the login"):
-        QueueTable(session, resolver.resolve(f"{schema}.nothing")).depth()
+        depth(QueueTable(session, resolver.resolve(f"{schema}.nothing")))

@@ -30,6 +30,7 @@ from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.row import drained_row_schema
 from airflow_sqlqueue.sql import Query, query
@@ -136,7 +137,7 @@ def test_the_same_id_returns_the_sealed_batch(connect: Connect, queue: QueueTabl
     again = drain(connect, queue, staging, batch_id)
     assert again.batch == first.batch
     assert again.resumed
-    assert queue.depth().messages == 10
+    assert depth(queue).messages == 10
 
 
 def test_a_batch_belongs_to_one_queue(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
@@ -163,7 +164,7 @@ def test_an_interrupted_batch_is_resumed(connect: Connect, queue: QueueTable, st
     result = drain(connect, queue, staging, batch_id)
     assert result.resumed
     assert bodies(result.batch) == expected(100), "the batch ends at the mark taken when it was opened"
-    assert queue.depth().messages == 5
+    assert depth(queue).messages == 5
 
 
 def test_a_limit_is_kept_over_tries(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
@@ -180,7 +181,7 @@ def test_a_limit_is_kept_over_tries(connect: Connect, queue: QueueTable, staging
         ).run()
     batch = drain(connect, queue, staging, batch_id, options).batch
     assert bodies(batch) == expected(50)
-    assert queue.depth().messages == 50
+    assert depth(queue).messages == 50
 
 
 def test_a_part_that_comes_after_the_seal_is_undone(
@@ -199,7 +200,7 @@ def test_a_part_that_comes_after_the_seal_is_undone(
         with pytest.raises(BatchError, match="was sealed meanwhile"):
             zombie.drain_part(Window(), None)
     assert sealed.messages == 20
-    assert queue.depth().messages == 10
+    assert depth(queue).messages == 10
     assert len(list(Path(staging.root).rglob("*.parquet"))) == 2, "the undone part's file is an orphan"
     assert bodies(sealed) + Counter(message.body for message in queue.receive(100)) == expected(30)
 
@@ -214,7 +215,7 @@ def test_messages_that_others_hold_are_reported(connect: Connect, queue: QueueTa
         session.roll_back()
         session.begin()
     assert len(held) == 3
-    assert queue.depth().messages == 3
+    assert depth(queue).messages == 3
 
 
 def test_a_batch_is_consumed_once_and_for_good(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
@@ -335,7 +336,7 @@ def test_a_staging_folder_that_cannot_be_written(connect: Connect, queue: QueueT
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StagingError, match="cannot be written"):
         drain(connect, queue, StagingFolder.of(tmp_path / "file"))
-    assert queue.depth().messages == 5
+    assert depth(queue).messages == 5
 
 
 SIDE_BY_SIDE = DrainOptions(workers=4, rows_per_statement=50, rows_per_part=100, settle_seconds=5)
@@ -383,7 +384,7 @@ def test_a_limit_is_kept_by_workers_together(
     options = replace(SIDE_BY_SIDE, max_messages=limit)
     for _ in range(2):
         assert drain(connect, queue, staging, batch_id, options).batch.messages == limit
-    assert queue.depth().messages == 1_000 - limit
+    assert depth(queue).messages == 1_000 - limit
 
 
 def test_gaps_in_row_versions_cost_nothing(

@@ -16,7 +16,7 @@ from airflow_sqlqueue.drain.worker import LONGEST_WAIT
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable, browsing
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.queue.purge import PurgeOptions
+from airflow_sqlqueue.queue.purge import PurgeOptions, purge
 from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect
 
@@ -72,7 +72,7 @@ def test_a_part_gathers_no_longer_than_it_may(
     """A time that is over at once leaves one statement to each part: nothing else bounds these."""
     monkeypatch.setattr(browsing, "STRETCH", 7)
     for seconds, parts in ((1e-9, 3), (3_600.0, 1)):
-        queue.purge(PurgeOptions(all_messages=True, confirm=True))
+        purge(queue, PurgeOptions(all_messages=True, confirm=True))
         queue.send([Message(SALES, b"%d" % number) for number in range(21)])
         settings = DrainOptions(rows_per_statement=rows, seconds_per_part=seconds, settle_seconds=0)
         staging = StagingFolder.of(tmp_path / f"staging {seconds}")

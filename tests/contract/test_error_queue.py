@@ -15,6 +15,7 @@ from airflow_sqlqueue.errorqueue.scan import show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError, NotAQueueError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
@@ -63,7 +64,7 @@ def test_failures_are_counted_in_groups(filled: QueueTable) -> None:
         (NO_FAILED_QUEUE, 1, None),
         (MALFORMED, 1, None),
     }
-    assert filled.depth().messages == 7
+    assert depth(filled).messages == 7
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_a_message_is_shown_by_row_version_or_id(queue: QueueTable) -> None:
     assert "body'" not in repr(again)
     with pytest.raises(ConfigurationError, match=r"2 messages have the id m-2: name one by RowVersion, \d+, \d+\."):
         show_error(queue, message_id="m-2")
-    assert queue.depth().messages == 3
+    assert depth(queue).messages == 3
 
 
 def test_poison_is_shown_as_it_is(queue: QueueTable) -> None:

@@ -21,6 +21,8 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError, DeadlockError, WrongBatchError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import MessageFilter, QueueTable, browsing
+from airflow_sqlqueue.queue.browsing import browse, find
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Connect, run_sql
@@ -71,8 +73,8 @@ def test_only_what_matches_leaves_the_queue(connect: Connect, queue: QueueTable,
     done = drain(connect, queue, staging)
     assert (done.batch.messages, done.batch.expired, done.locked, done.batch.parts) == (100, 1, 0, 5)
     assert read(connect, queue, done) == expected
-    assert queue.depth().messages == 200
-    assert queue.find(SALES) == []
+    assert depth(queue).messages == 200
+    assert find(queue, SALES) == []
 
 
 def test_large_bodies_that_match(connect: Connect, queue: QueueTable, staging: StagingFolder | None) -> None:
@@ -80,14 +82,14 @@ def test_large_bodies_that_match(connect: Connect, queue: QueueTable, staging: S
     options = replace(SMALL_PARTS, inline_body_bytes=1_000)
     done = drain(connect, queue, staging, options=options)
     assert sorted(int(body.rstrip(b".")) for body in read(connect, queue, done)) == list(range(1, 40, 2))
-    assert queue.depth().messages == 20
+    assert depth(queue).messages == 20
 
 
 def test_limits_count_what_matches(connect: Connect, queue: QueueTable, staging: StagingFolder | None) -> None:
     expected, batch_id = fill(queue, 200), uuid.uuid4()
     done = drain(connect, queue, staging, options=replace(SMALL_PARTS, max_messages=31), batch_id=batch_id)
     assert read(connect, queue, done) == expected[:31]
-    assert len(queue.find(SALES, 1_000)) == 67 - 31
+    assert len(find(queue, SALES, 1_000)) == 67 - 31
 
 
 def test_a_part_that_is_full_of_bytes_leaves_the_rest_to_the_next(
@@ -96,7 +98,7 @@ def test_a_part_that_is_full_of_bytes_leaves_the_rest_to_the_next(
     queue.send(message(n, "Sales" if n % 2 else "Billing", 1_000) for n in range(60))
     options = DrainOptions(bytes_per_part=5_000, bytes_per_statement=2_500)
     done = drain(connect, queue, staging, options=options)
-    assert (done.batch.messages, queue.depth().messages) == (30, 30)
+    assert (done.batch.messages, depth(queue).messages) == (30, 30)
     assert done.batch.parts > 4
 
 
@@ -206,7 +208,7 @@ def test_a_retry_goes_on_with_the_same_filter(
     done = drain(connect, queue, staging, batch_id=batch_id)
     assert done.resumed
     assert read(connect, queue, done) == expected
-    assert len(queue.find(SALES)) == 10, "what came after the mark stays"
+    assert len(find(queue, SALES)) == 10, "what came after the mark stays"
     assert drain(connect, queue, staging, batch_id=batch_id).batch == done.batch
 
 
@@ -240,7 +242,7 @@ def test_what_no_file_can_keep_goes_to_quarantine(
     connect: Connect, queue: QueueTable, staging: StagingFolder | None
 ) -> None:
     queue.send([message(1), message(2), message(3)])
-    first = queue.browse(1)[0]
+    first = browse(queue, 1)[0]
     text = "REPLACE([Headers], N'}', N',\"a\":\"' + NCHAR(55357) + N'\"}')"
     table = queue.address.qualified_name
     run_sql(queue.session, f"UPDATE {table} SET [Headers] = {text} WHERE [RowVersion] = {first.row_version}")

@@ -12,9 +12,11 @@ from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import browse, find
 from airflow_sqlqueue.queue.condition import QueueCondition, check_condition
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.queue.purge import PurgeOptions
+from airflow_sqlqueue.queue.purge import PurgeOptions, purge
 from tests.contract.conftest import Connect, run_sql
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
@@ -69,7 +71,7 @@ def test_what_matches_is_found_however_it_is_written(any_queue: QueueTable, wher
     is_unicode = any_queue.layout.types["Headers"] == "nvarchar"
     texts = [write(values) for name, write in WRITERS.items() if is_unicode or name not in {"raw", "slashes"}]
     any_queue.send(Message(text, b"%d" % number) for number, text in enumerate(texts))
-    assert len(any_queue.find(where)) == len(texts)
+    assert len(find(any_queue, where)) == len(texts)
     assert [message.body for message in any_queue.receive(9, where=where)] == [b"%d" % n for n in range(len(texts))]
 
 
@@ -92,12 +94,12 @@ NEAR = {
 @pytest.mark.parametrize(("where", "other"), NEAR.values(), ids=NEAR)
 def test_what_is_near_does_not_match(queue: QueueTable, where: MessageFilter, other: dict[str, Any]) -> None:
     queue.send([Message(other)])
-    assert queue.find(where) == []
+    assert find(queue, where) == []
 
 
 def test_a_generic_type_is_one_type(queue: QueueTable) -> None:
     queue.send([Message(headers(**{HeaderNames.ENCLOSED_MESSAGE_TYPES: f"Shop.A, Shop;{GENERIC}, Shop, Version=1"}))])
-    assert len(queue.find(MessageFilter(message_type=GENERIC))) == 1
+    assert len(find(queue, MessageFilter(message_type=GENERIC))) == 1
 
 
 @pytest.mark.parametrize(
@@ -105,8 +107,8 @@ def test_a_generic_type_is_one_type(queue: QueueTable) -> None:
 )
 def test_malformed_headers_match_no_filter(queue: QueueTable, text: str) -> None:
     queue.send([Message(text)])
-    assert queue.find(MessageFilter(endpoint="Sales")) == []
-    purged = queue.purge(PurgeOptions(where=MessageFilter(endpoint="Sales"), confirm=True))
+    assert find(queue, MessageFilter(endpoint="Sales")) == []
+    purged = purge(queue, PurgeOptions(where=MessageFilter(endpoint="Sales"), confirm=True))
     assert (purged.deleted, purged.complete) == (0, True)
 
 
@@ -124,7 +126,7 @@ def test_the_server_leaves_out_what_cannot_match(queue: QueueTable) -> None:
         return rows
 
     queue.session.run = counted  # type: ignore[method-assign]
-    assert len(queue.find(MessageFilter(endpoint="Sales", since=NOON))) == 1
+    assert len(find(queue, MessageFilter(endpoint="Sales", since=NOON))) == 1
     assert len(read) == 1
 
 
@@ -133,18 +135,18 @@ def test_a_purge_by_a_filter(connect: Connect, queue: QueueTable) -> None:
         Message(headers(**{HeaderNames.ORIGINATING_ENDPOINT: "Sales" if n % 3 else "Billing"})) for n in range(30)
     )
     where = MessageFilter(endpoint="Sales")
-    counted = queue.purge(PurgeOptions(where=where, dry_run=True))
+    counted = purge(queue, PurgeOptions(where=where, dry_run=True))
     assert (counted.deleted, counted.remaining) == (0, 20)
-    some = queue.purge(PurgeOptions(where=where, confirm=True, chunk=4, max_messages=6))
+    some = purge(queue, PurgeOptions(where=where, confirm=True, chunk=4, max_messages=6))
     assert (some.deleted, some.remaining, some.complete) == (6, None, False)
-    old = queue.purge(PurgeOptions(where=where, older_than=timedelta(0), confirm=True))
+    old = purge(queue, PurgeOptions(where=where, older_than=timedelta(0), confirm=True))
     assert (old.deleted, old.remaining, old.complete, old.undated) == (14, 0, True, 0)
-    assert queue.depth().messages == 10
+    assert depth(queue).messages == 10
     with connect() as other, other.transaction():
         one = f"{queue.address.qualified_name} WITH (XLOCK, ROWLOCK)"
-        run_sql(other, f"UPDATE {one} SET [Recoverable] = 1 WHERE [RowVersion] = {queue.browse(1)[0].row_version}")
-        assert queue.purge(PurgeOptions(where=MessageFilter(endpoint="Billing"), confirm=True)).deleted == 9
-    assert queue.depth().messages == 1
+        run_sql(other, f"UPDATE {one} SET [Recoverable] = 1 WHERE [RowVersion] = {browse(queue, 1)[0].row_version}")
+        assert purge(queue, PurgeOptions(where=MessageFilter(endpoint="Billing"), confirm=True)).deleted == 9
+    assert depth(queue).messages == 1
 
 
 def test_a_filter_and_an_age_must_both_hold(queue: QueueTable) -> None:
@@ -154,7 +156,7 @@ def test_a_filter_and_an_age_must_both_hold(queue: QueueTable) -> None:
         queue.send([Message({HeaderNames.TIME_SENT: sent, HeaderNames.ORIGINATING_ENDPOINT: endpoint})])
     queue.send([Message({HeaderNames.ORIGINATING_ENDPOINT: endpoint}) for endpoint in ("Sales", "Billing")])
     options = PurgeOptions(where=MessageFilter(endpoint="Sales"), older_than=timedelta(days=7), confirm=True)
-    purged = queue.purge(options)
+    purged = purge(queue, options)
     assert (purged.deleted, purged.undated) == (1, 1)
 
 

@@ -9,7 +9,8 @@ import pytest
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.browsing import PAGE
+from airflow_sqlqueue.queue.browsing import PAGE, browse, find
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.filters import MessageFilter
 from tests.contract.conftest import Connect
 
@@ -41,7 +42,7 @@ def order(number: int) -> Message:
 )
 def test_receive_what_matches(any_queue: QueueTable, where: MessageFilter, expected: list[int]) -> None:
     any_queue.send(order(number) for number in range(10))
-    assert [head.decoded.values["NServiceBus.MessageId"] for head in any_queue.find(where)] == [
+    assert [head.decoded.values["NServiceBus.MessageId"] for head in find(any_queue, where)] == [
         f"m-{number}" for number in expected
     ]
     assert [int(message.body) for message in any_queue.receive(100, where=where)] == expected
@@ -52,7 +53,7 @@ def test_at_most_so_many_are_received(queue: QueueTable) -> None:
     queue.send(order(number) for number in range(10))
     where = MessageFilter(message_type="Shop.PlaceOrder")
     assert [int(message.body) for message in queue.receive(2, where=where)] == [1, 3]
-    assert queue.depth().messages == 8
+    assert depth(queue).messages == 8
 
 
 def test_a_search_ends_with_its_window(queue: QueueTable) -> None:
@@ -60,26 +61,26 @@ def test_a_search_ends_with_its_window(queue: QueueTable) -> None:
     queue.send(order(number) for number in range(count))
     last = MessageFilter(message_id=f"m-{count - 1}")
     assert queue.receive(1, where=last, window=count - 1) == []
-    assert queue.find(last, window=count) != []
+    assert find(queue, last, window=count) != []
     assert [int(message.body) for message in queue.receive(1, where=last)] == [count - 1]
 
 
 def test_malformed_headers_are_stepped_over(any_queue: QueueTable) -> None:
     any_queue.send([Message('{"NServiceBus.MessageId": '), Message(""), Message('["m-1"]'), order(1)])
     assert [message.body for message in any_queue.receive(5, where=MessageFilter(message_id="m-1"))] == [b"1"]
-    assert any_queue.depth().messages == 3
+    assert depth(any_queue).messages == 3
 
 
 def test_a_message_without_a_message_id_goes_by_its_rows_id(queue: QueueTable) -> None:
     queue.send([Message({"a": "b"}, b"plain"), order(1)])
-    (first, _) = queue.browse(2)
+    (first, _) = browse(queue, 2)
     assert [message.body for message in queue.receive(1, where=MessageFilter(message_id=str(first.id)))] == [b"plain"]
 
 
 def test_expired_messages_match_only_on_request(queue: QueueTable) -> None:
     queue.send([Message({"a": "b"}, b"late", timedelta(seconds=-1)), Message({"a": "b"}, b"alive")])
     where = MessageFilter(headers={"a": "b"})
-    assert [head.expired for head in queue.find(where)] == [True, False]
+    assert [head.expired for head in find(queue, where)] == [True, False]
     assert [message.body for message in queue.receive(5, where=where)] == [b"alive"]
     assert [message.body for message in queue.receive(5, where=where, keep_expired=True)] == [b"late"]
 

@@ -15,6 +15,7 @@ from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.queue_table import LAST
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.window import Window
@@ -51,7 +52,7 @@ def test_1_rows_are_deleted_by_a_common_table_expression_that_adds_up_their_byte
     with queue.session.transaction():
         taken = queue.take_head(5, Window(0), 250)
     assert 1 <= len(taken) < 5
-    assert queue.depth().messages == 5 - len(taken)
+    assert depth(queue).messages == 5 - len(taken)
 
 
 def test_1_rows_are_deleted_into_the_table_of_staged_messages(queue: QueueTable, ledger: Ledger) -> None:
@@ -62,19 +63,19 @@ def test_1_rows_are_deleted_into_the_table_of_staged_messages(queue: QueueTable,
             queue, uuid.uuid4(), uuid.uuid4(), rows=3, window=Window(0), max_bytes=10**6, keep_expired=True
         )
     assert taken is not None
-    assert queue.depth().messages == 2
+    assert depth(queue).messages == 2
 
 
 def test_2_a_part_is_committed_by_the_statement_that_enters_it(queue: QueueTable, ledger: Ledger) -> None:
     queue.send([Message(body=b"a"), Message(body=b"b")])
     assert [part.path for part in ledger.parts(commit(queue, ledger, "file:///part"))] == ["file:///part"]
-    assert queue.depth().messages == 1
+    assert depth(queue).messages == 1
 
 
 def test_3_a_part_without_a_file_is_committed_with_its_rows(queue: QueueTable, ledger: Ledger) -> None:
     queue.send([Message(body=b"a"), Message(body=b"b")])
     assert [part.path for part in ledger.parts(commit(queue, ledger, None))] == [None]
-    assert queue.depth().messages == 1
+    assert depth(queue).messages == 1
 
 
 def test_4_a_none_that_cannot_be_described_loses_no_transaction_in_silence(queue: QueueTable) -> None:
@@ -99,7 +100,7 @@ def test_5_statements_pass_over_what_others_have_locked(queue: QueueTable, conne
         with other.transaction():
             assert [message.body for message in elsewhere.receive(3)] == [b"0", b"1", b"2"]
             with queue.session.lock_timeout(1):
-                assert queue.depth().messages == 7
+                assert depth(queue).messages == 7
                 assert queue.peek(1)[0].body == b"3"
                 assert queue.ends() == (4, 10)
                 assert [message.body for message in queue.receive(1)] == [b"3"]
@@ -139,7 +140,7 @@ def test_7_a_count_of_a_large_queue_does_not_wait_for_a_receiver(queue: QueueTab
     with connect() as other, other.transaction():
         assert len(QueueTable(other, queue.address).receive(10)) == 10
         with queue.session.lock_timeout(1):
-            assert queue.depth().messages == MANY - 10
+            assert depth(queue).messages == MANY - 10
 
 
 def test_8_nothing_is_left_behind(queue: QueueTable, ledger: Ledger, connect: Connect) -> None:

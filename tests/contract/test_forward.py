@@ -11,6 +11,7 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError, RowRefusedError, TransactionError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable, forwarding
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.forwarding import forward
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
@@ -39,7 +40,7 @@ def test_messages_are_moved_as_they_are(any_queue: QueueTable, connect: Connect,
     assert (some.messages, some.complete) == (3, False)
     rest = forward(any_queue, QueueTable(any_queue.session, target.address), chunk=2)
     assert (rest.messages, rest.locked, rest.complete) == (3, 0, True)
-    assert any_queue.depth().total == 0
+    assert depth(any_queue).total == 0
     after = target.peek()
     assert after[0].body == b"first"
     columns = ("id", "headers", "body", "expires", "expired", "correlation_id", "reply_to_address")
@@ -77,7 +78,7 @@ def test_a_queue_that_takes_nothing_ends_it_soon(
     run_sql(target.session, f"ALTER TABLE {target.address.qualified_name} ADD CHECK ([Body] IS NULL)")
     with pytest.raises(RowRefusedError, match="547"):
         forward(queue, QueueTable(queue.session, target.address), chunk=10)
-    assert queue.depth().messages == 50
+    assert depth(queue).messages == 50
 
 
 def test_triggers_stand_on_both(queue: QueueTable, target: QueueTable) -> None:

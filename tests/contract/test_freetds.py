@@ -13,6 +13,7 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -35,6 +36,6 @@ def test_send_receive_and_drain(
         first, second = queue.receive(2)
         assert (first.body, second.body) == (b"", b"\x01")
         assert decode_headers(first.headers).values == headers
-        assert queue.depth().expired == 1
+        assert depth(queue).expired == 1
     batch = Drain(lambda: Session(freetds), address, StagingFolder.of(tmp_path)).run().batch
     assert (batch.messages, batch.expired) == (198, 1)

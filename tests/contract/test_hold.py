@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import delete, hold
 from airflow_sqlqueue.sql import query
 from tests.conftest import Connect
 
@@ -17,7 +18,7 @@ def test_what_is_held_nobody_else_receives_and_what_is_not_deleted_comes_back(
     any_queue.send([Message(headers, b"secret"), Message({}, b"x", timedelta(seconds=-1)), Message(), Message()])
     session = any_queue.session
     session.begin()
-    first, expired, third = heads = any_queue.hold(3)
+    first, expired, third = heads = hold(any_queue, 3)
     assert [head.expired for head in heads] == [False, True, False]
     assert first.decoded.values[HeaderNames.ENCLOSED_MESSAGE_TYPES] == "Shop.T"
     assert first.body_bytes == len(b"secret")
@@ -25,7 +26,7 @@ def test_what_is_held_nobody_else_receives_and_what_is_not_deleted_comes_back(
         (free,) = QueueTable(other, any_queue.address).receive(4)
         assert free.row_version > third.row_version
         assert any_queue.count_left(third.row_version) == 3
-        any_queue.drop([first.row_version, expired.row_version])
+        delete(any_queue, [first.row_version, expired.row_version])
         session.run(query("session.commit"))
         session.committed()
         (again,) = QueueTable(other, any_queue.address).receive(4)
@@ -37,7 +38,7 @@ def test_what_is_held_is_in_the_queue_again_when_the_connection_breaks(queue: Qu
     holder = connect()
     held = QueueTable(holder, queue.address)
     holder.begin()
-    held.drop([head.row_version for head in held.hold(2)])
+    delete(held, [head.row_version for head in hold(held, 2)])
     assert queue.receive(2) == []
     holder.close()
     assert queue.count_left(2**63 - 1, wait=60) == 2

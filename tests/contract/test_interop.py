@@ -14,6 +14,8 @@ from airflow_sqlqueue.delayed.table import DelayedCount, DelayedTable
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.publishing.subscriptions import SubscriptionTable, publish
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
+from airflow_sqlqueue.queue.purge import purge
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -91,7 +93,7 @@ def test_locks_are_respected_in_both_directions(
             assert second is not None
             assert second.body == b"2"
             assert [message.body for message in queue.peek()] == [b"3"]
-            assert queue.depth().messages == 1
+            assert depth(queue).messages == 1
         other.connection.rollback()
         assert [message.body for message in queue.peek()] == [b"0", b"2", b"3"]
 
@@ -103,7 +105,7 @@ def test_both_purge_what_expired(session: Session, table: ResolvedAddress, endpo
         for _ in range(3):
             other.send(b"late", lives=-1000)
         other.send(b"alive", lives=600_000)
-        assert queue.purge_expired().deleted == 3
+        assert purge(queue).deleted == 3
         queue.send([Message(body=b"late", time_to_be_received=timedelta(seconds=-1))])
         if queue.layout.read_committed_snapshot:
             pytest.skip("READPAST stands alone in what versions 4 and later run: error 650, as it is documented")

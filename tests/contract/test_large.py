@@ -21,6 +21,7 @@ from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable, large_messages
+from airflow_sqlqueue.queue.depth import depth
 from tests.contract.conftest import Connect
 
 LIMIT = 100
@@ -112,7 +113,7 @@ def test_a_missing_body_stops_the_requeue(connect: Connect, queue: QueueTable, s
     Path(str(file).removeprefix("file://")).unlink()
     with connect() as session, pytest.raises(StagingError, match=r"body-.*cannot be read"):
         requeue(Ledger(session, queue.address.catalog), uuid.UUID(batch.batch_id))
-    assert queue.depth().total == 0
+    assert depth(queue).total == 0
 
 
 def test_bodies_are_swept_with_their_part_and_not_before(

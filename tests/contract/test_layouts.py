@@ -19,7 +19,8 @@ from airflow_sqlqueue.errors import (
 from airflow_sqlqueue.inspection.inspect import fix, inspect
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.purge import PurgeOptions
+from airflow_sqlqueue.queue.depth import backlog, depth
+from airflow_sqlqueue.queue.purge import PurgeOptions, purge
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
@@ -162,7 +163,7 @@ def test_a_synonym_of_nothing_is_a_missing_queue(session: Session, table: Resolv
     run_sql(session, f"CREATE SYNONYM [{table.schema}].[{table.table}] FOR [{table.schema}].[nothing at all]")
     try:
         with pytest.raises(QueueNotFoundError, match="nothing at all"):
-            QueueTable(session, table).depth()
+            depth(QueueTable(session, table))
     finally:
         run_sql(session, f"DROP SYNONYM [{table.schema}].[{table.table}]")
 
@@ -186,7 +187,7 @@ def test_a_send_names_the_column_that_it_cannot_fill(session: Session, table: Re
     queue = QueueTable(session, table)
     with pytest.raises(NotAQueueError, match="'Tenant' takes no NULL and has no default"):
         queue.send([Message()])
-    assert queue.depth().messages == 0
+    assert depth(queue).messages == 0
 
 
 def test_text_outside_ascii_survives_a_varchar_column(session: Session, table: ResolvedAddress) -> None:
@@ -266,11 +267,11 @@ USES: dict[str, Callable[[QueueTable], Any]] = {
     "window": lambda queue: queue.window_end(1, 3, 9) == 4,
     "peek": lambda queue: queue.peek()[0].body == b"3",
     "ends": lambda queue: queue.ends() == (4, 4),
-    "quick depth": lambda queue: queue.depth("quick").messages == 1,
-    "bounded depth": lambda queue: queue.depth(limit=2).messages == 1,
-    "backlog": lambda queue: queue.backlog("catalog").oldest_seconds is None,
+    "quick depth": lambda queue: depth(queue, "quick").messages == 1,
+    "bounded depth": lambda queue: depth(queue, limit=2).messages == 1,
+    "backlog": lambda queue: backlog(queue, "catalog").oldest_seconds is None,
     "count_left": lambda queue: queue.count_left(4) == 1,
-    "purge": lambda queue: queue.purge(PurgeOptions(all_messages=True, confirm=True)).deleted == 1,
+    "purge": lambda queue: purge(queue, PurgeOptions(all_messages=True, confirm=True)).deleted == 1,
 }
 
 
@@ -297,7 +298,7 @@ def test_an_index_that_is_dropped_under_a_transaction(
     queue.send([Message(body=b"0")])
     with connect() as owner:
         run_sql(owner, INDEX_CHANGES["dropped"].format(table=table.qualified_name))
-    with pytest.raises(LayoutChangedError, match="altered under a transaction"), session.transaction():
+    with pytest.raises(LayoutChangedError, match="altered during a transaction"), session.transaction():
         queue.receive()
     assert [message.body for message in queue.receive()] == [b"0"]
 
@@ -328,7 +329,7 @@ def test_a_change_under_a_transaction_rolls_it_back(connect: Connect, session: S
     queue.receive()
     with connect() as owner:
         run_sql(owner, f"ALTER TABLE {table.qualified_name} DROP COLUMN [ReplyToAddress]")
-    with pytest.raises(LayoutChangedError, match="altered under a transaction"), session.transaction():
+    with pytest.raises(LayoutChangedError, match="altered during a transaction"), session.transaction():
         queue.receive()
     with session.transaction():
         assert [message.body for message in queue.receive(10)] == [b"1", b"2"]
@@ -343,7 +344,7 @@ def test_a_queue_that_is_dropped_meanwhile(connect: Connect, session: Session, t
     with pytest.raises(QueueNotFoundError, match="does not exist"):
         queue.receive()
     with pytest.raises(QueueNotFoundError, match="does not exist"):
-        queue.depth()
+        depth(queue)
 
 
 def test_another_error_is_not_taken_for_a_change(session: Session, table: ResolvedAddress) -> None:
@@ -372,9 +373,9 @@ def test_one_transaction_spans_catalogs(session: Session, table: ResolvedAddress
     def move_and_fail() -> None:
         with session.transaction():
             there.send([Message(body=message.body) for message in here.receive()])
-            assert there.depth().messages == 1
+            assert depth(there).messages == 1
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
         move_and_fail()
-    assert (here.depth().messages, there.depth().messages) == (1, 0)
+    assert (depth(here).messages, depth(there).messages) == (1, 0)

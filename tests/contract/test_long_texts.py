@@ -14,6 +14,7 @@ from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import MessageFilter, QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
@@ -58,7 +59,7 @@ def test_a_drain_with_a_long_filter(connect: Connect, queue: QueueTable, headers
     queue.send([Message(wanted, b"wanted"), Message({}, b"other")])
     for _ in range(2):
         done = Drain(connect, queue.address, TableStage(), DrainRequest(where=where, batch_id=batch_id)).run()
-        assert (done.batch.messages, queue.depth().messages) == (1, 1)
+        assert (done.batch.messages, depth(queue).messages) == (1, 1)
     with connect() as session:
         kept = Ledger(session, queue.address.catalog).find(batch_id).filter
     assert kept is not None

@@ -108,7 +108,7 @@ def test_what_was_swept_is_not_sent_in_part(queue: QueueTable, outgoing: Outgoin
     attempts = [outgoing.stage([row(1), row(2)]), outgoing.stage([row(3), row(4)])]
     run_sql(queue.session, f"DELETE FROM [{SCHEMA}].[Outgoing] WHERE [Body] = CAST('4' AS varbinary(max))")
     send_id = uuid.uuid4()
-    with pytest.raises(TransactionError, match="Of 2 messages that a task has staged 1 are there"):
+    with pytest.raises(TransactionError, match="A task staged 2 messages, and 1 are left"):
         outgoing.send(queue, send_id, attempts)
     assert bodies(queue) == []
     assert outgoing.send(queue, send_id, [attempts[0]]) == SendResult(2, repeated=False)

@@ -14,6 +14,7 @@ from airflow_sqlqueue.inspection.inspect import inspect
 from airflow_sqlqueue.inspection.overview import COUNTED_EXPIRED, HEADS, DatabaseOverview, QueueOverview
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import browse
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -62,7 +63,7 @@ def test_a_queue_is_shown_with_what_stands_beside_it(
     first = {HeaderNames.TIME_SENT: format_time(SENT)}
     queue.send([Message(first), Message(time_to_be_received=timedelta(seconds=-1)), Message(), Message()])
     run_sql(session, f"INSERT [{schema}].[audit.Delayed] ([Headers], [Due]) VALUES ('{{}}', GETUTCDATE())")
-    (last,) = queue.browse(1, after=queue.browse(3)[-1].row_version)
+    (last,) = browse(queue, 1, after=browse(queue, 3)[-1].row_version)
     assert Quarantine(session, audit.catalog, schema).move(queue, uuid.uuid4(), {last.row_version: "no text"}) == 1
     look()
     found = look()

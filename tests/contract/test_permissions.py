@@ -16,7 +16,9 @@ from airflow_sqlqueue.inspection.inspect import fix, inspect
 from airflow_sqlqueue.inspection.overview import DatabaseOverview
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.competitors import competitors
+from airflow_sqlqueue.queue.depth import depth
+from airflow_sqlqueue.queue.purge import purge
+from airflow_sqlqueue.queue.receivers import other_receivers
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -85,7 +87,7 @@ def test_without_the_right_to_definitions_a_filtered_index_counts_as_one(
         assert overview.findings == ()
         queue, asked = QueueTable(low, table), list[str]()
         with patch.object(queue, "query", lambda name, **names: asked.append(name) or QueueTable.query(queue, name)):
-            assert queue.depth().messages == 3
+            assert depth(queue).messages == 3
         assert asked == ["queue.depth_by_indexes"]
         assert len(queue.receive(3)) == 3
 
@@ -142,7 +144,7 @@ def test_a_reader_may_look_and_no_more(session: Session, table: ResolvedAddress,
     QueueTable(session, table).send([Message()])
     with login_in("db_datareader")() as reader:
         queue = QueueTable(reader, table)
-        assert queue.depth().messages == 1
+        assert depth(queue).messages == 1
         assert len(queue.peek()) == 1
         with pytest.raises(PermissionDeniedError, match="INSERT") as caught:
             queue.send([Message()])
@@ -150,15 +152,15 @@ def test_a_reader_may_look_and_no_more(session: Session, table: ResolvedAddress,
         with pytest.raises(PermissionDeniedError, match="DELETE"):
             queue.receive()
         with pytest.raises(PermissionDeniedError, match="DELETE"):
-            queue.purge_expired()
-    assert QueueTable(session, table).depth().messages == 1
+            purge(queue)
+    assert depth(QueueTable(session, table)).messages == 1
 
 
 def test_a_login_without_any_permission(session: Session, table: ResolvedAddress, login_in: LoginIn) -> None:
     create_queue(session, table)
     with login_in()() as nobody:
         with pytest.raises(QueueNotFoundError, match="or the login has no permission on it"):
-            QueueTable(nobody, table).depth()
+            depth(QueueTable(nobody, table))
         assert table not in [found.table for found in list_tables(nobody, table.catalog)]
 
 
@@ -173,7 +175,7 @@ def test_who_else_consumes_takes_a_permission_of_its_own(
             assert (finding.code, finding.severity) == ("consumers-unknown", "note")
             assert "VIEW SERVER STATE" in finding.text
             assert "Azure SQL Database VIEW DATABASE STATE" in finding.text
-            assert competitors(runtime, audit) == []
+            assert other_receivers(runtime, audit) == []
     finally:
         run_sql(session, f"DROP TABLE {audit.qualified_name}")
 

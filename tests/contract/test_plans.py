@@ -18,9 +18,11 @@ from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import window_of
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable, browsing
+from airflow_sqlqueue.queue.browsing import browse, hold
+from airflow_sqlqueue.queue.depth import backlog, depth
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.large_messages import lock_large, read_body, take_large
-from airflow_sqlqueue.queue.purge import PurgeOptions
+from airflow_sqlqueue.queue.purge import PurgeOptions, purge
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.queue.window import Window
@@ -83,7 +85,7 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     Ledger(planning, table.catalog).create()
     planning.watch()
     queue.peek(1_000)
-    queue.browse(1_000)
+    browse(queue, 1_000)
     assert len(browsing.read(queue, ("Id", "Body"), FIRST, LAST, rows=500, max_bytes=2**40)) == 500
     queue.window_end(1_000, FIRST, LAST)
     fragments, passing = copied_page(queue.layout.types, 2**20), readpast(True)
@@ -93,10 +95,10 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     assert browsing.search(queue, where, Window()) != []
     assert browsing.search(queue, where, Window(), wait=True) != []
     queue.mean_bytes()
-    queue.depth("quick")
+    depth(queue, "quick")
     queue.rows("queue.depth_up_to", 1_000, FIRST)
     queue.rows("queue.depth_up_to_by_indexes", 1_000, FIRST, 1_000)
-    queue.backlog("catalog")
+    backlog(queue, "catalog")
     queue.count_left(LAST)
     window_of(queue, ErrorFilter())
     queue.rows("conversation.waiting", 100, FIRST, correlation_id=Fragment("[CorrelationId]"))
@@ -105,13 +107,13 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
         assert large is not None
         assert b"".join(read_body(queue, large)) == b"1000"
         take_large(queue, large)
-    (first, *_) = queue.browse(1)
+    (first, *_) = browse(queue, 1)
     # Undone again: what is staged without a ledger row would stay for good, and so would what is in quarantine.
     planning.begin()
     assert Quarantine(planning, table.catalog).move(queue, uuid.uuid4(), {first.row_version: "a test"}) == 1
     planning.roll_back()
     planning.begin()
-    assert len(queue.hold(100)) == 100
+    assert len(hold(queue, 100)) == 100
     planning.roll_back()
     planning.begin()
     assert len(queue.take([first.row_version])) == 1
@@ -133,7 +135,7 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     planning.roll_back()
     assert len(queue.receive(500)) == 500
     # Most of them stay: of a queue that is nearly empty, a scan is as good a way to find the head.
-    assert queue.purge(PurgeOptions(all_messages=True, confirm=True, chunk=250, max_messages=500)).deleted == 500
+    assert purge(queue, PurgeOptions(all_messages=True, confirm=True, chunk=250, max_messages=500)).deleted == 500
     return planning.plans
 
 

@@ -16,6 +16,9 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import browse
+from airflow_sqlqueue.queue.depth import depth
+from airflow_sqlqueue.queue.purge import PurgeOptions, purge
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.row import ROW_VERSION
@@ -46,7 +49,7 @@ def test_send_then_receive_in_order(queue: QueueTable) -> None:
 def test_peek_removes_nothing(queue: QueueTable) -> None:
     queue.send([Message(body=b"a"), Message(body=b"b"), Message(body=b"c")])
     assert [message.body for message in queue.peek(2)] == [b"a", b"b"]
-    assert queue.depth().messages == 3
+    assert depth(queue).messages == 3
 
 
 def test_bodies_of_all_sizes_come_back(queue: QueueTable) -> None:
@@ -87,9 +90,9 @@ def test_a_lifetime_beyond_the_calendar_is_never_and_long_ago(any_queue: QueueTa
 
 def test_depth_counts_expired_apart(queue: QueueTable) -> None:
     queue.send([Message(), Message(), Message(time_to_be_received=timedelta(seconds=-5))])
-    depth = queue.depth()
-    assert (depth.messages, depth.expired) == (2, 1)
-    assert queue.depth(limit=1).messages == 1
+    counted = depth(queue)
+    assert (counted.messages, counted.expired) == (2, 1)
+    assert depth(queue, limit=1).messages == 1
 
 
 def test_a_locked_message_is_passed_over(connect: Connect, queue: QueueTable) -> None:
@@ -98,7 +101,7 @@ def test_a_locked_message_is_passed_over(connect: Connect, queue: QueueTable) ->
         other = QueueTable(other_session, queue.address)
         with other_session.transaction():
             assert bodies(other, 1) == [b"first"]
-            assert queue.depth().messages == 1
+            assert depth(queue).messages == 1
             assert [message.body for message in queue.peek()] == [b"second"]
             assert bodies(queue, 1) == [b"second"]
             assert queue.receive() == []
@@ -131,7 +134,7 @@ def test_messages_are_taken_by_their_ids(any_queue: QueueTable) -> None:
     any_queue.send(sent)
     assert [message.body for message in any_queue.take(ids=[twice, gone])] == [b"2", b"4"]
     assert any_queue.take(ids=[twice]) == []
-    (head,) = any_queue.browse(1)
+    (head,) = browse(any_queue, 1)
     assert [message.body for message in any_queue.take([head.row_version], ids=[one])] == [b"1"]
     assert bodies(any_queue) == [b"3"]
 
@@ -180,7 +183,7 @@ def test_expired_messages_on_the_way_are_dropped(any_queue: QueueTable) -> None:
     any_queue.send([*late, Message(body=b"1"), *late, Message(body=b"2"), Message(body=b"3")])
     assert bodies(any_queue, 1) == [b"1"]
     assert bodies(any_queue, 5) == [b"2", b"3"]
-    assert any_queue.depth().total == 0
+    assert depth(any_queue).total == 0
 
 
 def test_dropped_messages_come_back_with_a_rollback(queue: QueueTable) -> None:
@@ -193,7 +196,7 @@ def test_dropped_messages_come_back_with_a_rollback(queue: QueueTable) -> None:
 
     with pytest.raises(InterruptedError):
         receive_and_fail()
-    assert (queue.depth().messages, queue.depth().expired) == (1, 1)
+    assert (depth(queue).messages, depth(queue).expired) == (1, 1)
 
 
 def test_expired_messages_are_returned_on_request(any_queue: QueueTable) -> None:
@@ -206,7 +209,7 @@ def test_peek_goes_on_page_by_page(any_queue: QueueTable) -> None:
     first = any_queue.peek(3)
     rest = any_queue.peek(10, after=first[-1].row_version)
     assert [message.row_version for message in first + rest] == numbers
-    heads = any_queue.browse(2, after=first[-1].row_version)
+    heads = browse(any_queue, 2, after=first[-1].row_version)
     assert [(head.row_version, head.body_bytes) for head in heads] == [(numbers[3], 3), (numbers[4], 4)]
     assert [head.decoded.values for head in heads] == [{"n": "3"}, {"n": "4"}]
     assert [head.id for head in heads] == [message.id for message in rest[:2]]
@@ -244,10 +247,10 @@ def test_rolled_back_messages_are_visible_again(queue: QueueTable) -> None:
 def test_purge_takes_only_what_expired(connect: Connect, queue: QueueTable) -> None:
     queue.send(Message(time_to_be_received=timedelta(seconds=-5)) for _ in range(25))
     queue.send([Message(body=b"alive"), Message(body=b"later", time_to_be_received=timedelta(hours=1))])
-    assert queue.purge_expired(dry_run=True).remaining == 25
-    limited = queue.purge_expired(chunk=4, max_messages=10)
+    assert purge(queue, PurgeOptions(dry_run=True)).remaining == 25
+    limited = purge(queue, PurgeOptions(chunk=4, max_messages=10))
     assert (limited.deleted, limited.remaining, limited.complete) == (10, 15, False)
-    rest = queue.purge_expired(chunk=4)
+    rest = purge(queue, PurgeOptions(chunk=4))
     assert (rest.deleted, rest.remaining, rest.complete) == (15, 0, True)
     assert bodies(queue) == [b"alive", b"later"]
 
@@ -256,10 +259,10 @@ def test_purge_passes_over_locked_messages(connect: Connect, queue: QueueTable) 
     queue.send(Message(time_to_be_received=timedelta(seconds=-5)) for _ in range(3))
     with connect() as other_session, other_session.transaction():
         assert len(QueueTable(other_session, queue.address).receive(1, keep_expired=True)) == 1
-        purged = queue.purge_expired()
+        purged = purge(queue)
         assert (purged.deleted, purged.remaining, purged.complete) == (2, 0, True)
         assert purged.locked >= 1
-    assert queue.purge_expired().locked == 0
+    assert purge(queue).locked == 0
 
 
 def test_a_table_that_is_no_queue(connect: Connect, address_of: AddressResolver, queue_name: str) -> None:
@@ -271,16 +274,16 @@ def test_a_table_that_is_no_queue(connect: Connect, address_of: AddressResolver,
         with pytest.raises(NotAQueueError):
             QueueTable(session, address).send([Message()])
         with pytest.raises(NotAQueueError):
-            QueueTable(session, address).depth()
+            depth(QueueTable(session, address))
 
 
 def test_a_missing_queue_database_or_schema_is_named(
     connect: Connect, address_of: AddressResolver, queue_name: str
 ) -> None:
     with connect() as session, pytest.raises(QueueNotFoundError, match="has no permission on it: create it"):
-        QueueTable(session, address_of.resolve(queue_name)).depth()
+        depth(QueueTable(session, address_of.resolve(queue_name)))
     with connect() as session, pytest.raises(QueueNotFoundError, match="database 'nowhere'"):
-        QueueTable(session, address_of.resolve(f"{queue_name}@[dbo]@[nowhere]")).depth()
+        depth(QueueTable(session, address_of.resolve(f"{queue_name}@[dbo]@[nowhere]")))
     with connect() as session, pytest.raises(QueueNotFoundError, match="schema 'nowhere'"):
         create_queue(session, address_of.resolve(f"{queue_name}@[nowhere]"))
 

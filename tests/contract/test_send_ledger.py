@@ -13,6 +13,7 @@ import pytest
 from airflow_sqlqueue.errors import MessageError, TransactionError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
 from airflow_sqlqueue.routing import AddressResolver
@@ -35,7 +36,7 @@ def test_a_repeated_sending_sends_nothing(queue: QueueTable, ledger: SendLedger)
     assert ledger.send(queue, send_id, MESSAGES, "a task") == SendResult(300, repeated=False)
     assert ledger.send(queue, send_id, MESSAGES, "a task") == SendResult(300, repeated=True)
     assert ledger.send(queue, uuid.uuid4(), MESSAGES[:5]) == SendResult(5, repeated=False)
-    assert queue.depth().messages == 305
+    assert depth(queue).messages == 305
 
 
 def test_a_sending_that_failed_is_made_again(queue: QueueTable, ledger: SendLedger) -> None:
@@ -43,7 +44,7 @@ def test_a_sending_that_failed_is_made_again(queue: QueueTable, ledger: SendLedg
     broken = [*MESSAGES, Message({"a": 1})]  # type: ignore[dict-item]
     with pytest.raises(MessageError):
         ledger.send(queue, send_id, broken)
-    assert queue.depth().messages == 0
+    assert depth(queue).messages == 0
     assert ledger.send(queue, send_id, MESSAGES) == SendResult(300, repeated=False)
 
 
@@ -109,7 +110,7 @@ def test_of_several_at_once_with_the_same_id_one_sends(queue: QueueTable, ledger
         thread.join(60)
     assert sorted(result.repeated for result in results) == [False] + [True] * 5
     assert {result.messages for result in results} == {300}
-    assert queue.depth().messages == 300
+    assert depth(queue).messages == 300
 
 
 _SEND_AND_HANG = """
@@ -142,7 +143,7 @@ def test_a_sender_killed_in_the_middle_has_sent_nothing(server_url: str, queue: 
         assert process.stdout.readline() == "half\n"
         process.kill()
     assert ledger.send(queue, send_id, MESSAGES) == SendResult(300, repeated=False)
-    assert queue.depth().messages == 300
+    assert depth(queue).messages == 300
 
 
 def test_old_sends_are_forgotten(queue: QueueTable, ledger: SendLedger) -> None:

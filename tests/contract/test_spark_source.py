@@ -31,7 +31,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.browsing import read
+from airflow_sqlqueue.queue.browsing import browse, read
 from airflow_sqlqueue.row import drained_row_schema, spark_schema
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source import peek
@@ -114,8 +114,8 @@ def test_every_range_and_every_page_once(
 ) -> None:
     """With gaps in the RowVersions, and bodies of which few fill a page."""
     queue.send(Message({}, b"x" * 3_000 if n % 5 == 0 else b"") for n in range(40))
-    queue.take([head.row_version for head in queue.browse(100)][10:15])
-    expected = [head.row_version for head in queue.browse(100)]
+    queue.take([head.row_version for head in browse(queue, 100)][10:15])
+    expected = [head.row_version for head in browse(queue, 100)]
     monkeypatch.setattr(peek, "PAGE_BYTES", 7_000)
     for partitions in ("1", "3", "1000"):
         rows = look("RowVersion bigint, Body binary", partitions=partitions)
@@ -125,7 +125,7 @@ def test_every_range_and_every_page_once(
 
 def test_a_page_is_bounded_by_the_bytes_that_it_brings(queue: QueueTable) -> None:
     queue.send(Message({}, b"x" * 1_000) for _ in range(10))
-    high = [head.row_version for head in queue.browse(100)][-1]
+    high = [head.row_version for head in browse(queue, 100)][-1]
     assert len(read(queue, ["Body"], 0, high, rows=100, max_bytes=2_500)) == 3
     assert len(read(queue, ["Body"], 0, high, rows=2, max_bytes=2_500)) == 2
     assert len(read(queue, ["Body"], 0, high, rows=100, max_bytes=1)) == 1
@@ -139,7 +139,7 @@ def test_an_empty_queue(look: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("partitions", [1, 2, 7])
 def test_limits_and_ranges(queue: QueueTable, look: Callable[..., Any], partitions: int) -> None:
     queue.send(Message({}, b"") for _ in range(20))
-    versions = [head.row_version for head in queue.browse(100)]
+    versions = [head.row_version for head in browse(queue, 100)]
 
     def found(**options: Any) -> list[int]:
         return versions_of(look("RowVersion bigint", partitions=str(partitions), **options))
@@ -155,7 +155,7 @@ def test_a_schema_selects_columns_on_the_server(
     queue: QueueTable, look: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.send([Message({"a": "b"}, b"body")])
-    (head,) = queue.browse()
+    (head,) = browse(queue)
     (row,) = look("rowversion bigint, ID string, Expired boolean, BodyFile string")
     assert row == {"rowversion": head.row_version, "ID": str(head.id), "Expired": False, "BodyFile": None}
     texts: list[str] = []
@@ -186,7 +186,7 @@ def test_locked_messages_are_passed_over(queue: QueueTable, connect: Connect, lo
 def test_what_spark_cannot_hold_is_told_and_not_quoted(queue: QueueTable, look: Callable[..., Any]) -> None:
     queue.send([Message("secret", b"")])
     run_sql(queue.session, f"UPDATE {queue.address.qualified_name} SET [Headers] = N'secret ' + NCHAR(0xD83D)")
-    (head,) = queue.browse()
+    (head,) = browse(queue)
     with pytest.raises(StagingError, match=rf"{head.row_version} \(RowVersion\) .*half a surrogate pair") as raised:
         look()
     assert "secret" not in str(raised.value)

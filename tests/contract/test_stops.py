@@ -25,6 +25,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect, run_sql
 
@@ -51,7 +52,7 @@ def test_a_drain_until_empty_takes_what_comes_meanwhile(
     options = DrainOptions(until_empty=True, rows_per_part=5)
     result = Drain(connect, queue.address, staging, DrainRequest(options=options), on_progress=send).run()
     assert (result.batch.messages, result.locked) == (20, 0)
-    assert queue.depth().total == 0
+    assert depth(queue).total == 0
 
 
 def test_a_drain_until_empty_stops_at_its_limit_on_a_busy_queue(
@@ -63,7 +64,7 @@ def test_a_drain_until_empty_stops_at_its_limit_on_a_busy_queue(
         connect, queue.address, staging, DrainRequest(options=options), on_progress=lambda _: fill(queue, 6)
     ).run()
     assert result.batch.messages == 50
-    assert queue.depth().total > 0
+    assert depth(queue).total > 0
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -91,7 +92,7 @@ def test_time_counts_from_the_opening_of_the_batch(
         run_sql(session, f"UPDATE {table} SET {earlier} WHERE [BatchId] = '{batch_id}'")
     batch = Drain(connect, queue.address, staging, DrainRequest(batch_id=batch_id, options=options)).run().batch
     assert (batch.state, batch.messages) == ("sealed", taken)
-    assert queue.depth().total == 200 - taken
+    assert depth(queue).total == 200 - taken
 
 
 @pytest.mark.parametrize("seconds", [0, -1])

@@ -13,6 +13,7 @@ from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageErr
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.publishing.subscriptions import Subscription, SubscriptionTable, publish, topic_of
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create, create_queue, subscription_definition
@@ -177,7 +178,7 @@ def test_a_missing_queue_is_named_and_nothing_is_sent(
     table = subscriptions.address.canonical
     command = f"sqlqueue unsubscribe B {PLACED} --table '{table}'"
     assert str(raised.value).endswith(f": create it, or end its subscriptions with '{command}'.")
-    assert a.depth().messages == 0
+    assert depth(a).messages == 0
 
 
 def test_an_endpoint_that_is_no_plain_name_is_in_no_command(
@@ -200,7 +201,7 @@ def test_a_queue_that_takes_nothing_undoes_the_rest(
         subscriptions.subscribe(PLACED, endpoint, queue.address)
     with pytest.raises(NotAQueueError, match="'Tenant' takes no NULL"):
         publish(subscriptions, address_of, [Message()], [PLACED])
-    assert a.depth().messages == 0
+    assert depth(a).messages == 0
 
 
 def test_publishing_joins_the_sessions_transaction(
@@ -216,7 +217,7 @@ def test_publishing_joins_the_sessions_transaction(
 
     with pytest.raises(InterruptedError):
         publish_and_fail()
-    assert a.depth().messages == 0
+    assert depth(a).messages == 0
 
 
 @pytest.mark.parametrize(("message", "types"), [(Message("{}"), [PLACED]), (Message(), [])])
@@ -266,8 +267,8 @@ def test_events_go_to_no_subscriber_in_another_database_unless_it_is_allowed(
             AddressError, match=r"outside of the allowed .* nothing was published.*unsubscribe Payments"
         ):
             publish(subscriptions, address_of, [Message()], [PLACED])
-        assert sales.depth().messages == QueueTable(session, payments).depth().messages == 0
+        assert depth(sales).messages == depth(QueueTable(session, payments)).messages == 0
     allowed = replace(address_of, allowed_catalogs=[sales.address.catalog, other_catalog])
     assert publish(subscriptions, allowed, [Message()], [PLACED]).copies == 2
-    assert QueueTable(session, payments).depth().messages == 1
+    assert depth(QueueTable(session, payments)).messages == 1
     run_sql(session, f"DROP SYNONYM {synonym}")

@@ -24,6 +24,7 @@ from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.errors import BatchError, ConfigurationError, NotAQueueError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.tables.discovery import list_tables
@@ -100,7 +101,7 @@ def test_a_statement_is_bounded_by_bytes(queue: QueueTable) -> None:
     assert taken is not None
     second, _ = taken
     assert (second.rows, second.min_row_version) == (3, first.max_row_version + 1)
-    assert queue.depth().messages == 6
+    assert depth(queue).messages == 6
 
 
 def test_a_page_is_bounded_and_parts_no_equal_row_versions(connect: Connect, queue: QueueTable) -> None:
@@ -134,7 +135,7 @@ def test_an_interrupted_batch_is_resumed(connect: Connect, queue: QueueTable) ->
     )
     with pytest.raises(InterruptedError):
         first.run()
-    assert queue.depth().messages < 100
+    assert depth(queue).messages < 100
     result = drain(connect, queue, batch_id)
     assert result.resumed
     assert sorted(bodies(connect, queue, result.batch)) == sorted(expected(100))
@@ -155,7 +156,7 @@ def test_a_part_that_comes_after_the_seal_is_undone(connect: Connect, queue: Que
             zombie.drain_part(Window(), None)
         everything = f"SELECT COUNT(*) FROM [sqlqueue].[BatchMessage] WHERE [BatchId] = '{batch_id}'"
         assert run_sql(session, everything)[0][0] == sealed.messages == 20
-    assert queue.depth().messages == 10
+    assert depth(queue).messages == 10
 
 
 POISON = "N'secret ' + NCHAR(0xD83D)"

@@ -14,6 +14,7 @@ import pytest
 from airflow_sqlqueue.errors import ConnectionLostError, WrongBatchError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.source import claims as module
@@ -171,7 +172,7 @@ def test_a_reader_that_dies_at_every_statement(
     last = MicroBatches(tmp_path, claims(), columns)
     last.run()
     assert sorted(map(int, last.sink())) == list(range(sent))
-    assert queue.depth().messages == 0
+    assert depth(queue).messages == 0
 
 
 def test_one_query_for_each_consumer(claims: Any, queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +196,7 @@ def test_what_is_sent_later_is_left(claims: Any, columns: SelectedColumns, queue
     batches = [batch for share in reader.shares(start, end) for batch in read_share(reader.access, columns, share)]
     assert sum(batch.num_rows for batch in batches) == 3
     assert reader.claim(end, None) == end
-    assert queue.depth().messages == 2
+    assert depth(queue).messages == 2
     reader.close()
 
 

@@ -25,7 +25,7 @@ from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.scan import scan, window_of
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.queue import MessageFilter, QueueCondition
-from airflow_sqlqueue.queue.browsing import heads
+from airflow_sqlqueue.queue.browsing import browse
 
 url, name, error_name = sys.argv[1:]
 client = QueueClient.from_url(url)
@@ -37,7 +37,7 @@ def memory():
 
 def page():
     with client.queue(name).open() as queue:
-        for head in heads(queue, 200):
+        for head in browse(queue, 200):
             Envelope.of(head.decoded).content.message_types
         for message in scan(queue, window_of(queue, ErrorFilter())):
             pass

@@ -26,6 +26,7 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchError, DeadlockError, LockTimeoutError, StagingError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from tests.contract.conftest import Connect, run_sql
 from tests.faults.account import Account
 from tests.faults.faulty import FaultyStage
@@ -134,7 +135,7 @@ def test_a_disk_that_a_drain_has_filled_has_its_room_again(
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
     batch = drain(connect, queue, staging, batch_id, keep=keep).batch
     assert (batch.state, batch.messages) == ("sealed", len(bodies))
-    assert queue.depth().messages == (len(bodies) if keep else 0)
+    assert depth(queue).messages == (len(bodies) if keep else 0)
 
 
 class Interrupted(BaseException):
@@ -193,7 +194,7 @@ def test_the_files_of_a_part_whose_commit_was_sent_stay(
     with pytest.raises(BatchError, match="was sealed meanwhile"):
         Drain(connect, queue.address, stage, DrainRequest(batch_id=batch_id, options=alone)).run()
     assert len(unlisted(connect, queue, files_of(staging), batch_id)) == 1
-    assert queue.depth().messages == 40
+    assert depth(queue).messages == 40
 
 
 @pytest.fixture

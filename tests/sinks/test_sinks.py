@@ -24,6 +24,7 @@ from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.spark import MicroBatch, read_batch, write_delta, write_partitions
 from tests.contract.conftest import Connect
 from tests.faults.conftest import LONG
@@ -182,7 +183,7 @@ def test_killed_and_run_again(
     assert point != "in" or table(spark, f"{root}/merged") == Counter(in_batch.items())
     assert table(spark, f"{root}/lake", "parquet") == Counter(in_batch.items())
     assert table(spark, f"{root}/streamed") == Counter(in_queue.items())
-    assert queue.depth().messages == 0
+    assert depth(queue).messages == 0
 
 
 def kill(plan: dict[str, Any], folder: Path, doors: Doors | None) -> None:

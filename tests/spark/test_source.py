@@ -12,6 +12,8 @@ from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import browse
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark import raw_schema, read_batch, register, typed_columns
 from tests.contract.conftest import Connect
@@ -31,7 +33,7 @@ def test_a_look_at_a_queue_and_a_batch_of_it(
     spark: SparkSession, settings: ConnectionSettings, connect: Connect, queue: QueueTable, reader: DataFrameReader
 ) -> None:
     queue.send(Message({"n": f"{n} ☃"}, b"%d" % n) for n in range(30))
-    versions = [head.row_version for head in queue.browse(100)]
+    versions = [head.row_version for head in browse(queue, 100)]
     seen = reader.option("partitions", 3).load()
     assert seen.schema == raw_schema()
     names = [name for name in seen.columns if name != "Headers"]
@@ -39,7 +41,7 @@ def test_a_look_at_a_queue_and_a_batch_of_it(
     assert [row["RowVersion"] for row in rows] == versions
     some = reader.option("limit", 7).schema("rowVersion bigint, Id string").load()
     assert sorted(row["rowVersion"] for row in some.collect()) == versions[:7]
-    assert queue.depth().messages == 30
+    assert depth(queue).messages == 30
 
     batch = Drain(connect, queue.address, TableStage()).run().batch
     staged = spark.read.format("sqlqueue").option("batch", batch.batch_id).load()
@@ -54,7 +56,7 @@ def test_a_look_at_a_queue_and_a_batch_of_it(
 
 def test_filters_are_pushed_down_on_request(spark: SparkSession, queue: QueueTable, reader: DataFrameReader) -> None:
     queue.send(Message({}, b"") for _ in range(10))
-    versions = [head.row_version for head in queue.browse(100)]
+    versions = [head.row_version for head in browse(queue, 100)]
     condition = f"RowVersion > {versions[2]} AND RowVersion <= {versions[6]} AND NOT Expired"
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:

@@ -14,6 +14,7 @@ import pytest
 
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark import finish_stream, raw_schema, register
@@ -113,7 +114,7 @@ def test_a_sink_has_each_message_once(
     query = run()
     read = spark.read.parquet(sink)
     assert sorted(int(row["Body"]) for row in read.collect()) == list(range(sent))
-    assert queue.depth().messages == 0
+    assert depth(queue).messages == 0
     assert claimed(queue) == 1
     assert finish_stream(query, settings) > 4
     assert claimed(queue) == 0

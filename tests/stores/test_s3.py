@@ -33,6 +33,7 @@ from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, Stag
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from tests.contract.conftest import Connect
 from tests.stores.conftest import Bucket
 from tests.stores.server import KEY, PART_SIZE, SECRET, Door, S3Server
@@ -142,7 +143,7 @@ def test_a_part_that_is_undone_leaves_nothing(
     # A file that its finalizer closes would be uploaded after all.
     gc.collect()
     assert bucket.keys() == bucket.unfinished() == []
-    assert queue.depth().messages == 5
+    assert depth(queue).messages == 5
 
 
 def test_a_file_whose_commit_may_have_taken_effect_stays(staging: StagingFolder, bucket: Bucket) -> None:
@@ -216,7 +217,7 @@ def test_a_drain_whose_upload_is_refused_loses_nothing(
     sent, batch_id = fill(queue, size), uuid.uuid4()
     with s3.behind(door), pytest.raises(StagingError, match=r"^The file .* cannot be .*says the server"):
         drain(connect, queue, staging, batch_id)
-    assert queue.depth().messages == len(sent)
+    assert depth(queue).messages == len(sent)
     assert bucket.keys() == bucket.unfinished() == []
     with connect() as session:
         assert Ledger(session, queue.address.catalog).parts(batch_id) == []
@@ -235,7 +236,7 @@ def test_a_store_that_is_gone_loses_nothing(connect: Connect, queue: QueueTable)
         with pytest.raises(StagingError, match="Could not connect to the endpoint URL") as failure:
             drain(connect, queue, staging)
     assert secrets_in(failure.value) == []
-    assert queue.depth().messages == len(sent)
+    assert depth(queue).messages == len(sent)
 
 
 def test_a_server_that_hangs_does_not_hold_the_rows_for_ever(
@@ -269,7 +270,7 @@ def test_missing_credentials_lose_nothing(
     filesystem = S3FileSystem(endpoint_url=s3.url, skip_instance_cache=True)
     with pytest.raises(StagingError, match="credentials"):
         drain(connect, queue, StagingFolder(filesystem, "bucket/staging", "s3a://bucket/staging"))
-    assert queue.depth().messages == 5
+    assert depth(queue).messages == 5
 
 
 # Back, and away
@@ -284,7 +285,7 @@ def test_a_batch_goes_back(
     reader = StagingFolder(s3.filesystem(), staging.root, staging.uri)
     reader.filesystem.ls(f"{staging.root}/{batch_id}")
     batch = drain(connect, queue, staging, batch_id, rows=3)
-    assert queue.depth().messages == 0
+    assert depth(queue).messages == 0
     with connect() as session:
         ledger = Ledger(session, queue.address.catalog)
         kept = bucket.read(key_of(batch.paths[1]))
@@ -296,7 +297,7 @@ def test_a_batch_goes_back(
         with s3.behind(denied), pytest.raises(StagingError, match="cannot be read") as failure:
             requeue(ledger, batch_id, reader)
         assert secrets_in(failure.value) == []
-        assert queue.depth().messages == 0
+        assert depth(queue).messages == 0
         assert requeue(ledger, batch_id, reader).batch.messages == len(sent)
     assert [message.body for message in queue.receive(10)] == sent
 

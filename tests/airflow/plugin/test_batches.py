@@ -116,7 +116,7 @@ def test_a_sweep_is_offered_once_for_each_ledger_that_has_finished_batches(
 ) -> None:
     for _ in range(2):
         batch = hook.drain(queue_name, request=DrainRequest(batch_id=uuid.uuid4()), stage="table").batch
-        hook.mark_consumed(batch)
+        hook.client.batches.mark_consumed(batch)
     answer = get(BATCHES)
     assert [ledger["database"] for ledger in answer["ledgers"]] == [hook.client.settings.database]
     assert not any("sweep" in each["actions"] for each in answer["batches"])
@@ -126,7 +126,7 @@ def test_a_failed_action_says_why(post: Any, drained: Any, queue_name: str, dag:
     _, batch = drained
     preview = post(f"{ACTIONS}/preview", {"action": "requeue", "batch_id": batch["batch_id"]})
     started = post(ACTIONS, {"token": preview["token"], "count": 3})
-    hook.mark_consumed(hook.client.batches.get(uuid.UUID(batch["batch_id"]), queue_name))
+    hook.client.batches.mark_consumed(hook.client.batches.get(uuid.UUID(batch["batch_id"]), queue_name))
     task = Task(started["run_id"])
     (operator,) = dag.tasks
     made = type("Run", (), {"conf": conf_of(started["run_id"])})()

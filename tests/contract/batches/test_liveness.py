@@ -18,6 +18,7 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.session import Session
 from tests.conftest import Connect
@@ -142,13 +143,13 @@ def test_an_open_batch_is_abandoned_and_its_rows_go_back(
 ) -> None:
     queue.send(Message({}, b"%d" % n) for n in range(50))
     batch_id = open_batch(queue, ledger, staging, 2)
-    assert queue.depth().messages == 10
+    assert depth(queue).messages == 10
     with client.batches.locks() as task:
         assert task.take(batch_id)
         with pytest.raises(BatchError, match="is being worked on: stop its task first"):
             client.batches.abandon(batch_id)
     done = client.batches.abandon(batch_id)
-    assert (done.batch.state, done.batch.messages, queue.depth().messages) == ("requeued", 40, 50)
+    assert (done.batch.state, done.batch.messages, depth(queue).messages) == ("requeued", 40, 50)
     assert client.batches.abandon(batch_id).repeated
     sealed: Batch = drain()
     with pytest.raises(BatchError, match="put it back with 'sqlqueue requeue'"):
@@ -167,4 +168,4 @@ def test_a_zombie_adds_nothing_to_a_batch_that_was_abandoned(
         client.batches.abandon(batch_id)
         with pytest.raises(BatchError, match="was sealed meanwhile"):
             zombie.drain_part(Window(), None)
-    assert queue.depth().messages == 50
+    assert depth(queue).messages == 50

@@ -31,6 +31,8 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import browse
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql.columns import row_columns
@@ -98,7 +100,7 @@ def test_parts_that_interleave_come_back_in_the_order_of_the_queue(
 ) -> None:
     """A worker that stepped over locked rows leaves a part that stands inside another."""
     queue.send(Message({}, b"%d" % n) for n in range(60))
-    first = queue.browse(1)[0].row_version
+    first = browse(queue, 1)[0].row_version
     batch_id = uuid.uuid4()
     ledger.open(batch_id, queue.address.canonical, queue.ends()[1], stage.name)
     worker = worker_of(queue, batch_id, stage)
@@ -125,7 +127,7 @@ def test_a_requeued_batch_is_done_with(queue: QueueTable, ledger: Ledger, drain:
         drain(batch_id=batch_id, staging=stage)
     with pytest.raises(BatchError, match="it was put back into"):
         ledger.consume(batch)
-    assert queue.depth().messages == 10
+    assert depth(queue).messages == 10
     (info,) = batches(ledger, batch_id=batch_id)
     assert (info.state, info.stage, info.messages) == ("requeued", stage.name, 10)
     assert info.requeued is not None
@@ -147,7 +149,7 @@ def test_an_open_a_consumed_and_an_unknown_batch_are_refused(
         requeue(ledger, uuid.uuid4())
     with pytest.raises(BatchNotFoundError, match="no ledger"):
         requeue(Ledger(queue.session, queue.address.catalog, "no ledger here"), uuid.uuid4())
-    assert queue.depth().messages == 0
+    assert depth(queue).messages == 0
 
 
 def test_a_batch_whose_files_are_not_what_the_ledger_says_stays_sealed(
@@ -162,7 +164,7 @@ def test_a_batch_whose_files_are_not_what_the_ledger_says_stays_sealed(
         with pytest.raises(error, match=match):
             requeue(ledger, batch_id, staging)
         assert ledger.manifest(batch_id).state == "sealed"
-        assert queue.depth().messages == 0
+        assert depth(queue).messages == 0
 
     pq.write_table(pq.read_table(last).slice(1), last)
     refused(BatchMismatchError, "has 9 messages, the ledger says 10")
@@ -173,7 +175,7 @@ def test_a_batch_whose_files_are_not_what_the_ledger_says_stays_sealed(
     last.write_bytes(whole)
     refused(StagingError, "name the folder it was drained to", StagingFolder.of(tmp_path / "other"))
     requeue(ledger, batch_id)
-    assert queue.depth().messages == 30
+    assert depth(queue).messages == 30
 
 
 def test_of_several_at_once_one_puts_the_batch_back(
@@ -187,7 +189,7 @@ def test_of_several_at_once_one_puts_the_batch_back(
 
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(put_back, range(4))) == [False, True, True, True]
-    assert queue.depth().messages == 300
+    assert depth(queue).messages == 300
 
 
 def test_a_batch_that_is_sealed_meanwhile_is_put_back(
@@ -208,7 +210,7 @@ def test_a_batch_that_is_sealed_meanwhile_is_put_back(
             return super().find(batch_id)
 
     assert not requeue(Overtaken(queue.session, queue.address.catalog, SCHEMA), batch_id).repeated
-    assert queue.depth().messages == 1
+    assert depth(queue).messages == 1
 
 
 def test_a_batch_that_cannot_be_marked_is_not_taken_for_one_that_is(
@@ -223,7 +225,7 @@ def test_a_batch_that_cannot_be_marked_is_not_taken_for_one_that_is(
 
     with pytest.raises(LockTimeoutError, match="nothing was put back"):
         requeue(Ahead(queue.session, queue.address.catalog, SCHEMA), batch_id)
-    assert queue.depth().messages == 0
+    assert depth(queue).messages == 0
 
 
 def test_a_consume_waits_for_a_requeue_and_loses(
@@ -238,7 +240,7 @@ def test_a_consume_waits_for_a_requeue_and_loses(
                 consuming.result(0.3)
         with pytest.raises(BatchError, match="put back"):
             consuming.result(30)
-    assert queue.depth().messages == 10
+    assert depth(queue).messages == 10
 
 
 _REQUEUE_AND_HANG = """
@@ -293,4 +295,4 @@ def test_a_batch_whose_rows_are_not_what_the_ledger_says_stays_sealed(
     with pytest.raises(BatchMismatchError, match=f"has {head.messages - 1} messages, the ledger says {head.messages}"):
         requeue(ledger, uuid.UUID(batch.batch_id))
     assert ledger.manifest(uuid.UUID(batch.batch_id)).state == "sealed"
-    assert queue.depth().messages == 0
+    assert depth(queue).messages == 0

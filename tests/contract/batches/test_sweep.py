@@ -21,6 +21,7 @@ from airflow_sqlqueue.drain.sweep import SweepOptions, SweepResult, sweep
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError, TransactionError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.session import Session
@@ -88,7 +89,7 @@ def test_nothing_of_an_open_batch_is_touched(queue: QueueTable, ledger: Ledger, 
     assert sweep(ledger, staging, NOW) == SweepResult()
     assert staged(staging) == set(batch.paths)
     requeue(ledger, batch_id)
-    assert queue.depth().messages == 40
+    assert depth(queue).messages == 40
 
 
 def test_a_zombies_file_is_an_orphan_once_the_batch_is_sealed(

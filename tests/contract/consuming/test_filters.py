@@ -10,6 +10,7 @@ import pytest
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import MessageFilter, browsing
+from airflow_sqlqueue.queue.browsing import find
 from tests.contract.consuming.conftest import AT_ONCE, Consume, Seen, bodies, options
 
 SALES = MessageFilter(endpoint="Sales")
@@ -60,7 +61,7 @@ def test_what_comes_back_behind_the_search_is_found(orders: Queue) -> None:
     matching, others = fill(orders, 12)
     with orders.open() as table:
         table.session.begin()
-        (first, *_) = table.find(SALES)
+        (first, *_) = find(table, SALES)
         assert len(table.take([first.row_version])) == 1
         seen = Seen(lambda message: table.session.roll_back() if message.body == matching[1] else None)
         orders.consume(seen, options(where=SALES))

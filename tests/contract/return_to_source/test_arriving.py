@@ -13,6 +13,7 @@ from airflow_sqlqueue.errorqueue.return_to_source import ReturnToSource
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
@@ -38,7 +39,7 @@ def test_failed_messages_arrive_as_they_were_sent(make: Make, give_back: Any, of
         "dry_run": False,
         "seconds": 0,
     }
-    assert error.depth().messages == 0
+    assert depth(error).messages == 0
     arrived = source.receive(200)
     assert [(message.id, message.body) for message in arrived] == [(message.id, message.body) for message in sent]
     for message in arrived:
@@ -134,7 +135,7 @@ def test_a_redirect_takes_them_all(make: Make, error: QueueTable, sales: QueueTa
     assert give_back(error, redirect_to="raw", malformed=True).returned == {raw.address.canonical: 1}
     (message,) = raw.receive()
     assert (message.headers, message.body, message.id, message.expires) == (poison.headers, b"poison", poison.id, None)
-    assert (error.depth().messages, sales.depth().messages) == (0, 0)
+    assert (depth(error).messages, depth(sales).messages) == (0, 0)
 
 
 def test_a_redirect_to_a_missing_queue_or_to_itself_is_refused(error: QueueTable, give_back: Any, schema: str) -> None:
@@ -143,4 +144,4 @@ def test_a_redirect_to_a_missing_queue_or_to_itself_is_refused(error: QueueTable
         give_back(error, redirect_to="Gone")
     with pytest.raises(ConfigurationError, match="the queue they are in"):
         give_back(error, redirect_to=f"error@[{schema}]")
-    assert error.depth().messages == 1
+    assert depth(error).messages == 1

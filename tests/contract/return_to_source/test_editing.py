@@ -10,6 +10,7 @@ from airflow_sqlqueue.errorqueue.editing import edit
 from airflow_sqlqueue.errors import ConfigurationError, MessageError, MessageNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver
 from tests.contract.return_to_source.conftest import KEPT, Make, bodies, failed, headers_of
 
@@ -72,7 +73,7 @@ def test_edits_of_nothing_and_of_what_cannot_be_sent_are_refused(
         edit(error, resolver, second, body=b"")
     with pytest.raises(MessageError, match="half a surrogate"):
         edit(error, resolver, first, headers={"x": "\ud800"})
-    assert (error.depth().messages, sales.depth().messages) == (2, 0)
+    assert (depth(error).messages, depth(sales).messages) == (2, 0)
 
 
 def test_an_edit_is_part_of_a_transaction(error: QueueTable, sales: QueueTable, resolver: AddressResolver) -> None:

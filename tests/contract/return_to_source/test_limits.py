@@ -9,6 +9,7 @@ import pytest
 from airflow_sqlqueue.errorqueue.return_to_source import Clock
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from tests.contract.return_to_source.conftest import failed
 
 
@@ -30,7 +31,7 @@ def test_the_rate_is_kept(error: QueueTable, sales: QueueTable, give_back: Any) 
     time = FakeClock()
     assert give_back(error, clock=time.clock, rate=4).seconds == 2.0
     assert time.slept == [1.0, 1.0]
-    assert sales.depth().messages == 10
+    assert depth(sales).messages == 10
 
 
 def test_a_return_ends_with_its_limits(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
@@ -42,7 +43,7 @@ def test_a_return_ends_with_its_limits(error: QueueTable, sales: QueueTable, giv
     assert (more.messages, more.complete, more.seconds) == (6, False, 2.0)
     rest = give_back(error, max_messages=7)
     assert (rest.messages, rest.complete) == (7, True)
-    assert (error.depth().messages, sales.depth().messages) == (0, 20)
+    assert (depth(error).messages, depth(sales).messages) == (0, 20)
 
 
 def test_a_dry_run_moves_nothing(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
@@ -53,7 +54,7 @@ def test_a_dry_run_moves_nothing(error: QueueTable, sales: QueueTable, give_back
         {"the failed queue does not exist": 1},
     )
     assert (done.dry_run, done.complete, done.unseen) == (True, True, 0)
-    assert (error.depth().messages, sales.depth().messages) == (151, 0)
+    assert (depth(error).messages, depth(sales).messages) == (151, 0)
 
 
 def test_a_return_is_no_part_of_a_transaction(error: QueueTable, give_back: Any) -> None:

@@ -14,6 +14,7 @@ from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnTo
 from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
@@ -41,7 +42,7 @@ def test_what_cannot_go_back_stays_and_says_why(
     }
     for messages in stays.values():
         error.send([*messages, failed("Sales", b"goes")])
-    before = error.depth().messages
+    before = depth(error).messages
     try:
         done = give_back(error)
     finally:
@@ -49,7 +50,7 @@ def test_what_cannot_go_back_stays_and_says_why(
     assert done.left == {reason: len(messages) for reason, messages in stays.items()}
     assert (done.messages, done.unseen, done.complete) == (len(stays), 0, True)
     assert bodies(sales) == [b"goes"] * len(stays)
-    assert error.depth().messages == before - len(stays)
+    assert depth(error).messages == before - len(stays)
 
 
 @pytest.fixture
@@ -74,10 +75,10 @@ def test_headers_choose_no_queue_of_another_database_unless_it_is_allowed(
         assert (done.messages, done.left) == (0, {"outside of the allowed databases and schemas": 1})
         with pytest.raises(MessageError, match="outside of the allowed databases and schemas"):
             edit(error, allowed, error.peek()[0].row_version, body=b"edited")
-    assert payments.depth().messages == 0
+    assert depth(payments).messages == 0
     allowed = replace(resolver, allowed_catalogs=[f"[{name.catalog.upper()}]"], allowed_schemas=["dbo"])
     assert ReturnToSource(error, allowed, ErrorFilter()).run().messages == 1
-    assert payments.depth().messages == 1
+    assert depth(payments).messages == 1
 
 
 def test_headers_choose_no_queue_of_another_database_through_a_synonym(
@@ -89,7 +90,7 @@ def test_headers_choose_no_queue_of_another_database_through_a_synonym(
         error.send([failed("Invoices")])
         done = ReturnToSource(error, resolver, ErrorFilter()).run()
         assert (done.messages, done.left) == (0, {"outside of the allowed databases and schemas": 1})
-        assert payments.depth().messages == 0
+        assert depth(payments).messages == 0
         # The user himself may name it.
         named = ReturnOptions(redirect_to="Invoices")
         assert ReturnToSource(error, resolver, ErrorFilter(), named).run().messages == 1
@@ -161,4 +162,4 @@ def test_a_locked_queue_does_not_stop_the_others(
         queue = QueueTable(impatient, error.address)
         done = ReturnToSource(queue, resolver, ErrorFilter(), ReturnOptions(rows_per_transaction=1)).run()
         assert (done.returned, done.left) == ({sales.address.canonical: 2}, {"the failed queue is locked": 2})
-    assert error.depth().messages == 2
+    assert depth(error).messages == 2

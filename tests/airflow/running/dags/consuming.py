@@ -21,7 +21,7 @@ def bill(message, hook):
 
 @task.sqlqueue_consume(queue_name=names["billing"], error_queue=names["error"])
 def archive(message, hook, dag_run, table):
-    hook.run_sql(f"INSERT INTO {table} VALUES (CONVERT(varbinary(max), ?), ?)", message.body, dag_run.run_id)
+    hook.client.run_sql(f"INSERT INTO {table} VALUES (CONVERT(varbinary(max), ?), ?)", message.body, dag_run.run_id)
 
 
 with DAG(

@@ -15,7 +15,8 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import PermissionDeniedError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.competitors import competitors
+from airflow_sqlqueue.queue.depth import depth
+from airflow_sqlqueue.queue.receivers import other_receivers
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -61,7 +62,7 @@ def test_another_receiver_is_seen_whatever_the_database_is_called(
     for table in (queue.qualified_name, f"[{queue.schema}].[{queue.table}]"):
         with Session(replace(named(settings, "Sales endpoint"), database=catalog)) as endpoint:
             run_sql(endpoint, f"DELETE TOP (1) FROM {table} OUTPUT deleted.[Id]")
-            (found,) = competitors(session, queue)
+            (found,) = other_receivers(session, queue)
         assert found.startswith("Sales endpoint")
     run_sql(session, f"DROP DATABASE [{catalog}]")
 
@@ -76,7 +77,7 @@ def test_a_drain_warns_neither_of_its_own_workers_nor_of_who_sends_or_looks(
             QueueTable(receiver, queue.address).receive(1)
         sender = QueueTable(monitoring, queue.address)
         sender.send([Message()])
-        sender.depth()
+        depth(sender)
         Drain(lambda: Session(ours), queue.address, StagingFolder.of(tmp_path), DrainRequest(options=OPTIONS)).run()
-        assert competitors(same, queue.address) == []
+        assert other_receivers(same, queue.address) == []
     assert warnings(caplog) == []
