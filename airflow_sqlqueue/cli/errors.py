@@ -178,7 +178,7 @@ def _print_return(address: str, done: ReturnResult, common: Common, *, redirecte
         values["locked_by_others"] = done.unseen
     common.show({**values, "seconds": round(done.seconds, 3)}, title=address)
     if not done.complete:
-        stdout.print("A limit ended the command: there may be more.", highlight=False)
+        stdout.print("A limit ended the return: there may be more.", highlight=False)
     if Reason.MALFORMED in done.left:
         stdout.print("Malformed messages name no queue: add --redirect-to QUEUE --malformed.", highlight=False)
     if NO_DESTINATION & done.left.keys() and not redirected:

@@ -1,4 +1,4 @@
-"""The application behind the page: every route has its rights, and none waits for a server in the event loop."""
+"""FastAPI application of the page: every route checks rights, and no route blocks the event loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_sqlqueue.plugin.message_edits import router as edits
 from airflow_sqlqueue.plugin.messages import router as messages
 from airflow_sqlqueue.plugin.metrics import router as metrics
 from airflow_sqlqueue.plugin.queues import router as queues
-from airflow_sqlqueue.plugin.responses import AsciiAnswer, add_answers
+from airflow_sqlqueue.plugin.responses import AsciiResponse, add_error_responses
 from airflow_sqlqueue.plugin.rights import bodies_refused, can_act, can_read, can_use_dag, knows, may_read, may_view
 from airflow_sqlqueue.plugin.servers import MAX_CONNECTIONS, shown_connections
 
@@ -31,15 +31,15 @@ general = APIRouter()
 
 @cache
 def the_app() -> FastAPI:
-    """The one application of this process."""
+    """The application of this process."""
     return create_app()
 
 
 def create_app() -> FastAPI:
-    """An application, to be mounted under ``/sqlqueue``."""
-    # Without pages that describe it: they would be there for everybody.
-    app = FastAPI(default_response_class=AsciiAnswer, docs_url=None, redoc_url=None, openapi_url=None)
-    add_answers(app)
+    """Make an application, to be mounted under ``/sqlqueue``."""
+    # Without the pages that describe the API: these would be open to everybody.
+    app = FastAPI(default_response_class=AsciiResponse, docs_url=None, redoc_url=None, openapi_url=None)
+    add_error_responses(app)
     app.include_router(metrics)
     app.include_router(general, dependencies=[Depends(may_view)])
     of_connection = APIRouter(prefix="/api/connections/{conn_id}", dependencies=[Depends(may_view), Depends(may_read)])
@@ -52,13 +52,13 @@ def create_app() -> FastAPI:
 
 @general.get("/page")
 def page() -> FileResponse:
-    """The page, which is the same for everybody."""
+    """HTML of the page, the same for everybody."""
     return FileResponse(STATIC / "index.html", media_type="text/html; charset=utf-8")
 
 
 @general.get("/api/session")
 def session(user: GetUserDep) -> dict[str, Any]:
-    """Who looks, and whether actions can run at all."""
+    """The signed-in user, and whether actions can run at all."""
     reason = unavailable()
     if reason is None and not can_use_dag("POST", settings.ACTIONS_DAG, user):
         reason = f"You may not run the DAG {settings.ACTIONS_DAG!r}."
@@ -71,7 +71,7 @@ def session(user: GetUserDep) -> dict[str, Any]:
 
 @general.get("/api/connections")
 def connections(user: GetUserDep) -> dict[str, Any]:
-    """The connections that the user may read; no server is asked."""
+    """Connections that the user may read; the request contacts no server."""
     readable = [each for each in shown_connections() if can_read(each.conn_id, user)]
     return {
         "connections": [

@@ -124,7 +124,7 @@ def test_a_return_says_what_stays_and_how_it_can_go(url: str, source: QueueTable
     assert lines[-1] == "To send messages without a destination elsewhere, add --redirect-to QUEUE."
     assert "complete" not in done.stdout
     some = sqlqueue("return", error, "--exception-type", "System.Timeout", "--max-messages", "1", url=url)
-    assert "A limit ended it" in some.stdout
+    assert "A limit ended the return" in some.stdout
     elsewhere = ("--exception-type", "System.Lost", "--redirect-to", source.address.canonical)
     done = sqlqueue("return", error, *elsewhere, url=url)
     assert f"1 to {source.address.canonical}" in done.stdout

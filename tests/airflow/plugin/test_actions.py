@@ -65,7 +65,7 @@ def groups(post: Any, error_queue: str, by: str) -> dict[str | None, Any]:
 
 
 def test_failures_are_grouped_with_their_hours(post: Any, failures: str) -> None:
-    by_exception = groups(post, failures, "exception")
+    by_exception = groups(post, failures, "exception_type")
     assert {label: group["messages"] for label, group in by_exception.items()} == {"Lost": 3, "Broken": 3}
     lost = by_exception["Lost"]
     assert lost["first"] == "2026-01-01T12:30:00+00:00"
@@ -79,9 +79,9 @@ def test_failures_are_grouped_with_their_hours(post: Any, failures: str) -> None
 
 
 def test_the_members_of_a_group_are_listed(post: Any, failures: str) -> None:
-    group = groups(post, failures, "exception")["Lost"]
+    group = groups(post, failures, "exception_type")["Lost"]
     path = f"{CONNECTION}/queues/{failures}/messages"
-    wanted = {"group_by": "exception", "group": group["group"], "limit": 2}
+    wanted = {"group_by": "exception_type", "group": group["group"], "limit": 2}
     first = post(path, wanted)
     second = post(path, {**wanted, "after": first["next"]})
     found = [each["message_id"] for each in first["messages"] + second["messages"]]
@@ -96,8 +96,8 @@ def test_an_error_queue_that_is_not_there_is_a_sentence(post: Any, live: str) ->
 def test_a_group_is_counted_confirmed_and_returned(
     post: Any, get: Any, page: Any, failures: str, queue_name: str, hook: SqlQueueHook, dag: Any, logged: Any
 ) -> None:
-    group = groups(post, failures, "exception")["Broken"]
-    wanted = {"action": "return", "queue": failures, "group_by": "exception", "group": group["group"]}
+    group = groups(post, failures, "exception_type")["Broken"]
+    wanted = {"action": "return", "queue": failures, "group_by": "exception_type", "group": group["group"]}
     preview = post(f"{ACTIONS}/preview", wanted)
     assert preview["messages"] == 2
     assert "2 to " in preview["sentence"]
@@ -219,8 +219,8 @@ def test_a_run_takes_no_order_but_the_pages(
 
 
 def test_nothing_of_a_message_lies_in_a_run_or_a_log(post: Any, failures: str, dag: Any, logged: Any) -> None:
-    group = groups(post, failures, "exception")["Lost"]
-    wanted = {"action": "return", "queue": failures, "group_by": "exception", "group": group["group"]}
+    group = groups(post, failures, "exception_type")["Lost"]
+    wanted = {"action": "return", "queue": failures, "group_by": "exception_type", "group": group["group"]}
     preview = post(f"{ACTIONS}/preview", wanted)
     started = post(ACTIONS, {"token": preview["token"], "count": 3})
     conf = json.dumps(conf_of(started["run_id"]))
