@@ -1,4 +1,4 @@
-"""Stranded batches: those that earlier runs of a drain's task have left behind."""
+"""Stranded batches of a drain task: earlier runs of the task left them open or sealed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.operators.metrics import Metrics
 
 STRANDED = ("adopt", "fail", "ignore")
-"""What to do with batches that earlier runs left."""
+"""Actions on stranded batches."""
 
 
 def check_choices(stranded: str, rerun: str | None, *, renew: bool) -> None:
-    """Raise :class:`ConfigurationError` for what a drain is to do with batches that are there, and cannot."""
+    """Raise :class:`ConfigurationError` for unknown or contradictory values of these parameters."""
     if stranded not in STRANDED:
         raise ConfigurationError(f"stranded is one of {', '.join(STRANDED)}, not {stranded!r}.")
     if rerun not in (None, "job"):
@@ -32,7 +32,7 @@ def check_choices(stranded: str, rerun: str | None, *, renew: bool) -> None:
 
 @dataclass(frozen=True)
 class StrandedBatches:
-    """The batches that earlier runs of a task left; ``owner`` is the task."""
+    """Stranded batches of one task, which is their ``owner``."""
 
     client: QueueClient
     queue_name: str
@@ -41,7 +41,7 @@ class StrandedBatches:
     metrics: Metrics
 
     def adopt(self, locks: BatchLocks, own: uuid.UUID, stranded: str, *, has_job: bool) -> list[Batch]:
-        """Those that the task is to run its job on, sealed and locked; ``own`` is the batch of its own run."""
+        """Adopt the batches for the task's job, sealed and locked; ``own`` is the batch of this run."""
         if stranded == "ignore":
             return []
         from airflow_sqlqueue.drain.stranded import refuse_stranded
@@ -57,14 +57,16 @@ class StrandedBatches:
         adopted = []
         for each in found:
             if each.queue != queue:
-                self.log.warning("An earlier run left batch %s, of the queue %s: it is not touched", each, each.queue)
+                self.log.warning(
+                    "An earlier run left batch %s, of the queue %s: this task does not touch it", each, each.queue
+                )
                 locks.release(each.batch_id)
                 continue
             batch = batches.seal(each.batch_id, self.queue_name)
             if has_job:
-                self.log.warning("An earlier run left batch %s, and nobody works on it: it is adopted", each)
+                self.log.warning("An earlier run left batch %s, and no run works on it: it is adopted", each)
                 adopted.append(batch)
             else:
-                self.log.warning("An earlier run left batch %s: it is sealed now, and no task reads it", each)
+                self.log.warning("An earlier run left batch %s: it is sealed now, but no task reads it", each)
                 locks.release(each.batch_id)
         return adopted

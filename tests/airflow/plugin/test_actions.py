@@ -166,7 +166,7 @@ def test_what_is_confirmed_is_what_was_previewed(
         assert answer.status_code == 409, answer.text
         return str(answer.json()["detail"])
 
-    assert "somebody else" in refused(token, user="ulf")
+    assert "another user" in refused(token, user="ulf")
     assert "not signed" in refused(f"{token}x")
     assert "not signed" in refused("")
     with monkeypatch.context() as later:

@@ -280,7 +280,7 @@ def test_a_deferred_sensor_outlives_a_stop_of_the_server(waiting: Waiting) -> No
     until("the trigger looks", lambda: waiting.client.run_sql(OURS)[0][0] == 1)
     waiting.server.kill()
     stopped = time.monotonic()
-    until("two looks have failed", lambda: waiting.logs("stopped").count("Looking again in") >= 2)
+    until("two polls have failed", lambda: waiting.logs("stopped").count("Trying again in") >= 2)
     while LONG and time.monotonic() < stopped + 30:
         time.sleep(1)
     waiting.server.start()
