@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from airflow.sdk import Context
 from airflow.sdk.bases.notifier import BaseNotifier
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
+from airflow_sqlqueue.routing import check_named_once
 
 __all__ = ["SqlQueueNotifier"]
 
@@ -21,8 +21,8 @@ class SqlQueueNotifier(BaseNotifier):
     notifier, an error of sending is logged and does not change the task. The message id follows from the run, the task,
     its try and its state, so that an endpoint with an outbox drops a repetition.
 
-    Without ``body``, the body is a JSON object of ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``try_number`` and
-    ``state``. It does not have the error's text, which may quote confidential data.
+    Without ``body``, the body is a JSON object of ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``try_number``
+    and ``state``. It does not have the error's text, which may quote confidential data.
 
     :param message_type: the message's .NET type, ``Namespace.Name`` with or without its assembly (templated)
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
@@ -66,8 +66,6 @@ class SqlQueueNotifier(BaseNotifier):
         self.originating_endpoint = originating_endpoint
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
-        from airflow_sqlqueue.routing import check_named_once
-
         check_named_once(queue_name, endpoint)
 
     def notify(self, context: Context) -> None:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Asset, BaseOperator
 
+from airflow_sqlqueue import routing
+from airflow_sqlqueue.errors import AddressError
+
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.triggers.base import BaseTrigger
@@ -180,11 +183,8 @@ class BatchTask(ServerTask):
 
 def check_named_once(task_id: str, queue_name: str | None, endpoint: str | None) -> None:
     """Call :func:`.routing.check_named_once`, with the task in its :class:`AddressError`."""
-    from airflow_sqlqueue.errors import AddressError
-    from airflow_sqlqueue.routing import check_named_once
-
     try:
-        check_named_once(queue_name, endpoint)
+        routing.check_named_once(queue_name, endpoint)
     except AddressError as error:
         raise AddressError(f"Task {task_id!r}: {error}") from error
 

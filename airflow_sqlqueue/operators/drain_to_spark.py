@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
 
 from airflow_sqlqueue.operators.base import templated
 from airflow_sqlqueue.operators.drain import BatchJob, DrainOperatorBase
 from airflow_sqlqueue.operators.spark_job import SparkJob
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 
 class SqlQueueDrainToSparkOperator(DrainOperatorBase):

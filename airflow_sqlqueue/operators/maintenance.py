@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, QueueTask, RoutedTask, note_counts, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.untrusted import quoted
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 
 class PurgeTask(LimitedTask, RoutedTask):
@@ -72,10 +71,10 @@ class SqlQueuePurgeOperator(PurgeTask):
     :param all_messages: purge every message that is in the queue at the start.
     :param older_than: purge messages sent longer ago, by their header TimeSent; this reads the headers of the whole
         queue.
-    :param filters: purge messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`, and ``older_than``
-        if both are given: ``{"message_type": "Shop.OrderPlaced", "until": "2026-01-31T08:00:00Z"}``; ``message_id``,
-        ``correlation_id``, ``endpoint``, ``since`` and ``headers``, names and values, are others. The server reads the
-        headers of the whole queue (templated)
+    :param filters: purge messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`, and also
+        ``older_than`` if that is given: ``{"message_type": "Shop.OrderPlaced", "until": "2026-01-31T08:00:00Z"}``;
+        ``message_id``, ``correlation_id``, ``endpoint``, ``since`` and ``headers``, names and values, are others. The
+        server reads the headers of the whole queue (templated)
     :param confirm: True allows the loss of messages that have not expired.
     """
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
 
 from airflow_sqlqueue.errorqueue.options import ReturnOptions, ReturnResult
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, QueueTask, note_counts, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-
 
 _STEP = 1_000
 """Messages between two log lines of progress."""

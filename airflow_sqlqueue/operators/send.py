@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import RoutedTask, ServerTask, note_counts, task_key, templated
 from airflow_sqlqueue.operators.lineage import Counted, Lineage, of_table
@@ -153,8 +154,6 @@ class _Target:
 
 
 def _delay(value: timedelta | float | str | None) -> timedelta | None:
-    from airflow_sqlqueue.errors import ConfigurationError
-
     if value is None or isinstance(value, timedelta):
         return value
     try:
@@ -164,8 +163,6 @@ def _delay(value: timedelta | float | str | None) -> timedelta | None:
 
 
 def _due(value: datetime | str | None) -> datetime | None:
-    from airflow_sqlqueue.errors import ConfigurationError
-
     if not isinstance(value, str):
         return value
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask, RoutedTask, templated
 
@@ -106,8 +107,6 @@ class SqlQueueProvisionOperator(RoutedTask):
         self.ledger = ledger
         self.create_schema = create_schema
         if subscribe_to and self.endpoint is None:
-            from airflow_sqlqueue.errors import ConfigurationError
-
             raise ConfigurationError(f"The task {self.task_id!r} subscribes an endpoint: name it by endpoint.")
 
     def execute(self, context: Context) -> list[str]:
@@ -145,8 +144,6 @@ class SqlQueueDropOperator(QueueTask):
 
     def execute(self, context: Context) -> int:
         """Drop it; raises this package's errors, those that no retry can fix as AirflowFailException."""
-        from airflow_sqlqueue.errors import QueueNotFoundError
-
         with fail_without_retry():
             try:
                 dropped = self.hook.client.tables.drop(self.queue_name, force=self.force)

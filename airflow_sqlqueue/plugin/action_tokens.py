@@ -15,10 +15,8 @@ from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
 from airflow_sqlqueue.errors import ConfigurationError
 
 ACTIONS = ("return", "redirect", "requeue", "sweep", "mark_consumed")
-PREVIEWED_SECONDS = 600
-"""Time in which a user may confirm a preview."""
-ORDER_SECONDS = 86_400
-"""Time in which the run of an order may begin, or begin again."""
+MAX_SECONDS = {"preview": 600, "order": 86_400}
+"""Age up to which a user may confirm a preview, and up to which a run may begin, or begin again, with an order."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +67,10 @@ def signed(order: Order, holder: str, kind: str) -> str:
     return str(_serializer(kind).dumps(replace(order, holder=holder).to_dict()))
 
 
-def read(text: str, holder: str, kind: str, *, seconds: int | None = None) -> Order:
+def read(text: str, holder: str, kind: str) -> Order:
     """Order of a token. Raises :class:`ConfigurationError` for one too old, of another holder, or not signed here."""
     try:
-        order = Order.of(_serializer(kind).loads(text, max_age=seconds))
+        order = Order.of(_serializer(kind).loads(text, max_age=MAX_SECONDS[kind]))
     except SignatureExpired:
         raise ConfigurationError(f"The {kind} is too old: request a new preview.") from None
     except (BadSignature, TypeError, ValueError):

@@ -30,14 +30,12 @@ from airflow_sqlqueue.drain.sweep import SweepOptions
 from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.plugin import audit
-from airflow_sqlqueue.plugin.action_tokens import ACTIONS, PREVIEWED_SECONDS, Order, read, signed
+from airflow_sqlqueue.plugin import action_tokens, audit, failures, servers
+from airflow_sqlqueue.plugin.action_tokens import Order
 from airflow_sqlqueue.plugin.actions_dag import PROGRESS, TASK
 from airflow_sqlqueue.plugin.batches import actions_for, find_batch
-from airflow_sqlqueue.plugin.failures import SECONDS, Group, Grouping, of_group, scanned
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.rights import may_act, may_start_actions
-from airflow_sqlqueue.plugin.servers import address_of, queue_of, session_of
 from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
 
 router = APIRouter(prefix="/actions")
@@ -53,8 +51,8 @@ class Wanted(RequestBody):
     action: str
     queue: str | None = None
     batch_id: uuid.UUID | None = None
-    group_by: Grouping | None = None
-    group: Group | None = None
+    group_by: failures.Grouping | None = None
+    group: failures.Group | None = None
     row_versions: list[int] | None = Field(None, max_length=MAX_SELECTED)
     destination: str | None = None
     body: str | None = None
@@ -64,8 +62,8 @@ class Wanted(RequestBody):
         """The order of the request, before anything is counted. 400 for an impossible request."""
         if self.action == "edit_and_return" or self.body is not None or self.headers is not None:
             raise HTTPException(400, "A run may hold no content of messages: edit a message by its own request.")
-        if self.action not in ACTIONS:
-            raise HTTPException(400, f"Unknown action: choose one of {', '.join(ACTIONS)}.")
+        if self.action not in action_tokens.ACTIONS:
+            raise HTTPException(400, f"Unknown action: choose one of {', '.join(action_tokens.ACTIONS)}.")
         order = Order(self.action, conn_id, 0, self.queue)
         if self.action in ("return", "redirect"):
             return self._return(order)
@@ -83,7 +81,7 @@ class Wanted(RequestBody):
         if by_group:
             assert self.group is not None
             assert self.group_by is not None
-            return replace(order, group=of_group(self.group_by, self.group).group)
+            return replace(order, group=failures.of_group(self.group_by, self.group).group)
         return replace(order, row_versions=tuple(self.row_versions or ()))
 
 
@@ -106,7 +104,7 @@ class _Counted:
 def preview(conn_id: str, wanted: Annotated[Wanted, Depends(read_as(Wanted))], user: GetUserDep) -> dict[str, Any]:
     """Preview of an action: the count, a sentence and a token. Nothing is changed."""
     counted = _count(wanted.order(conn_id))
-    token = signed(counted.order, str(user.get_id()), "preview")
+    token = action_tokens.signed(counted.order, str(user.get_id()), "preview")
     return {
         "messages": counted.order.messages,
         "possible": _is_possible(counted.order),
@@ -121,7 +119,7 @@ def start(
 ) -> dict[str, Any]:
     """Start the DAG run that does the previewed action; 409 if the preview is no longer true."""
     try:
-        order = read(confirmed.token, str(user.get_id()), "preview", seconds=PREVIEWED_SECONDS)
+        order = action_tokens.read(confirmed.token, str(user.get_id()), "preview")
     except ConfigurationError as error:
         raise HTTPException(409, str(error)) from None
     if order.connection != conn_id:
@@ -134,7 +132,7 @@ def start(
         raise HTTPException(409, reason)
     # Of the signed part only, because one signature has several spellings.
     run_id = f"sqlqueue__{uuid.uuid5(uuid.NAMESPACE_OID, confirmed.token.rpartition('.')[0])}"
-    conf = {**replace(order, holder="").to_dict(), "order": signed(order, run_id, "order")}
+    conf = {**replace(order, holder="").to_dict(), "order": action_tokens.signed(order, run_id, "order")}
     details = {"connection": conn_id, "queue": order.queue, "batch_id": order.batch_id, "messages": order.messages}
     audit.note(user, order.action, dag_id=ACTIONS_DAG, run_id=run_id, destination=order.destination, **details)
     try:
@@ -196,7 +194,7 @@ def _count(order: Order) -> _Counted:
         return _count_failed(order)
     if order.action == "sweep":
         return _count_finished(order)
-    with session_of(order.connection) as (client, session):
+    with servers.session_of(order.connection) as (client, session):
         _, info = find_batch(client, session, uuid.UUID(order.batch_id))
     if order.action not in actions_for(info):
         raise HTTPException(
@@ -217,10 +215,10 @@ def _count_failed(order: Order) -> _Counted:
     stays: Counter[str] = Counter()
     is_whole = True
     last: int | None = None
-    with queue_of(order.connection, order.queue or "") as (client, queue):
+    with servers.queue_of(order.connection, order.queue or "") as (client, queue):
         destinations = Destinations(queue, client.resolver, order.destination)
         # Twice the time of the preview is enough to find the counted messages again.
-        for message in scanned(queue, where, 2 * SECONDS if order.messages else SECONDS):
+        for message in failures.scanned(queue, where, 2 * failures.SECONDS if order.messages else failures.SECONDS):
             if message is None:
                 is_whole = False
             elif where.matches(message):
@@ -245,8 +243,8 @@ def _count_failed(order: Order) -> _Counted:
 
 def _count_finished(order: Order) -> _Counted:
     options = SweepOptions()
-    with session_of(order.connection) as (client, session):
-        catalog = client.settings.database if order.queue is None else address_of(client, order.queue).catalog
+    with servers.session_of(order.connection) as (client, session):
+        catalog = client.settings.database if order.queue is None else servers.address_of(client, order.queue).catalog
         ledger = Ledger(session, catalog, client.ledger_schema)
         found = len(batches(ledger, states=FINISHED, older_than=options.retain))
     sentence = (

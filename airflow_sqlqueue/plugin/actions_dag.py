@@ -17,7 +17,8 @@ from airflow.sdk import DAG, BaseOperator
 
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.plugin.action_tokens import ORDER_SECONDS, Order, read
+from airflow_sqlqueue.plugin import action_tokens
+from airflow_sqlqueue.plugin.action_tokens import Order
 from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class PageAction(BaseOperator):
         ti: Any = context["ti"]
         run: Any = context["dag_run"]
         with fail_without_retry():
-            order = read(str((run.conf or {}).get("order", "")), ti.run_id, "order", seconds=ORDER_SECONDS)
+            order = action_tokens.read(str((run.conf or {}).get("order", "")), ti.run_id, "order")
             report = _Report(ti, order.messages)
             try:
                 sentence = self._act(order, report)

@@ -11,15 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from airflow_sqlqueue.plugin import settings
-from airflow_sqlqueue.plugin.actions import router as actions
-from airflow_sqlqueue.plugin.actions import unavailable
-from airflow_sqlqueue.plugin.batches import router as batches
-from airflow_sqlqueue.plugin.failures import router as failures
-from airflow_sqlqueue.plugin.message_edits import router as edits
-from airflow_sqlqueue.plugin.messages import router as messages
-from airflow_sqlqueue.plugin.metrics import router as metrics
-from airflow_sqlqueue.plugin.queues import router as queues
+from airflow_sqlqueue.plugin import actions, batches, failures, message_edits, messages, metrics, queues, settings
 from airflow_sqlqueue.plugin.responses import AsciiResponse, add_error_responses
 from airflow_sqlqueue.plugin.rights import bodies_refused, can_act, can_read, can_use_dag, knows, may_read, may_view
 from airflow_sqlqueue.plugin.servers import MAX_CONNECTIONS, shown_connections
@@ -40,11 +32,11 @@ def create_app() -> FastAPI:
     # Without the pages that describe the API: these would be open to everybody.
     app = FastAPI(default_response_class=AsciiResponse, docs_url=None, redoc_url=None, openapi_url=None)
     add_error_responses(app)
-    app.include_router(metrics)
+    app.include_router(metrics.router)
     app.include_router(general, dependencies=[Depends(may_view)])
     of_connection = APIRouter(prefix="/api/connections/{conn_id}", dependencies=[Depends(may_view), Depends(may_read)])
-    for router in (queues, messages, edits, batches, failures, actions):
-        of_connection.include_router(router)
+    for module in (queues, messages, message_edits, batches, failures, actions):
+        of_connection.include_router(module.router)
     app.include_router(of_connection)
     app.mount("/static", StaticFiles(directory=STATIC), "static")
     return app
@@ -59,7 +51,7 @@ def page() -> FileResponse:
 @general.get("/api/session")
 def session(user: GetUserDep) -> dict[str, Any]:
     """The signed-in user, and whether actions can run at all."""
-    reason = unavailable()
+    reason = actions.unavailable()
     if reason is None and not can_use_dag("POST", settings.ACTIONS_DAG, user):
         reason = f"You may not run the DAG {settings.ACTIONS_DAG!r}."
     return {

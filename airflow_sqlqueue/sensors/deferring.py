@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 
+from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import ServerTask
+from airflow_sqlqueue.reconnecting import passes
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -47,9 +49,6 @@ class DeferringSensor(ServerTask, BaseSensorOperator):
         """Wait; the timeout begins here, and for a deferred try at its first poke."""
         if not self.deferrable:
             return super().execute(context)
-        from airflow_sqlqueue.errors import SqlQueueError
-        from airflow_sqlqueue.reconnecting import passes
-
         try:
             poked = self.poke(context)
         except SqlQueueError as error:

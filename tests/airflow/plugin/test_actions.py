@@ -129,12 +129,12 @@ def test_a_group_is_counted_confirmed_and_returned(
 def test_an_order_does_not_live_for_ever(post: Any, failures: str, dag: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    from airflow_sqlqueue.plugin import actions_dag
+    from airflow_sqlqueue.plugin import action_tokens
 
     (first, *_) = post(f"{CONNECTION}/queues/{failures}/messages", {})["messages"]
     wanted = {"action": "return", "queue": failures, "row_versions": [first["row_version"]]}
     started = post(ACTIONS, {"token": post(f"{ACTIONS}/preview", wanted)["token"], "count": 1})
-    monkeypatch.setattr(actions_dag, "ORDER_SECONDS", -1)
+    monkeypatch.setitem(action_tokens.MAX_SECONDS, "order", -1)
     with pytest.raises(AirflowFailException, match="order is too old"):
         run(dag, started["run_id"])
 
@@ -155,7 +155,7 @@ def test_a_selection_is_redirected(
 def test_what_is_confirmed_is_what_was_previewed(
     post: Any, page: Any, failures: str, queue_name: str, hook: SqlQueueHook, dag: Any, monkeypatch: Any
 ) -> None:
-    from airflow_sqlqueue.plugin import actions
+    from airflow_sqlqueue.plugin import action_tokens
 
     (first, *_) = post(f"{CONNECTION}/queues/{failures}/messages", {})["messages"]
     wanted = {"action": "return", "queue": failures, "row_versions": [first["row_version"]]}
@@ -170,7 +170,7 @@ def test_what_is_confirmed_is_what_was_previewed(
     assert "not signed" in refused(f"{token}x")
     assert "not signed" in refused("")
     with monkeypatch.context() as later:
-        later.setattr(actions, "PREVIEWED_SECONDS", -1)
+        later.setitem(action_tokens.MAX_SECONDS, "preview", -1)
         assert "too old" in refused(token)
     hook.queue(failures).take([first["row_version"]])
     assert "has changed" in refused(token)
