@@ -167,7 +167,7 @@ def batches(
         typer.Option(help="open, sealed, consumed or requeued, any number of times."),
     ] = None,
     queue: Annotated[Optional[str], typer.Option(help="Only the batches of this queue.")] = None,
-    older_than: Annotated[Optional[str], typer.Option(help="Only batches in their state for longer: 7d.")] = None,
+    older_than: Annotated[Optional[str], typer.Option(help="Only batches longer in their state: 30m, 12h, 7d.")] = None,
 ) -> None:
     """List the batches with their size and age (the time in their state)."""
     since = None if older_than is None else age("--older-than", older_than)

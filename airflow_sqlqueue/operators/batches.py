@@ -70,7 +70,7 @@ class SqlQueueSweepOperator(ServerTask):
     cleared after its batch was swept makes a new batch.
 
     XCom: ``files``, ``bytes``, ``orphans``, ``rows``, ``batches``, ``sends``, ``unsent``, ``unknown`` and ``dry_run``,
-    as :class:`~airflow_sqlqueue.drain.sweep.SweepResult` has them.
+    as in :class:`~airflow_sqlqueue.drain.sweep.SweepResult`.
 
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath``; None if the drains' stage is
         ``table``: batches with files then stay (templated)

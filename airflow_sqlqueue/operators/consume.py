@@ -35,9 +35,9 @@ class SqlQueueConsumeOperator(LimitedTask):
     of delayed messages, and then goes to the error queue, with the headers that ServiceControl reads. Meanwhile the
     task moves the queue's delayed messages that are due, as an endpoint does.
 
-    Delivery in the mode ``sends_atomic_with_receive``: each message is handled, and its effects on this server are
-    committed, exactly once after any failure; each attempt repeats effects elsewhere. ``receive_only``: at least
-    once, sends too. ``none``: at most once.
+    Delivery in the mode ``sends_atomic_with_receive``: exactly once, also after a failure, for handling and for effects
+    on this server; each attempt repeats effects elsewhere. ``receive_only``: at least once, sends too. ``none``: at
+    most once.
 
     XCom: the counts ``handled``, ``failed``, ``delayed``, ``forwarded`` and ``rolled_back``, ``messages`` (that have
     left the queue), ``handlers`` (the largest number at a time) and ``seconds``, as in

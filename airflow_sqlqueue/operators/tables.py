@@ -73,7 +73,7 @@ class SqlQueueProvisionOperator(RoutedTask):
     queue, the ledgers, and the subscription table; and add its subscriptions.
 
     Safe to repeat, and to run beside endpoints that create the same tables: existing tables are not changed, and the
-    task's log says how they differ. Each table has its own transaction, so tables created before an error stay.
+    task's log says how they differ. The task creates the tables one by one, so tables created before an error stay.
 
     XCom: the addresses of the tables that this task created.
 

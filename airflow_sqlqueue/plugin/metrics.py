@@ -48,7 +48,7 @@ FAMILIES = {
         _Family("sqlqueue_up", "gauge", "1 if the last snapshot of the connection's server met no problem, else 0."),
         _Family("sqlqueue_messages", "gauge", "Messages by SQL Server's catalog, with expired ones; an estimate."),
         _Family("sqlqueue_inserted", "counter", "Rows ever inserted, by the identity column; an estimate."),
-        _Family("sqlqueue_delayed_messages", "gauge", "Messages in the queue's table of delayed ones; an estimate."),
+        _Family("sqlqueue_delayed_messages", "gauge", "Messages in the queue's table of delayed messages; an estimate."),
         _Family("sqlqueue_expired_messages", "gauge", "Expired messages among the first 1,000."),
         _Family("sqlqueue_quarantined_messages", "gauge", "Messages in quarantine."),
         _Family("sqlqueue_oldest_seconds", "gauge", "Age of the first message, by its header TimeSent."),
