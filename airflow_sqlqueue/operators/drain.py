@@ -14,12 +14,12 @@ from airflow.sdk import BaseOperatorLink, conf
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import note_batch, task_key, templated
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 from airflow_sqlqueue.operators.python_job import PythonJob
-from airflow_sqlqueue.operators.stranded import StrandedBatches, check_choices
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
 
 if TYPE_CHECKING:
@@ -27,9 +27,14 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
     from pyspark.sql import SparkSession
 
+    from airflow_sqlqueue.drain.liveness import BatchLocks
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.progress import Progress
     from airflow_sqlqueue.queue.filters import MessageFilter
+
+
+STRANDED = ("adopt", "fail", "ignore")
+"""Actions on stranded batches."""
 
 
 def page_url(*parts: str) -> str:
@@ -194,8 +199,7 @@ class DrainOperatorBase(QueueWaitingTask):
             self.worked_on = batch_id = self._batch_id(key)
             if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
                 self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
-            left = StrandedBatches(self.hook.client, self.address, owner, self.log, metrics)
-            adopted = left.adopt(locks, batch_id, self.stranded, has_job=job.is_given)
+            adopted = self._adopt(locks, owner, batch_id, metrics, has_job=job.is_given)
             where = self._where()
             sessions = stack.enter_context(ExitStack())
             engine = self._open_engine(job, sessions)
@@ -249,7 +253,12 @@ class DrainOperatorBase(QueueWaitingTask):
         from airflow_sqlqueue.drain.stages.factory import check_stage
 
         check_stage(self.stage, self.staging)
-        check_choices(self.stranded, self.rerun, renew=self.renew)
+        if self.stranded not in STRANDED:
+            raise ConfigurationError(f"stranded is one of {', '.join(STRANDED)}, not {self.stranded!r}.")
+        if self.rerun not in (None, "job"):
+            raise ConfigurationError(f'rerun is None or "job", not {self.rerun!r}.')
+        if self.rerun is not None and self.renew:
+            raise ConfigurationError("Both rerun and renew are given: run the job again, or drain a new batch.")
         self._where()
         return DrainOptions.of(self.drain_options or {})
 
@@ -257,6 +266,39 @@ class DrainOperatorBase(QueueWaitingTask):
         from airflow_sqlqueue.queue.filters import MessageFilter
 
         return None if self.filters is None else MessageFilter.of(self.filters)
+
+    def _adopt(
+        self, locks: BatchLocks, owner: uuid.UUID, own: uuid.UUID, metrics: Metrics, *, has_job: bool
+    ) -> list[Batch]:
+        """Adopt the batches of earlier runs for the job, sealed and locked; ``own`` is the batch of this run."""
+        if self.stranded == "ignore":
+            return []
+        from airflow_sqlqueue.drain.stranded import refuse_stranded
+
+        batches = self.hook.client.batches
+        # Without a job, a sealed batch waits for the task that reads it.
+        states = ("open", "sealed") if has_job else ("open",)
+        found = batches.left_by(owner, locks, self.address, states=states, own=own)
+        metrics.gauge("batches.stranded", len(found))
+        if self.stranded == "fail":
+            refuse_stranded(found)
+        queue = self.sql_queue.address.canonical if found else None
+        adopted = []
+        for each in found:
+            if each.queue != queue:
+                self.log.warning(
+                    "An earlier run left batch %s, of the queue %s: this task does not touch it", each, each.queue
+                )
+                locks.release(each.batch_id)
+                continue
+            batch = batches.seal(each.batch_id, self.address)
+            if has_job:
+                self.log.warning("An earlier run left batch %s, and no run works on it: it is adopted", each)
+                adopted.append(batch)
+            else:
+                self.log.warning("An earlier run left batch %s: it is sealed now, but no task reads it", each)
+                locks.release(each.batch_id)
+        return adopted
 
     def _run_job(self, job: BatchJob, batch: Batch, spark: SparkSession | None) -> tuple[Batch, Any]:
         """Run the job if there is one and the batch is ready; return the batch after it, and the job's result."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.errors import ConfigurationError
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_sqlqueue.envelope.outgoing import Sender
-    from airflow_sqlqueue.queue.send_ledger import SendResult
-    from airflow_sqlqueue.routing import ResolvedAddress
 
     MessageFields = Iterable[Mapping[str, Any]]
 
@@ -120,37 +116,25 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
         key = task_key(context)
         sender, written = self.sender(context, self.enclosed_message_types), self.written(context)
         with fail_without_retry():
-            target = self._target()
-            messages = Counted(sender.messages(written))
+            target, when = self._target()
+            table, messages = target.address, Counted(sender.messages(written))
             if not self.exactly_once:
-                sent = SendResult(target.send(messages), repeated=False)
+                sent = SendResult(target.send(messages, **when), repeated=False)
             else:
-                sent = target.send_once(send_id_for(*key), messages, " ".join(map(str, key)))
+                sent = target.send_once(send_id_for(*key), messages, " ".join(map(str, key)), **when)
         how = "Another try has sent" if sent.repeated else "Sent"
         self.log.info("%s %d messages to %s", how, sent.messages, self.queue_name or self.endpoint)
-        self.lineage = Lineage(outputs=[of_table(self.hook.client, target.table, sent.messages, messages.bytes)])
+        self.lineage = Lineage(outputs=[of_table(self.hook.client, table, sent.messages, messages.bytes)])
         note_counts(self, context, messages=sent.messages)
         if not sent.repeated:
             Metrics(self, self.sql_queue).count("send.messages", sent.messages)
         return sent.messages
 
-    def _target(self) -> _Target:
+    def _target(self) -> tuple[Any, dict[str, Any]]:
+        """The queue, or its delayed messages, with further arguments of the send."""
         if self.delay is None and self.due is None:
-            queue = self.sql_queue
-            return _Target(queue.address, queue.send, queue.send_once)
-        delayed = self.hook.client.delayed(self.address)
-        delay, due = _delay(self.delay), _due(self.due)
-        send_once = partial(delayed.send_once, delay=delay, due=due)
-        return _Target(delayed.address, partial(delayed.send, delay=delay, due=due), send_once)
-
-
-@dataclass(frozen=True)
-class _Target:
-    """Destination of the messages with its methods: the queue, or its table of delayed messages."""
-
-    table: ResolvedAddress
-    send: Callable[..., int]
-    send_once: Callable[..., SendResult]
+            return self.sql_queue, {}
+        return self.hook.client.delayed(self.address), {"delay": _delay(self.delay), "due": _due(self.due)}
 
 
 def _delay(value: timedelta | float | str | None) -> timedelta | None:

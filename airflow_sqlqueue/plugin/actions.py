@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 from airflow.api.common.trigger_dag import trigger_dag
@@ -92,25 +92,12 @@ class Confirmed(RequestBody):
     count: int
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """Order with its count, and a sentence for the user."""
-
-    order: Order
-    sentence: str
-
-
 @router.post("/preview", dependencies=_ACTING)
 def preview(conn_id: str, wanted: Annotated[Wanted, Depends(read_as(Wanted))], user: GetUserDep) -> dict[str, Any]:
     """Preview of an action: the count, a sentence and a token. Nothing is changed."""
-    counted = _count(wanted.order(conn_id))
-    token = action_tokens.signed(counted.order, str(user.get_id()), "preview")
-    return {
-        "messages": counted.order.messages,
-        "possible": _is_possible(counted.order),
-        "sentence": counted.sentence,
-        "token": token,
-    }
+    order, sentence = _count(wanted.order(conn_id))
+    token = action_tokens.signed(order, str(user.get_id()), "preview")
+    return {"messages": order.messages, "possible": _is_possible(order), "sentence": sentence, "token": token}
 
 
 @router.post("", dependencies=_ACTING)
@@ -124,7 +111,7 @@ def start(
         raise HTTPException(409, str(error)) from None
     if order.connection != conn_id:
         raise HTTPException(400, "The preview is of another connection.")
-    if confirmed.count != order.messages or _count(order).order.messages < order.messages:
+    if confirmed.count != order.messages or _count(order)[0].messages < order.messages:
         raise HTTPException(409, "The count has changed meanwhile: request a new preview.")
     if not _is_possible(order):
         raise HTTPException(409, "There is nothing to return.")
@@ -189,7 +176,8 @@ def unavailable() -> str | None:
         return f"The DAG {ACTIONS_DAG!r} is paused: unpause it." if dag.is_paused else None
 
 
-def _count(order: Order) -> _Counted:
+def _count(order: Order) -> tuple[Order, str]:
+    """The order with its count, and a sentence for the user."""
     if order.action in ("return", "redirect"):
         return _count_failed(order)
     if order.action == "sweep":
@@ -203,13 +191,13 @@ def _count(order: Order) -> _Counted:
     counted = replace(order, messages=info.messages, queue=info.queue)
     if not info.messages:
         end = "requeued" if order.action == "requeue" else "consumed"
-        return _Counted(counted, f"The batch holds no messages: it would be marked {end}, and a sweep could remove it.")
+        return counted, f"The batch holds no messages: it would be marked {end}, and a sweep could remove it."
     if order.action == "requeue":
-        return _Counted(counted, f"{info.messages} messages would be put back into {info.queue}.")
-    return _Counted(counted, f"The batch of {info.messages} messages would count as read for good.")
+        return counted, f"{info.messages} messages would be put back into {info.queue}."
+    return counted, f"The batch of {info.messages} messages would count as read for good."
 
 
-def _count_failed(order: Order) -> _Counted:
+def _count_failed(order: Order) -> tuple[Order, str]:
     where = ErrorFilter.of(order.filters)
     to: Counter[str] = Counter()
     stays: Counter[str] = Counter()
@@ -238,10 +226,10 @@ def _count_failed(order: Order) -> _Counted:
     sentence += f": {', '.join(parts)}" if parts else ""
     sentence += "".join(f"; {count} stay, {reason}" for reason, count in stays.items())
     sentence += "." if is_whole else "; the queue may hold more, because the preview did not read it to its end."
-    return _Counted(replace(order, messages=to.total(), up_to=last if order.up_to is None else order.up_to), sentence)
+    return replace(order, messages=to.total(), up_to=last if order.up_to is None else order.up_to), sentence
 
 
-def _count_finished(order: Order) -> _Counted:
+def _count_finished(order: Order) -> tuple[Order, str]:
     options = SweepOptions()
     with servers.session_of(order.connection) as (client, session):
         catalog = client.settings.database if order.queue is None else servers.address_of(client, order.queue).catalog
@@ -251,4 +239,4 @@ def _count_finished(order: Order) -> _Counted:
         f"{found} batches of {catalog} that were finished more than {options.retain.days} days ago would be removed, "
         "and orphaned files of dead runs; files only from the staging folder that the DAG names."
     )
-    return _Counted(replace(order, messages=found), sentence)
+    return replace(order, messages=found), sentence

@@ -48,7 +48,7 @@ FAMILIES = {
         _Family("sqlqueue_up", "gauge", "1 if the last snapshot of the connection's server met no problem, else 0."),
         _Family("sqlqueue_messages", "gauge", "Messages by SQL Server's catalog, with expired ones; an estimate."),
         _Family("sqlqueue_inserted", "counter", "Rows ever inserted, by the identity column; an estimate."),
-        _Family("sqlqueue_delayed_messages", "gauge", "Messages in the queue's table of delayed messages; an estimate."),
+        _Family("sqlqueue_delayed_messages", "gauge", "Messages in the table of delayed messages; an estimate."),
         _Family("sqlqueue_expired_messages", "gauge", "Expired messages among the first 1,000."),
         _Family("sqlqueue_quarantined_messages", "gauge", "Messages in quarantine."),
         _Family("sqlqueue_oldest_seconds", "gauge", "Age of the first message, by its header TimeSent."),
@@ -60,16 +60,6 @@ FAMILIES = {
 
 Sample = tuple[str, dict[str, str], float]
 """Name of a family, labels, and a value."""
-
-
-@dataclass(frozen=True)
-class _Batches:
-    """Number and age of the unfinished batches in a state."""
-
-    catalog: str
-    state: str
-    batches: int
-    oldest_seconds: float
 
 
 @router.get("/metrics")
@@ -127,7 +117,7 @@ def _of_connection(conn_id: str) -> list[Sample]:
     if snapshot.problem is None:
         # An unreadable ledger does not hide the queues.
         with suppress(SqlQueueError, HTTPException):
-            found += _of_batches(conn_id)
+            found += list(_of_batches(conn_id))
     return found
 
 
@@ -152,14 +142,6 @@ def _of_snapshot(conn_id: str, snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def _of_batches(conn_id: str) -> Iterator[Sample]:
-    for each in _unfinished(conn_id):
-        labels = {"conn_id": conn_id, "catalog": each.catalog, "state": each.state}
-        yield "sqlqueue_batches", labels, each.batches
-        yield "sqlqueue_batch_oldest_seconds", labels, each.oldest_seconds
-
-
-def _unfinished(conn_id: str) -> list[_Batches]:
-    found = []
     with session_of(conn_id) as (client, session):
         for catalog in catalogs_of(client):
             ledger = Ledger(session, catalog, client.ledger_schema)
@@ -168,8 +150,9 @@ def _unfinished(conn_id: str) -> list[_Batches]:
                 rows = {row[0]: row for row in session.run(ledger.query("ledger.unfinished_by_state"))}
             for state in UNFINISHED:
                 _, count, seconds = rows.get(state, (state, 0, 0))
-                found.append(_Batches(catalog, state, int(count), max(0.0, float(seconds))))
-    return found
+                labels = {"conn_id": conn_id, "catalog": catalog, "state": state}
+                yield "sqlqueue_batches", labels, int(count)
+                yield "sqlqueue_batch_oldest_seconds", labels, max(0.0, float(seconds))
 
 
 def _names(table: ResolvedAddress) -> dict[str, str]:

@@ -311,17 +311,13 @@ class _Poller:
                 else:
                     each.fail(error)
 
-    def _fail_all(self, error: BaseException) -> None:
-        with _mutex:
-            for each in self.watches:
-                each.fail(error)
-            self._due.clear()
-
     def _give_up(self, error: BaseException) -> None:
         """End after an unexpected error: all watches fail, and the next watch gets a new poller."""
         with _mutex:
             _pollers.pop(self._key, None)
-        self._fail_all(error)
+            for each in self.watches:
+                each.fail(error)
+            self._due.clear()
 
     def _close(self) -> None:
         if self._session is not None:
