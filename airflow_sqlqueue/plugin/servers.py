@@ -33,7 +33,9 @@ MAX_SESSIONS = 16
 """Requests of one API process that use or await a server, because Airflow's own routes share its 40 threads."""
 
 SESSIONS_PER_CONNECTION = 2
-WAITING_PER_CONNECTION = 2
+REQUESTS_PER_CONNECTION = 4
+"""Requests that use the server of a connection or wait for it."""
+
 WAIT_SECONDS = 5.0
 
 _ENVIRONMENT = "AIRFLOW_CONN_"
@@ -109,6 +111,11 @@ def client_of(conn_id: str) -> QueueClient:
     return QueueClient(server, read.resolver, ledger_schema=read.ledger_schema, lock_timeout=LOCK_SECONDS)
 
 
+def too_many_requests() -> HTTPException:
+    """The error of a request that may not even wait."""
+    return HTTPException(503, "Too many requests at once: try again in some seconds.")
+
+
 class Sessions:
     """Sessions of one API process, limited in all and for each connection."""
 
@@ -130,8 +137,8 @@ class Sessions:
     def _place(self, conn_id: str) -> Iterator[None]:
         with self._changed:
             own = self._wanted[conn_id]
-            if own >= SESSIONS_PER_CONNECTION + WAITING_PER_CONNECTION or self._wanted.total() >= MAX_SESSIONS:
-                raise HTTPException(503, "Too many requests at once: try again in some seconds.")
+            if own >= REQUESTS_PER_CONNECTION or self._wanted.total() >= MAX_SESSIONS:
+                raise too_many_requests()
             self._wanted[conn_id] += 1
             try:
                 if not self._changed.wait_for(lambda: self._open[conn_id] < SESSIONS_PER_CONNECTION, WAIT_SECONDS):

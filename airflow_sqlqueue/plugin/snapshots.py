@@ -15,20 +15,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from airflow.observability import stats
-from fastapi import HTTPException
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import LockTimeoutError, SqlQueueError
 from airflow_sqlqueue.inspection.overview import DatabaseOverview, QueueOverview
 from airflow_sqlqueue.operators import metrics
-from airflow_sqlqueue.plugin.servers import (
-    MAX_CONNECTIONS,
-    SESSIONS,
-    SESSIONS_PER_CONNECTION,
-    WAITING_PER_CONNECTION,
-    Sessions,
-    catalogs_of,
-)
+from airflow_sqlqueue.plugin import servers
+from airflow_sqlqueue.plugin.servers import SESSIONS, Sessions
 from airflow_sqlqueue.routing import ResolvedAddress
 
 FRESH_SECONDS = 5.0
@@ -38,7 +31,7 @@ POINTS = 288
 POINT_SECONDS = 60.0
 """Seconds between two points: 288 points cover almost five hours."""
 
-MAX_WATCHED = MAX_CONNECTIONS
+MAX_WATCHED = servers.MAX_CONNECTIONS
 MAX_HISTORIES = 5_000
 """Queues with a history, of all connections: 23 MB at 16 bytes per point."""
 
@@ -88,12 +81,12 @@ class _Watched:
     def __init__(self, key: object, client: QueueClient) -> None:
         self.key = key
         self.mutex = threading.Lock()
-        self.waiting = threading.BoundedSemaphore(SESSIONS_PER_CONNECTION + WAITING_PER_CONNECTION)
+        self.waiting = threading.BoundedSemaphore(servers.REQUESTS_PER_CONNECTION)
         self.snapshot: Snapshot | None = None
         self.taken = 0.0
         self.counts: dict[ResolvedAddress, tuple[float, int, int | None]] = {}
         self.histories: dict[ResolvedAddress, History] = {}
-        self.databases = [DatabaseOverview(catalog, client.ledger_schema) for catalog in catalogs_of(client)]
+        self.databases = [DatabaseOverview(catalog, client.ledger_schema) for catalog in servers.catalogs_of(client)]
 
 
 class Snapshots:
@@ -113,7 +106,7 @@ class Snapshots:
         if watched.snapshot is not None and (self._is_fresh(watched) or watched.mutex.locked()):
             return watched.snapshot
         if not watched.waiting.acquire(blocking=False):
-            raise HTTPException(503, "Too many requests at once: try again in some seconds.")
+            raise servers.too_many_requests()
         try:
             with watched.mutex:
                 if watched.snapshot is None or not self._is_fresh(watched):
